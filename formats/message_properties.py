@@ -47,6 +47,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 RETRY_PREFIX: Final = "%RETRY%"
 """How topics begin with messages that a group is given once more."""
 CRC32: Final = "__CRC32#"
+CRC_ITEM_HEAD: Final = CRC32.encode() + NAME_VALUE_SEPARATOR
 
 #: Between the keys of KEYS.
 KEY_SEPARATOR: Final = " "
@@ -121,17 +122,28 @@ def with_value(text: bytes, name: str, value: str, *, final_separator: bool = Tr
 def crc_item(record_before: bytes) -> bytes:
     """The `__CRC32#` item for a record, given all its bytes before the item (spec 1.7)."""
     digits = f"{crc31(record_before):0{CRC_DIGITS}d}"[::-1]
-    return CRC32.encode() + NAME_VALUE_SEPARATOR + digits.encode() + ITEM_SEPARATOR
+    return CRC_ITEM_HEAD + digits.encode() + ITEM_SEPARATOR
+
+
+def with_crc_item(record: bytes) -> bytes:
+    """The record with its `__CRC32#` item in the place of its last bytes."""
+    return record[:-CRC_ITEM_BYTES] + crc_item(record[:-CRC_ITEM_BYTES])
+
+
+def without_crc(properties: bytes) -> tuple[bytes, bool]:
+    """A property text without the `__CRC32#` that may end it; whether it does."""
+    has = ends_with_crc(properties)
+    return (properties[:-CRC_ITEM_BYTES] if has else properties), has
 
 
 def ends_with_crc(properties: bytes) -> bool:
     """Whether the last item of a property text is a `__CRC32#` (spec 1.7)."""
-    return properties[-CRC_ITEM_BYTES:].startswith(CRC32.encode() + NAME_VALUE_SEPARATOR)
+    return properties[-CRC_ITEM_BYTES:].startswith(CRC_ITEM_HEAD)
 
 
 def crc_ok(record: bytes) -> bool | None:
     """The whole-record CRC fits; None where the record has none."""
     item = record[-CRC_ITEM_BYTES:]
-    if not item.startswith(CRC32.encode() + NAME_VALUE_SEPARATOR):
+    if not item.startswith(CRC_ITEM_HEAD):
         return None
     return item == crc_item(record[:-CRC_ITEM_BYTES])

@@ -13,7 +13,7 @@ code here; `tests/formats/derive` proves each derivation against construct itsel
 """
 
 from .columns import Columns
-from .decode import decode
+from .decode import decode, decode_one
 from .dtype import dtype_of
 from .encode import Encoded, encode, sizes
 from .layout import fixed_bytes, minimum_bytes, offset_of
@@ -30,6 +30,7 @@ __all__ = [
     "Span",
     "columns_of",
     "decode",
+    "decode_one",
     "dtype_of",
     "encode",
     "fixed_bytes",

@@ -71,6 +71,11 @@ def decode(schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: in
     return _decode(nodes_of(schema), buffer, starts, bounds)
 
 
+def decode_one(schema: c.Construct[Any, Any], data: bytes | bytearray | Bytes) -> Columns:
+    """The record that begins at the front of some bytes, as columns of one row."""
+    return decode(schema, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+
+
 def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -> Columns:
     early = early_branches(nodes)
     if not early or not len(starts):

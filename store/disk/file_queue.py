@@ -542,9 +542,7 @@ def size_of_log(files: Sequence[MappedFile]) -> int:
 
 def _begins_in_place(file: MappedFile) -> bool:
     """A file begins with a record that names the place of the file. Raises Unreadable."""
-    import numpy as np
-
-    from ...formats.derive import decode
+    from ...formats.derive import decode_one
     from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 
     data = bytearray(SMALLEST)
@@ -552,7 +550,7 @@ def _begins_in_place(file: MappedFile) -> bool:
         return False
     with byte_reader.opened(file.path) as descriptor:
         _, unread = byte_reader.fill_any(descriptor, memoryview(data), 0, file.path)
-    head = decode(MESSAGE, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+    head = decode_one(MESSAGE, data)
     magic = int(head.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
     return not unread and magic and int(head.ints("physical_offset")[0]) == file.start
 

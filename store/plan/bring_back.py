@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...formats.derive import decode
+from ...formats.derive import decode_one
 from ...formats.message import MESSAGE
 from ..audit.messages import LogObserver, Messages
 from ..broker.snapshot import QueueId, Snapshot
@@ -306,7 +306,7 @@ def _head(data: bytes) -> dict[str, int] | None:
     """The fields of the record that these bytes begin with."""
     if len(data) < _PEEK_BYTES:
         return None
-    columns = decode(MESSAGE, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+    columns = decode_one(MESSAGE, data)
     return {name: int(columns.ints(name)[0]) for name in (*_IDENTITY, "physical_offset")}
 
 

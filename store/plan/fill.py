@@ -16,7 +16,7 @@ from ...formats.derive import Ragged, encode, sizes
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST, TOPIC_BYTES_MAX_V1
-from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, crc_item, ends_with_crc
+from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, with_crc_item, without_crc
 from ...formats.tombstone import FILLER_BYTES_MAX, FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from ..audit.messages import Messages
 from ..broker.snapshot import NO_QUEUE, QueueId, Snapshot
@@ -220,16 +220,12 @@ def padded(record: bytes, count: int) -> bytes:
     Raises ValueError where the text would be too long for its length field.
     """
     values = MESSAGE.parse(record)
-    text: bytes = values.properties
-    own_crc = ends_with_crc(text)
-    if own_crc:
-        text = text[:-CRC_ITEM_BYTES]
+    text, own_crc = without_crc(values.properties)
     text += ITEM_SEPARATOR * count
     if len(text) > PROPERTIES_BYTES_MAX - CRC_ITEM_BYTES * own_crc:
         raise ValueError(f"no room for {counted(count, 'byte')} more in the properties")
-    crc = bytes(CRC_ITEM_BYTES if own_crc else 0)
-    made: bytes = MESSAGE.build({**values, "properties": text + crc})
-    return made[: -len(crc)] + crc_item(made[: -len(crc)]) if own_crc else made
+    made: bytes = MESSAGE.build({**values, "properties": text + bytes(CRC_ITEM_BYTES * own_crc)})
+    return with_crc_item(made) if own_crc else made
 
 
 def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
@@ -307,9 +303,7 @@ def _records(
     filled = {**columns, "properties": Ragged.of(properties), "body": Ragged.of(made_bodies), "body_crc": checksums}
     made = encode(MESSAGE, filled)
     records = Ragged(made.buffer, made.starts, made.sizes).tolist()
-    if not crc:
-        return records
-    return [record[: -len(crc)] + crc_item(record[: -len(crc)]) for record in records]
+    return [*map(with_crc_item, records)] if forms.append_crc else records
 
 
 @lru_cache(maxsize=256)

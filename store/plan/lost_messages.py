@@ -16,7 +16,7 @@ import numpy as np
 
 from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL
-from ...formats.derive import decode
+from ...formats.derive import decode_one
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
@@ -167,8 +167,7 @@ def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
     file = log.file_at(position)
     if file is None or size > RECORD_BYTES_MAX:
         return ""
-    data = np.frombuffer(log.read_file(file, position - file.start, size), np.uint8)
-    columns = decode(MESSAGE, data, np.zeros(1, np.int64), np.full(1, len(data), np.int64))
+    columns = decode_one(MESSAGE, log.read_file(file, position - file.start, size))
     return columns.ragged("topic")[0].decode("utf-8", "surrogateescape")
 
 
@@ -497,7 +496,7 @@ def _add_head(row: dict[str, Any], log: CommitLog) -> None:
     data = log.read(row["position"], PEEK_BYTES)
     if len(data) < SMALLEST:
         return
-    columns = decode(MESSAGE, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+    columns = decode_one(MESSAGE, data)
     names = {"size": "total_size", "position": "physical_offset", "queue_offset": "queue_offset"}
     time = int(columns.ints("store_timestamp")[0])
     same = all(int(columns.ints(field)[0]) == row[name] for name, field in names.items())

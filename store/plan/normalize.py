@@ -20,7 +20,7 @@ import numpy as np
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
-from ...formats.derive import Columns, decode
+from ...formats.derive import Columns, decode_one
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot
@@ -331,7 +331,7 @@ def _first_record(entry: DirectoryEntry) -> Columns | None:
     head = FileBytes(entry.path, stop=entry.stop)[:SMALLEST]
     if len(head) < SMALLEST:
         return None
-    columns = decode(MESSAGE, head, np.zeros(1, np.int64))
+    columns = decode_one(MESSAGE, head)
     return columns if int(columns.ints("total_size")[0]) >= SMALLEST else None
 
 

@@ -40,7 +40,7 @@ import numpy.typing as npt
 
 from ...formats.client_batch import count_of
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.derive import Columns, decode
+from ...formats.derive import decode, decode_one
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31, java_integer, java_string
 from ...formats.message import (
@@ -56,7 +56,6 @@ from ...formats.message import (
     ends_of_body,
 )
 from ...formats.message_properties import (
-    CRC32,
     CRC_ITEM_BYTES,
     DELAY,
     INNER_BASE,
@@ -65,9 +64,11 @@ from ...formats.message_properties import (
     INNER_NUM,
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
-    crc_item,
     crc_ok,
+    ends_with_crc,
     parse,
+    with_crc_item,
+    without_crc,
 )
 from ...formats.property_columns import PropertyItems
 from ..audit.queues import QueueAudit
@@ -139,7 +140,6 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
 
 
 _NUL = b"\0"
-_CRC_NAME = CRC32.encode() + NAME_VALUE_SEPARATOR
 
 
 class CutProperties(NamedTuple):
@@ -208,13 +208,7 @@ def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
     padding = len(values.properties) - len(text) - CRC_ITEM_BYTES * with_crc
     padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * with_crc)
     made: bytes = MESSAGE.build({**values, "properties": padded})
-    return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if with_crc else made
-
-
-def without_crc(text: bytes) -> tuple[bytes, bool]:
-    """A property text without the checksum of the whole record that may end it; whether it does."""
-    has = text[-CRC_ITEM_BYTES:].startswith(_CRC_NAME)
-    return (text[:-CRC_ITEM_BYTES] if has else text), has
+    return with_crc_item(made) if with_crc else made
 
 
 def _readable(text: bytes, *, ended: bool) -> bytes:
@@ -273,7 +267,7 @@ def all_put_right(
             if not _is_whole(bodies[at], int(lengths[at]), int(crcs[at])):
                 record = data[starts[at] : starts[at] + units.size[row]].tobytes()
                 topic = _topic_of(units, row)
-                if topic not in record or (topics[at] == topic and not without_crc(record)[1]):
+                if topic not in record or (topics[at] == topic and not ends_with_crc(record)):
                     continue  # its body is another one, wherever it ends
             piece = put_right(log, units, row, int(near_ms[row]), rules)
             if piece is not None:
@@ -343,7 +337,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
         return None
     if not numbers and not _has_tag(record, int(units.tags_code[row]), rules.delay_levels):
         return None
-    columns = _decoded(record)
+    columns = decode_one(MESSAGE, record)
     topics, items = columns.ragged("topic"), PropertyItems(columns.ragged("properties"))
     if len(unreadable_numbers(topics, items, np.ones(1, np.bool_) if rules.inner_batches else None)):
         return None
@@ -378,7 +372,7 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
     made: bytes = MESSAGE.build({**fields, "properties": ITEM_SEPARATOR.join(items)})
     if len(made) != len(record) or made == record:
         return record
-    return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if crc_ok(record) else made
+    return with_crc_item(made) if crc_ok(record) else made
 
 
 def _topic_of(units: LostUnits, row: int) -> bytes:
@@ -388,8 +382,7 @@ def _topic_of(units: LostUnits, row: int) -> bytes:
 
 def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
     """What a record of that topic has before its properties, None where its body is not whole."""
-    limits = np.zeros(1, np.int64), np.full(1, len(raw), np.int64)
-    columns = decode(MESSAGE, np.frombuffer(raw, np.uint8), *limits)
+    columns = decode_one(MESSAGE, raw)
     fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT, _PREPARED)}
     for host in ("born_host", "store_host"):
         port = int(columns.ints(f"{host}.port")[0])
@@ -415,7 +408,7 @@ def _with_body(raw: bytes, fields: dict[str, Any], numbers: dict[str, int]) -> d
         found = {**fields, "body_crc": crc31(body), "body": body}
         if found["body_crc"] == fields["body_crc"]:
             return found
-        if without_crc(text)[1] and crc_ok(MESSAGE.build({**found, **numbers, "properties": text})):
+        if ends_with_crc(text) and crc_ok(MESSAGE.build({**found, **numbers, "properties": text})):
             return found
     return None
 
@@ -434,16 +427,10 @@ def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
 
 def _has_tag(record: bytes, tags_code: int, delay_levels: tuple[int, ...] | None) -> bool:
     """The record would get a unit with this tags code, which may be an address in the ext file."""
-    columns = _decoded(record)
+    columns = decode_one(MESSAGE, record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
     made = dispatch(batch, OWN_QUEUES._replace(delay_levels=delay_levels)).units
     return len(made) == 1 and (tags_code <= EXT_ADDRESS_MAX or int(made.tags_code[0]) == tags_code)
-
-
-def _decoded(record: bytes) -> Columns:
-    """The fields of one record."""
-    limits = np.zeros(1, np.int64), np.full(1, len(record), np.int64)
-    return decode(MESSAGE, np.frombuffer(record, np.uint8), *limits)
 
 
 NumberOf = Callable[[bytes], int | None]

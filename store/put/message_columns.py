@@ -25,7 +25,7 @@ import numpy as np
 from ...formats.derive import Ragged, encode
 from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.message import MESSAGE, SysFlag
-from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
+from ...formats.message_properties import CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.property_columns import PropertyItems, joined
 from ..columns import Dictionary, dictionary
@@ -37,7 +37,6 @@ from ..log.message import Mark
 from ..log.write import LogWriter, Placement
 from ..queues.references import commit_log_of
 from .new_message import (
-    CRC_ITEM_HEAD,
     NUMBER_LIMITS,
     NewMessage,
     NoKeys,

@@ -23,7 +23,6 @@ from ...formats.hashing import crc31, java_integer
 from ...formats.host import PORT_MAX
 from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
-from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, NAME_VALUE_SEPARATOR
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
@@ -36,7 +35,6 @@ from ..log.message import BodyTooLarge, compression_of, pack, unpack_whole
 
 MAX_MESSAGE_BYTES = 4 << 20
 """A broker's `maxMessageSize`: the largest body."""
-CRC_ITEM_HEAD = CRC32.encode() + NAME_VALUE_SEPARATOR
 _TOPIC_CHARACTERS_MAX = 255
 _HOST_BITS = SysFlag.BORN_V6 | SysFlag.STORE_V6
 Host = tuple[bytes, int]
@@ -144,11 +142,6 @@ def check_record(record_bytes: int, rules: WriterRules) -> None:
             f"a record of {counted(record_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
-
-
-def ends_with_crc(properties: bytes) -> bool:
-    """Whether the last item is a `__CRC32#`, which has to be computed again (spec 1.7)."""
-    return properties[-CRC_ITEM_BYTES:].startswith(CRC_ITEM_HEAD)
 
 
 def check_number(name: str, least: int, largest: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...formats.message import MESSAGE
+from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch_record import dispatch_record
 from ..log.write import place
 from ..queues.write import unit_bytes
@@ -16,7 +17,6 @@ from .new_message import (
     WriterOptions,
     check_record,
     check_stored,
-    ends_with_crc,
     inner,
     record_fields,
     split,

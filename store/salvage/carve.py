@@ -21,7 +21,7 @@ import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.commit_log import HEAD, PLAIN
-from ...formats.derive import Columns, decode
+from ...formats.derive import Columns, decode, decode_one
 from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST
 from ..log.scan import WINDOW_BYTES
@@ -217,7 +217,7 @@ class _Carver:
         none = HEAD.total_size.build(0)
         short = bytes(self._buffer[head : begin - len(none)]) + none
         short += self._source.bytes_at(self._at + begin + body, tail)
-        ends = decode(MESSAGE, np.frombuffer(short, np.uint8), np.array([0], np.int64))
+        ends = decode_one(MESSAGE, short)
         return bool(ends.ok[0]) and int(ends.ends[0]) == size - body
 
     def _settle(self, columns: Columns, taken: list[int], inside: list[int], heads: list[int]) -> None:
@@ -322,7 +322,7 @@ class _Trial:
 def _is_whole(record: bytes, cut: _Cut) -> bool:
     if len(record) != cut.size:
         return False
-    columns = decode(MESSAGE, np.frombuffer(record, np.uint8), np.array([0], np.int64))
+    columns = decode_one(MESSAGE, record)
     whole = bool(structural(columns)[0]) and int(columns.ends[0]) == cut.size
     return whole and grades(columns)[0] == Grade.WHOLE
 

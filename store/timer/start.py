@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.blank import MAGIC_BLANK
-from ...formats.derive import decode, dtype_of
+from ...formats.derive import decode_one, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
@@ -296,8 +296,8 @@ def _offset_in_record(
     position, size = place
     if not log[0] <= position or position + size > log[1] or size <= 0:
         return None
-    data = np.frombuffer(commit_log_of(snapshot.layout).queue.read(position, size), np.uint8)
-    found = decode(schema_of(rules), data, np.zeros(1, np.int64))
+    data = commit_log_of(snapshot.layout).queue.read(position, size)
+    found = decode_one(schema_of(rules), data)
     if len(data) < size or not found.ok[0] or not knows(rules, found.ints("magic_code"))[0]:
         return None
     return int(found.ints("queue_offset")[0])
