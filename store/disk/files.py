@@ -264,6 +264,12 @@ class OpenFile(Closing):
                 rest = rest[written:]
                 offset += written
 
+    def pwrite_all(self, pieces: Iterable[Buffer], offset: int = 0) -> None:
+        """Write them one behind the other, from `offset` on. Raises as `pwrite`."""
+        for data in pieces:
+            self.pwrite(data, offset)
+            offset += memoryview(data).nbytes
+
     def truncate(self, size: int) -> None:
         """Make the file `size` bytes long; what is added reads as zeros and takes no space."""
         with told(self.path, "cannot resize"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, OpenFile, digest, remove_tree
+from ..disk.files import Files, digest, remove_tree
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
@@ -305,7 +305,7 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
                 size = min(len(_ZEROS), step.length - begin)
                 file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
         else:
-            _copy(journal.folder_of(step) / step.new_name, file, step.offset)
+            file.pwrite_all(pieces(journal.folder_of(step) / step.new_name), step.offset)
         file.sync()
     if step.before is not None:
         files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
@@ -319,12 +319,6 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
         file.sync()
     if step.before is not None:
         files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
-
-
-def _copy(source: Path, target: OpenFile, offset: int) -> None:
-    for data in pieces(source):
-        target.pwrite(data, offset)
-        offset += len(data)
 
 
 def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:

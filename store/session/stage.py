@@ -22,7 +22,7 @@ from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import Edit, Files, OpenFile, remove_tree
+from ..disk.files import Edit, Files, remove_tree
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockWas
@@ -346,8 +346,9 @@ class _Stager:
             return
         neighbour = path if path.exists() else _neighbour(path)
         with self.files.create(staged, like=neighbour) as target:
-            if path.name in self._built:
-                self._copy_built(self._built[path.name], target)
+            if path.name in self._built:  # by a library, without the mode and the owner of the store's own
+                target.pwrite_all(pieces(self._built[path.name]))
+                self._unsynced.append(target.path)
                 return
             target.truncate(edit.length)
             for offset, data in edit.pieces:
@@ -357,14 +358,6 @@ class _Stager:
         if neighbour is not None:
             state = FileState.of(neighbour)
             self.files.set_times(staged, state.accessed_ns, state.modified_ns)
-
-    def _copy_built(self, source: Path, target: OpenFile) -> None:
-        """The content of a file that a library has written, with the mode and the owner of the store's own."""
-        at = 0
-        for data in pieces(source):
-            target.pwrite(data, at)
-            at += len(data)
-        self._unsynced.append(target.path)
 
     def _note_directories(self, directory: Path) -> None:
         missing = []

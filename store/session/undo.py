@@ -296,10 +296,7 @@ def _take_back(journal: Journal, step: Step, files: Files) -> None:
 
 def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
     with files.open(path) as file:
-        offset = step.offset
-        for data in pieces(kept):
-            file.pwrite(data, offset)
-            offset += len(data)
+        file.pwrite_all(pieces(kept), step.offset)
         if step.before is not None and file.size != step.before.size:
             file.truncate(step.before.size)
         file.sync()
