@@ -16,9 +16,9 @@ import numpy as np
 from ...formats.derive.ragged import Bytes
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
-from ..log.batch import messages
-from ..log.commit_log import Batch, in_step
-from ..log.message import Mark, Message
+from ..log.batch import good_records, messages
+from ..log.commit_log import in_step
+from ..log.message import Message
 from ..search.store import StoreReader
 
 RANGES_MAX = 10_000
@@ -304,11 +304,9 @@ def differing_fields(a: StoreReader, b: StoreReader, ranges: Sequence[PositionRa
 def _records(store: StoreReader, within: PositionRange) -> dict[int, Message]:
     """The records with some byte in a range, by their place."""
     found = dict[int, Message]()
-    for item in store.log.scan(in_step(store.log, within.start), within.stop, crc=True, reuse=True):
-        if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
-            continue
-        ends = item.position + item.columns.ints("total_size")
-        for message in messages(item.take(ends > within.start)):
+    for batch in good_records(store.log.scan(in_step(store.log, within.start), within.stop, crc=True, reuse=True)):
+        ends = batch.position + batch.columns.ints("total_size")
+        for message in messages(batch.take(ends > within.start)):
             found[message.position] = message
             if len(found) > RECORDS_MAX:
                 return found

@@ -15,8 +15,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.files import Edit
 from ..errors import NotFound
-from ..log.batch import Batch
-from ..log.message import Mark
+from ..log.batch import good_records
 from ..search.store import StoreReader
 from ..settings.read import read_config_file
 
@@ -53,11 +52,10 @@ class Scene:
         """The good records of one log file, in order."""
         stop = min(self.store.log_end.position, file.start + min(file.size, _LARGEST_FILE))
         found = []
-        for item in self.store.log.scan(file.start, stop, crc=False, reuse=True):
-            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                sizes = item.columns.ints("total_size").tolist()
-                begins = (item.position - file.start).tolist()
-                found += [RecordPlace(file, at, size) for at, size in zip(begins, sizes, strict=True)]
+        for batch in good_records(self.store.log.scan(file.start, stop, crc=False, reuse=True)):
+            sizes = batch.columns.ints("total_size").tolist()
+            begins = (batch.position - file.start).tolist()
+            found += [RecordPlace(file, at, size) for at, size in zip(begins, sizes, strict=True)]
         return found
 
     def record(self) -> RecordPlace:

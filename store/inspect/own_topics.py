@@ -49,8 +49,8 @@ from ..columns import dictionary
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
-from ..log.batch import Batch, messages
-from ..log.message import Mark, Message
+from ..log.batch import Batch, good_records, messages
+from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
@@ -159,18 +159,10 @@ def unreliable(store: StoreReader) -> str:
 
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:
     """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
-    for batch in every_record(store, behind):
+    for batch in store.good_records(behind):
         own = batch.columns.ragged("topic").equals(utf8(topic))
         if own.any():
             yield batch.take(np.flatnonzero(own).astype(np.int64))
-
-
-def every_record(store: StoreReader, behind: int | None = None) -> Iterator[Batch]:
-    """The records of the log, stale ones left out; behind: as `topic_records`."""
-    for item in store.log.scan(behind, crc=False, reuse=True):
-        store.scanned(item.size if not isinstance(item, Batch) else item.end - int(item.position[0]))
-        if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-            yield item
 
 
 DELAY_FILE = "delayOffset.json"
@@ -358,7 +350,7 @@ def _retry_records(store: StoreReader, note: Note) -> Iterator[tuple[str, Batch]
     topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
     if why := unreliable(store) or any_lacking(store, topics):
         note(f"retries: {why}: scanning the log")
-        for batch in every_record(store):
+        for batch in store.good_records():
             names_of = dictionary(batch.columns.ragged("topic"))
             for number, name in enumerate(names_of.values):
                 if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
@@ -579,12 +571,10 @@ def op_records(store: StoreReader, halves: Collection[Message], note: Note) -> d
 def _committed(store: StoreReader) -> set[int]:
     """Positions of half messages that committed records name: the log is scanned for them."""
     found: set[int] = set()
-    for item in store.log.scan(crc=False, reuse=True):
-        if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
-            continue
-        state = item.columns.ints("sys_flag") & TRANSACTION_MASK
+    for batch in good_records(store.log.scan(crc=False, reuse=True)):
+        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         rows = np.flatnonzero(state == SysFlag.COMMIT)
         if len(rows):
-            places = item.columns.ints("prepared_transaction_offset")[rows]
+            places = batch.columns.ints("prepared_transaction_offset")[rows]
             found |= set(places[places >= 0].tolist())
     return found

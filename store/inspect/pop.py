@@ -30,7 +30,7 @@ from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
-from .own_topics import any_lacking, every_record, note_loss_in, note_lost, queue_records, unreliable
+from .own_topics import any_lacking, note_loss_in, note_lost, queue_records, unreliable
 
 Key = tuple[Any, ...]
 
@@ -109,7 +109,7 @@ def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Bat
     topics = [topic for topic in store.named_topics if topic == TIMER_TOPIC or topic.startswith(prefixes)]
     if why := unreliable(store) or any_lacking(store, topics):
         note(f"pop: {why}: scanning the log")
-        yield from every_record(store, behind)
+        yield from store.good_records(behind)
         for topic in topics:
             note_lost(store, topic, note)
         return

@@ -224,7 +224,9 @@ class ItemObserver(Protocol):
 
 
 def good_records(
-    items: Iterable[Batch | Extent], observers: Sequence[ItemObserver], progress: Callable[[int], None] | None = None
+    items: Iterable[Batch | Extent],
+    observers: Sequence[ItemObserver] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch]:
     """The good records that a scan finds; everything else goes to its observers.
 

@@ -32,9 +32,8 @@ from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
-from ..log.batch import Batch
+from ..log.batch import Batch, good_records
 from ..log.commit_log import CommitLog
-from ..log.message import Mark
 from .fill import SMALLEST_FILLER, Fill
 from .gaps import NO_OFFSET, Forms, Gap
 from .lost_messages import LostUnits, items_in
@@ -418,10 +417,9 @@ class _Transactions:
 
     def read(self, log: CommitLog) -> None:
         """Read the whole log. Raises Unreadable."""
-        for item in log.scan(reuse=True):
-            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                good = np.ones(len(item), np.bool_)
-                self._take(item.take(good if item.body_crc_ok is None else item.body_crc_ok))
+        for batch in good_records(log.scan(reuse=True)):
+            good = np.ones(len(batch), np.bool_)
+            self._take(batch.take(good if batch.body_crc_ok is None else batch.body_crc_ok))
 
     def _take(self, batch: Batch) -> None:
         columns = batch.columns

@@ -32,7 +32,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
 from ..errors import Missing, Unreadable
-from ..log.batch import Batch
+from ..log.batch import Batch, good_records
 from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
@@ -189,11 +189,9 @@ class Follower:
         file = self._log.queue.file_at(self.position)
         if file is None:
             return False
-        for item in self._log.scan(self.position, reuse=True):
-            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                found = int(item.position[0]) - self._log.frame_of(file).payload
-                self._tell_of_damage(found)
-                return True
+        for batch in good_records(self._log.scan(self.position, reuse=True)):
+            self._tell_of_damage(int(batch.position[0]) - self._log.frame_of(file).payload)
+            return True
         return False
 
     def poll(self) -> Batch | None:
@@ -333,13 +331,11 @@ class Follower:
         self._reopen()
         payload = self._log.frame_of(file).payload
         damaged: Batch | None = None
-        for item in self._log.scan(self.position, crc=True):
-            if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
-                continue
-            found = int(item.position[0]) - payload
+        for batch in good_records(self._log.scan(self.position, crc=True)):
+            found = int(batch.position[0]) - payload
             if damaged is None and found == self.position:
-                damaged = item.take(slice(0, 1))
-                if len(item) == 1:
+                damaged = batch.take(slice(0, 1))
+                if len(batch) == 1:
                     continue
             return self._go_on(found) if damaged is None else self._deliver(damaged)
         ended = time.monotonic()

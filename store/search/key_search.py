@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 
-import numpy as np
-
 from ...formats.message_properties import UNIQ_KEY
 from ...formats.property_columns import PropertyItems
 from ..counted import counted
@@ -24,7 +22,6 @@ from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
-from ..log.message import Mark
 from ..queues.references import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
@@ -187,7 +184,7 @@ def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
     for key in keys:
         left[utf8(key[0])].append(key)
     places: KeyPlaces = {}
-    for batch in chain.from_iterable(map(_and_inside, _batches(store))):
+    for batch in chain.from_iterable(map(_and_inside, store.good_records())):
         found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
         for row in [row for row, text in enumerate(found) if text in left]:
             topic = batch.columns.ragged("topic")[row]
@@ -206,15 +203,3 @@ def _and_inside(records: Batch) -> Iterator[Batch]:
     apart = unwrapped(records)
     if apart.inner is not None:
         yield apart.take(apart.inner.number >= 0)
-
-
-def _batches(store: StoreReader) -> Iterator[Batch]:
-    """The records of the log, stale ones left out."""
-    for item in store.log.scan(crc=False, reuse=True):
-        store.scanned(item.size if not isinstance(item, Batch) else _size(item))
-        if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-            yield item
-
-
-def _size(batch: Batch) -> int:
-    return batch.end - int(np.min(batch.position))

@@ -138,6 +138,18 @@ class StoreReader(Closing):
 
         return commit_log_of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
+    def good_records(self, behind: int | None = None) -> Iterator[Batch]:
+        """The records of the log by a scan, stale ones left out; behind: from this position on.
+
+        Each batch is valid until the next is asked for. Raises Unreadable.
+        """
+        from ..log.batch import Extent
+
+        for item in self.log.scan(behind, crc=False, reuse=True):
+            self.scanned(item.size if isinstance(item, Extent) else item.end - int(item.position[0]))
+            if not isinstance(item, Extent) and item.mark <= Mark.AFTER_DAMAGE:
+                yield item
+
     @property
     def has_log(self) -> bool:
         """There are files of a log: of a partial copy only queues may be there."""
