@@ -37,7 +37,7 @@ from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import with_numbers
 from ..settings.read import BACKUP, FILES
-from ..start.config import ConfigStart, config_start, numbers
+from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
     TIERED,
     LoadAction,
@@ -500,7 +500,11 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
         rows = with_numbers(rows)
         if table.levels:
             mine = content.get(member)
-            found[member] = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, told, parts=parts))
+            own = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, told, parts=parts))
+            if lone := lone_position(own):
+                told += [] if parts else [f"{lone} taken out: the other position of transactions is lost"]
+                del own[lone]
+            found[member] = own
         else:  # of the whole file, not of its entries
             others = [misfit.key for misfit in misfits(table, rows)]
             found[member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}

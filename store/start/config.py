@@ -24,9 +24,11 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
     LMQ_PREFIX,
     OP_TOPIC,
     SCHEDULE_TOPIC,
+    TRANSACTION_GROUP,
     group_of_topic,
     is_system_group,
     is_system_topic,
@@ -132,6 +134,16 @@ def numbers(value: Any) -> Any:
 def entry_text(key: _Key) -> str:
     """What names an entry, without its table."""
     return "@".join(str(part) for part in key if part is not None)
+def lone_position(rows: Mapping[Any, Any]) -> str:
+    """That of transactions in one of their two topics where the other one is not known, "" for none such.
+
+    With it alone a broker asks for decided transactions again, and delivers them again, or never asks for open ones.
+    With neither it reads all of both topics, and finds what is decided.
+    """
+    known = [key for topic in (HALF_TOPIC, OP_TOPIC) if rows.get(key := f"{topic}@{TRANSACTION_GROUP}")]
+    return known[0] if len(known) == 1 else ""
+
+
 
 
 class Signs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, is_system_group
+from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
@@ -291,6 +291,23 @@ def test_an_offset_that_no_broker_reads_is_that_of_the_bak(root: Path) -> None:
     path.write_text('{"offsetTable":{"orders@a":{0:9223372036854775808,1:5}}}')
     path.with_name("consumerOffset.json.bak").write_text('{"offsetTable":{"orders@a":{0:3,1:4}}}')
     assert planned(root)["consumerOffset.json"][1]["offsetTable"] == {"orders@a": {0: 3, 1: 5}}
+
+
+def test_positions_of_transactions_come_back_both_or_none(root: Path) -> None:
+    """With one of them alone a broker asks for transactions that are decided, and delivers them again."""
+    path, half, op = (
+        root / "config" / "consumerOffset.json",
+        *(f"{t}@{TRANSACTION_GROUP}" for t in (HALF_TOPIC, OP_TOPIC)),
+    )
+    backup = path.with_name(path.name + ".bak")
+    backup.unlink()
+    path.write_text(f'{{"offsetTable":{{"{op}":{{0:3}},"orders@a":{{0:1}},"{half[:20]}')
+    reason, content = planned(root)[path.name]
+    assert content["offsetTable"] == {"orders@a": {0: 1}} and f"{op} taken out" in reason
+    backup.write_text(f'{{"offsetTable":{{"{op}":{{0:0}},"{half}":{{0:0}}}},')
+    assert planned(root)[path.name][1]["offsetTable"] == {op: {0: 0}, half: {0: 0}, "orders@a": {0: 1}}
+    path.write_text(f'{{"offsetTable":{{"{op}":{{0:1}},"{half}":{{0:2}},')
+    assert planned(root)[path.name][1]["offsetTable"] == {op: {0: 1}, half: {0: 2}}
 
 
 @pytest.mark.few(1)
