@@ -53,6 +53,7 @@ from .config_load import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
+    TOPICS_OF_GROUPS,
     ConfigRules,
     LoadAction,
     LoadedConfig,
@@ -95,6 +96,8 @@ class LostDelay(NamedTuple):
     after: int
 
 
+_TOLD = 5
+"""Positions of one file that are told by name."""
 _DIGITS_MAX = 20
 """A number of more digits is none that a broker has written."""
 _Key = tuple[Any, ...]
@@ -131,9 +134,6 @@ def numbers(value: Any) -> Any:
     return value
 
 
-def entry_text(key: _Key) -> str:
-    """What names an entry, without its table."""
-    return "@".join(str(part) for part in key if part is not None)
 def lone_position(rows: Mapping[Any, Any]) -> str:
     """That of transactions in one of their two topics where the other one is not known, "" for none such.
 
@@ -144,6 +144,9 @@ def lone_position(rows: Mapping[Any, Any]) -> str:
     return known[0] if len(known) == 1 else ""
 
 
+def entry_text(key: _Key) -> str:
+    """What names an entry, without its table."""
+    return "@".join(str(part) for part in key if part is not None)
 
 
 class Signs:
@@ -264,9 +267,12 @@ class ConfigLoss:
             one = self.loaded.get(name)
             if one is None or not _without_table(one):
                 continue
-            if self._rests(one):
-                if name == TIERED and (tables := _in_part(one)):
-                    yield name, f"what {name} had is lost in part ({', '.join(tables)})"
+            if rests := self._rests(one):
+                if tables := _in_part(one):
+                    lacking = _topics_of_groups(one) - {(key[2], key[1]) for key in rests}
+                    parts = [f"{group} on {topic}" for group, topic in sorted(lacking)] or tables
+                    more = [f"{len(parts) - _TOLD} more"] if len(parts) > _TOLD else []
+                    yield name, f"what {name} had is lost in part ({', '.join([*parts[:_TOLD], *more])})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
@@ -316,9 +322,16 @@ def _without_table(one: LoadedConfig) -> bool:
 
 def _in_part(one: LoadedConfig) -> list[str]:
     """Tables that neither file nor .bak has whole."""
-    texts = [text for text in (one.main, one.backup) if text.there]
-    tables = (table for table in KINDS[FILES[one.name]].tables if table.levels)
+    texts = [as_proof(one.name, text) for text in (one.main, one.backup) if text.there]
+    tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member not in _NOT_LOADED)
     return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
+
+
+def _topics_of_groups(one: LoadedConfig) -> set[tuple[str, str]]:
+    """(group, topic) of each position, as a broker notes them beside the offsets, and in front of these."""
+    noted = one.main.value.get(TOPICS_OF_GROUPS)
+    groups = noted.items() if isinstance(noted, dict) else ()
+    return {(str(group), str(topic)) for group, topics in groups if isinstance(topics, list) for topic in topics}
 
 
 def _has_whole(text: Text, table: JsonTable) -> bool:

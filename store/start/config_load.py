@@ -172,7 +172,7 @@ _FILTER_TYPE, _FILTER_TYPES = "topicFilterType", ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
 _INTEGER = JsonField("", "integer", "", bits=32)
-_TOPICS_OF_GROUPS = "groupTopicMap"
+TOPICS_OF_GROUPS = "groupTopicMap"
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
@@ -336,7 +336,7 @@ def _strange(name: str, parsed: ParsedConfig, rules: ConfigRules) -> str:
 
 
 def _known_members(name: str) -> set[Any]:
-    return {_TOPICS_OF_GROUPS, *(table.member for table in KINDS[FILES[name]].tables)}
+    return {TOPICS_OF_GROUPS, *(table.member for table in KINDS[FILES[name]].tables)}
 
 
 def as_proof(name: str, text: Text) -> Text:
@@ -401,7 +401,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
             return misfit.text
     if name == FILTERS and (text := _misfit_bits(value)):
         return text
-    noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
+    noted = value.get(TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
     if text := _misfit_topics(noted, rules):
         return text
     if rules.strange_constants_refused and (text := next(_strange_constants(name, value), "")):
@@ -420,9 +420,9 @@ def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
     if not rules.topics_of_group or (topics in (None, "") and str in rules.topics_of_group):
         return ""
     if not isinstance(topics, dict):
-        return f"{_TOPICS_OF_GROUPS} is no object"
+        return f"{TOPICS_OF_GROUPS} is no object"
     wrong = any(not isinstance(one, rules.topics_of_group) for one in topics.values())
-    return f"an entry of {_TOPICS_OF_GROUPS} is no list" if wrong else ""
+    return f"an entry of {TOPICS_OF_GROUPS} is no list" if wrong else ""
 
 
 def _misfit_bits(value: dict[Any, Any]) -> str:

@@ -139,6 +139,18 @@ def test_positions_that_the_rest_of_a_file_tells(config: Path, real: tuple[Path,
     assert next(file for file in found.files if file.file == path.name).overwritten
 
 
+def test_positions_behind_the_damage_are_lost_too(config: Path, real: tuple[Path, Ends]) -> None:
+    path = config / "consumerOffset.json"
+    path.with_name(path.name + ".bak").unlink()
+    for noted, told in (("", "offsetTable"), ('"groupTopicMap":{"group-a":["orders"],"b":["orders"]},', "b on orders")):
+        path.write_text(f'{{{noted}"offsetTable":{{"orders@group-a":{{0:3}},"ord')
+        found = start(config, real[1])
+        assert found.unknown == (f"what consumerOffset.json had is lost in part ({told})",)
+        assert [lost.group for lost in found.lost_positions] == ["group-a"]
+    path.write_text('{"offsetTable":{"orders@group-a":{0:3}},"dataVersion":{"cou')
+    assert not start(config, real[1]).unknown
+
+
 def test_positions_that_nothing_tells(config: Path, real: tuple[Path, Ends]) -> None:
     path, backup = config / "consumerOffset.json", config / "consumerOffset.json.bak"
     backup.unlink()
