@@ -44,7 +44,7 @@ def _timers(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dic
 
 
 def _retries(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.own_topics import retries
+    from ..store.inspect.pop import retries
 
     return retries(store, note).to_json()
 

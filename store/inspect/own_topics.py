@@ -1,12 +1,8 @@
-"""What the records of a broker's own topics mean: delay levels, retries and dead letters, transactions.
+"""What the records of a broker's own topics mean: delay levels, transactions.
 
 All records of one topic, in columns.
 
 Delay levels: what is pending in each, and when it fires (spec 01, 1.11; 05, 5.3).
-
-Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6).
-
-Of a POP consumer the name of the retry topic tells both, and nothing in the record does.
 
 Transactions: which prepared messages are open, committed, rolled back, given up (spec 01, 1.10).
 
@@ -23,18 +19,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
-from ...formats import pop
-from ...formats.derive.ragged import Flags, Ints
-from ...formats.message_properties import RETRY_PREFIX
+from ...formats.derive.ragged import Ints
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -45,7 +37,6 @@ from ..broker.system_topics import (
     SCHEDULE_TOPIC,
     delay_ms,
 )
-from ..columns import dictionary
 from ..counted import counted
 from ..disk.lock import holder
 from ..errors import Missing
@@ -59,7 +50,7 @@ from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behin
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.options import options_of
-from ..settings.read import Progress, read_config_file, read_progress
+from ..settings.read import read_config_file
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
@@ -276,143 +267,9 @@ def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
     return None if damaged else {}
 
 
-class CountKey(NamedTuple):
-    """Messages that are counted together. kind: `retry` or `dead_letter`."""
-
-    kind: str
-    group: str
-    original_topic: str
-
-
-@dataclass
-class Returned:
-    """Messages that a group gave back; times in ms since 1970.
-
-    not_consumed: behind the group's progress in this topic, None where it has none.
-    """
-
-    messages: int = 0
-    not_consumed: int | None = None
-    most_reconsumed: int = 0
-    first_store_timestamp: int = 0
-    last_store_timestamp: int = 0
-
-    def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
-        """Count messages by store time and times of consumption."""
-        first, last = int(times.min()), int(times.max())
-        self.first_store_timestamp = min(first, self.first_store_timestamp) if self.messages else first
-        self.last_store_timestamp = max(last, self.last_store_timestamp)
-        self.most_reconsumed = max(self.most_reconsumed, int(reconsumed.max()))
-        self.messages += len(times)
-
-
-@dataclass
-class Retries:
-    """Counts by kind, group and original topic."""
-
-    counts: dict[CountKey, Returned] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `inspect --retries`."""
-        rows = [
-            {**key._asdict(), **vars(self.counts[key])}
-            for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))
-        ]
-        kinds = ("retry", "dead_letter")
-        sums = {kind: sum(r["messages"] for r in rows if r["kind"] == kind) for kind in kinds}
-        return {"type": "retries", **sums, "groups": rows}
-
-
-def retries(store: StoreReader, note: Note) -> Retries:
-    """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
-    progress = read_progress(store.layout.config, store.layout.broker_config)
-    groups = {group for known in progress.values() for group in known}
-    found = Retries()
-    for topic, batch in _retry_records(store, note):
-        kind, prefix = (
-            ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
-        )
-        group = topic.removeprefix(prefix)
-        popped = _of_pop(topic, store.named_topics, groups) if kind == "retry" else None
-        if popped is None:
-            _count(found, CountKey(kind, group, ""), batch, topic, progress)
-            continue
-        times = PropertyItems(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
-        again = times.length > 0
-        _count(found, popped, batch.take(again), topic, progress)
-        _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
-    return found
-
-
-def _retry_records(store: StoreReader, note: Note) -> Iterator[tuple[str, Batch]]:
-    """The records of all retry and dead letter topics, each with its topic; in one scan where there is one."""
-    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
-    if why := unreliable(store) or any_lacking(store, topics):
-        note(f"retries: {why}: scanning the log")
-        for batch in store.good_records():
-            names_of = dictionary(batch.columns.ragged("topic"))
-            for number, name in enumerate(names_of.values):
-                if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
-                    yield topic, batch.take(np.flatnonzero(names_of.ids == number).astype(np.int64))
-        for topic in topics:
-            note_lost(store, topic, note)
-        return
-    for topic in topics:
-        for batch in queue_records(store, topic, note):
-            yield topic, batch
-
-
 def any_lacking(store: StoreReader, topics: Iterable[str]) -> str:
     """The same of several topics, for the first of which it is so."""
     return next((f"{topic}: {why}" for topic in topics if (why := lacking(store, topic))), "")
-
-
-def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
-    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
-    columns = batch.columns
-    times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
-    waiting = _waiting(batch, topic, key.group, progress)
-    origins = np.array([key.original_topic or origin for origin in _origins(batch)], np.str_)
-    for origin in np.unique(origins).tolist():
-        mine = origins == origin
-        row = found.counts.setdefault(key._replace(original_topic=origin), Returned())
-        row.add(times[mine], reconsumed[mine])
-        if waiting is not None:
-            row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
-
-
-def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> CountKey | None:
-    """Group and topic whose POP retry topic this is; None where the names do not tell."""
-    rest = retry_topic.removeprefix(RETRY_PREFIX)
-    pairs = []
-    for topic in topics:
-        group = rest.removesuffix(topic)[:-1]
-        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop.retry_topics(topic, group):
-            pairs.append(CountKey("retry", group, topic))
-    known = [pair for pair in pairs if pair.group in groups] or pairs
-    return known[0] if len(known) == 1 else None
-
-
-def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:
-    """bool[n]: the group has not consumed the message; None where it has no progress here."""
-    offsets = batch.columns.ints("queue_offset")
-    queue_ids = batch.columns.ints("queue_id")
-    known = False
-    waiting = np.zeros(len(batch), np.bool_)
-    for queue_id in np.unique(queue_ids).tolist():
-        reached = progress.get(QueueId(topic, queue_id), {}).get(group)
-        if reached is not None:
-            known = True
-            waiting |= (queue_ids == queue_id) & (offsets >= reached)
-    return waiting if known else None
-
-
-def _origins(batch: Batch) -> list[str]:
-    """The topic that each message had first; "" where it does not tell."""
-    properties = PropertyItems(batch.columns.ragged("properties"))
-    dead, retried = (properties.find(names.DLQ_ORIGIN_TOPIC).tolist(), properties.find(names.RETRY_TOPIC).tolist())
-    return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
 
 
 class TransactionState(StrEnum):

@@ -11,9 +11,8 @@ import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
-from mqstore.store.inspect import own_topics as retries_module
-from mqstore.store.inspect.own_topics import CountKey, TransactionState, delays, queue_records, retries, transactions
-from mqstore.store.inspect.pop import pop
+from mqstore.store.inspect.own_topics import TransactionState, delays, queue_records, transactions
+from mqstore.store.inspect.pop import CountKey, _of_pop, pop, retries
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
@@ -129,7 +128,7 @@ def test_whose_retry_topic_it_is(
     name: str, topics: list[str], groups: list[str], expected: tuple[str, str] | None
 ) -> None:
     key = expected and CountKey("retry", *expected)
-    assert retries_module._of_pop(f"%RETRY%{name}", topics, groups) == key
+    assert _of_pop(f"%RETRY%{name}", topics, groups) == key
 
 
 def test_numbers_that_no_broker_reads() -> None:
