@@ -22,6 +22,8 @@ OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """Prepared messages of transactions, and which of them have ended."""
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """Reads both. What its position in one of them means depends on that in the other."""
+TRANSACTION_POSITIONS: Final = (f"{HALF_TOPIC}@{TRANSACTION_GROUP}", f"{OP_TOPIC}@{TRANSACTION_GROUP}")
+"""Their keys in a table of offsets."""
 ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 """The same with transRocksDBEnable, 5.4+; which are open stands in rocksdbstore/."""

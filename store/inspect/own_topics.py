@@ -8,8 +8,11 @@ Transactions: which prepared messages are open, committed, rolled back, given up
 
 A half message is decided once an op record names its queue offset. It was committed if a record in
 the log names its place; what is decided otherwise was rolled back. A broker that asks for a decision
-writes the half message again, and an op record for the one before: all of one transaction have one
-unique key.
+writes the half message again: all of one transaction have one unique key.
+
+The broker's own group has a position in each of both topics. It passes a half message once that is decided,
+written again or given up, and an op record once it has passed what that decides. Positions that contradict
+this hide transactions that are open, or bring decided ones back to life.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +30,8 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Ints
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ...formats.tombstone import LOST
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -35,6 +40,7 @@ from ..broker.system_topics import (
     ROCKSDB_HALF_TOPIC,
     ROCKSDB_OP_TOPIC,
     SCHEDULE_TOPIC,
+    TRANSACTION_GROUP,
     delay_ms,
 )
 from ..counted import counted
@@ -49,8 +55,9 @@ from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
+from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.read import read_config_file
+from ..settings.read import read_config_file, read_progress
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
@@ -272,6 +279,12 @@ def any_lacking(store: StoreReader, topics: Iterable[str]) -> str:
     return next((f"{topic}: {why}" for topic in topics if (why := lacking(store, topic))), "")
 
 
+_MOST_READ = 100_000
+"""Half messages and op records: they are looked at one by one, in some seconds."""
+_GIVES_UP_SILENTLY = "4.3"
+"""A broker of this generation writes nothing to `CHECKED_TOO_OFTEN` (store 4.3.1-killed-restarted)."""
+
+
 class TransactionState(StrEnum):
     """What became of a prepared message."""
 
@@ -324,9 +337,9 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     found: dict[str, Transaction] = {}
     for message in _messages(store, HALF_TOPIC, note):
         _add(found, message, in_rocksdb=False)
-    decided, positions = set[int](), set[int]()
+    ops, positions = OpRecords(), set[int]()
     if found:
-        decided = _decided(store, note)
+        ops = _op_records(store, note)
     # few brokers have them: their topics are not looked for in the log while there are queues
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
         for message in _messages(store, ROCKSDB_HALF_TOPIC, note):
@@ -342,9 +355,136 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
             row.state = TransactionState.COMMITTED
         elif key in given_up:
             row.state = TransactionState.GIVEN_UP
-        elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in decided:
+        elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
+    own = [row for row in found.values() if not row.in_rocksdb]
+    queues = TransactionQueues(own, ops, _given_up_noted(store))
+    _hold_against_positions(queues, stored_positions(store), note)
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
+
+
+@dataclass
+class OpRecords:
+    """decided: queue offset of a half message → that of the first op record that names it. end: the queue offset
+    behind the last one. lost: how many are tombstones, or have not the body that was written.
+    """
+
+    decided: dict[int, int] = field(default_factory=dict)
+    end: int = 0
+    lost: int = 0
+
+
+class TransactionPositions(NamedTuple):
+    """Of the broker's group, in the queues of half messages and of op records; None: it begins where the queue does."""
+
+    half: int | None
+    op: int | None
+
+
+class TransactionQueues(NamedTuple):
+    """What half messages and op records say. rows: those transactions that are not in a RocksDB. given_up_noted: a
+    broker that gives one up leaves a record.
+    """
+
+    rows: list[Transaction]
+    ops: OpRecords
+    given_up_noted: bool
+
+    def passed(self, at: TransactionPositions) -> list[Transaction]:
+        """Open ones whose half messages a broker does not read again."""
+        if not self.given_up_noted:
+            return []
+        decided = self.ops.decided.keys()
+        return [
+            row
+            for row in self.rows
+            if row.state is TransactionState.OPEN
+            and row.unique_key != str(row.positions[0])  # nothing tells which one was written again
+            and row.offsets[-1] < (at.half or 0)
+            and decided.isdisjoint(row.offsets)
+        ]
+
+    def revived(self, at: TransactionPositions) -> list[Transaction]:
+        """Decided ones whose half messages a broker reads again, but not what decides them."""
+        half, op = at.half or 0, at.op or 0
+        decided = self.ops.decided
+        return [row for row in self.rows if any(n >= half and decided.get(n, op) < op for n in row.offsets)]
+
+    def told(self, at: TransactionPositions) -> list[str]:
+        """What is wrong with these positions, in words."""
+        found, place = [], f"the position {at.half or 0} of {TRANSACTION_GROUP} on {HALF_TOPIC}"
+        if passed := len(self.passed(at)):
+            what = counted(passed, "open transaction lies", "open transactions lie")
+            found.append(f"{what} in front of {place}: no broker asks for them")
+        if revived := len(self.revived(at)):
+            what = counted(revived, "decided transaction lies", "decided transactions lie")
+            ops = f"the op records of that in front of the one on {OP_TOPIC}, {at.op}"
+            found.append(f"{what} behind {place}, {ops}: brokers take them for open")
+        return found
+
+    def fitting(self) -> TransactionPositions:
+        """Positions with which a broker asks for what is open, and for nothing else."""
+        behind = max((row.offsets[-1] + 1 for row in self.rows), default=0)
+        open_ = (row.offsets[-1] for row in self.rows if row.state is TransactionState.OPEN)
+        half = min(open_, default=behind)
+        return TransactionPositions(
+            half, min((op for n, op in self.ops.decided.items() if n >= half), default=self.ops.end)
+        )
+
+
+def stored_positions(store: StoreReader) -> TransactionPositions:
+    """Those of the configuration."""
+    known = read_progress(store.layout.config, store.config)
+    return TransactionPositions(
+        *(known.get(QueueId(topic, 0), {}).get(TRANSACTION_GROUP) for topic in (HALF_TOPIC, OP_TOPIC))
+    )
+
+
+def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions, note: Note) -> None:
+    """Tell what they contradict. Where op records are lost the broker has still passed what they decided."""
+    if queues.ops.lost:
+        passed = queues.passed(at)
+        for row in passed:
+            row.state = TransactionState.ROLLED_BACK
+        count = counted(len(passed), "transaction counts", "transactions count")
+        more = f": {count} as rolled back, for the broker had passed them" if passed else ""
+        note(f"transactions: {counted(queues.ops.lost, 'op record is', 'op records are')} lost or damaged{more}")
+    for text in queues.told(at):
+        note(f"transactions: {text}")
+
+
+def transaction_queues(store: StoreReader) -> TransactionQueues | None:
+    """By the queues of their topics alone; None where these may not name all, records are lost, or there are so many
+    that it takes long. No commits are looked for: what was decided counts as rolled back. Raises Unreadable.
+    """
+    topics = (HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN)
+    if not store.queues.has_topic(HALF_TOPIC) or unreliable(store) or sum(_units(store, topics)) > _MOST_READ:
+        return None
+    if any_lacking(store, topics):
+        return None
+    found, doubts = dict[str, Transaction](), list[str]()
+    for message in _messages(store, HALF_TOPIC, doubts.append):
+        _add(found, message, in_rocksdb=False)
+    ops = _op_records(store, doubts.append)
+    given_up = {_key(message) for message in _messages(store, CHECKED_TOO_OFTEN, doubts.append)}
+    for key, row in found.items():
+        if key in given_up:
+            row.state = TransactionState.GIVEN_UP
+        elif row.offsets[-1] in ops.decided:
+            row.state = TransactionState.ROLLED_BACK
+    return None if doubts or ops.lost else TransactionQueues([*found.values()], ops, _given_up_noted(store))
+
+
+def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
+    """How many each queue of these topics has."""
+    for directory in (directory for topic in topics for directory in store.queues.of_topic(topic)):
+        with store.queues.open(directory.topic, directory.queue_id) as queue:
+            start, stop = _span(store, queue, None)
+            yield stop - start
+
+
+def _given_up_noted(store: StoreReader) -> bool:
+    return _GIVES_UP_SILENTLY not in generation_of(store.layout).candidates
 
 
 def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
@@ -386,11 +526,15 @@ def _number(text: str, otherwise: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else otherwise
 
 
-def _decided(store: StoreReader, note: Note) -> set[int]:
-    """Queue offsets of half messages that op records name."""
-    found: set[int] = set()
-    for message in _messages(store, OP_TOPIC, note):
-        found |= decided_by(message)
+def _op_records(store: StoreReader, note: Note) -> OpRecords:
+    """All that the topic has; what of a body is not what was written decides as far as it can be read."""
+    found = OpRecords()
+    for batch in topic_records(store, OP_TOPIC, note):
+        for message in messages(batch.checked()):
+            found.lost += message.body_crc_ok is False or LOST in message.properties
+            found.end = max(found.end, message.queue_offset + 1)
+            for number in decided_by(message):
+                found.decided[number] = min(message.queue_offset, found.decided.get(number, message.queue_offset))
     return found
 
 

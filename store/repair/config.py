@@ -1,17 +1,10 @@
-"""config/: a broken file mended from its .bak, from what is left of it, from what the store proves.
+"""config/: a broken file mended from its .bak, from what is left of it, from what the store proves (spec 05; I-140).
 
-Offsets that lie outside their queue are brought inside it (`config_offsets.py`), entries that are not possible are put
-right (`config_entries.py`). What a file says besides stays as it is. Spec 05, 5.1 to 5.3; I-140.
-
-Entries of config/ that contradict their own key, or what no broker writes, put right.
-
-The key is what a broker looks up, so names inside an entry follow it. What an entry lacks comes from the store: a topic
-has as many queues as its messages need. Spec 05, 5.2 to 5.6; I-076, I-142 to I-144, I-149, I-150, I-154.
-
-Offsets that the configuration keeps, brought inside their queues (I-077, I-144, I-146, I-152).
-
-Of consumers, of LMQs, of delay levels. A queue that the store proves never to have had a
-message ends at 0. What names no queue at all is taken out: nobody can ask for it.
+Entries that contradict their own key, or what no broker writes, are put right: the key is what a broker looks up, so
+names inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages
+need (I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels are brought
+inside their queues (I-077, I-144, I-146, I-152): a queue that the store proves never to have had a message ends at 0,
+what names no queue at all is taken out. Positions of transactions follow their topics (I-189). All else stays.
 """
 
 from __future__ import annotations
@@ -26,13 +19,14 @@ from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
-from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, group_of_topic, is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, TRANSACTION_POSITIONS, group_of_topic, is_system_topic
 from ..broker.topics import BATCH_QUEUES, CLEANUP_POLICY, COMPACTED, QUEUE_TYPE, json_bytes, new_topic, read_json
 from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
+from ..inspect.own_topics import TransactionPositions, transaction_queues
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import with_numbers
@@ -362,7 +356,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             continue
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, _LMQ_OFFSETS)}))
         moved = list(clamp(name, content, bounds))
-        repaired = [*whole, *repair_entries(name, content, proven)]
+        repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]
         reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
         reasons += [what for _, what in repaired[:_TOLD]]
         reasons += [counted(len(repaired) - _TOLD, "more entry", "more entries")] if len(repaired) > _TOLD else []
@@ -385,6 +379,21 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
             yield _OFFSET_CODES[name], f"{place}{_short(key)}: {_short(value)} -> {number}"
 
 
+def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
+    """Positions that contradict half messages and op records, and, of a file that is made anew, such as are lost."""
+    if name != _CONSUMERS[0] or not isinstance(table := content.get(_OFFSETS), dict):
+        return
+    rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
+    at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
+    with StoreReader(layout) as store:
+        queues = transaction_queues(store)
+    if queues and ((anew and None in at) or queues.told(at)):
+        for key, before, after in zip(TRANSACTION_POSITIONS, at, queues.fitting(), strict=True):
+            if before != after:
+                table[key] = {0: after}
+                yield "I-189", f"{key}: {'none' if before is None else before} -> {after}"
+
+
 def _levels(layout: Layout, from_zero: bool) -> int | None:
     """How many delay levels there are; None where nobody says so, or so that a broker can read it, and
     the log has not all messages that there ever were: one of a level of its own may be gone.
@@ -401,8 +410,7 @@ def _edit(path: Path, data: bytes, reasons: list[str], moved: list[Clamped], rep
     codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
-    pieces = ((0, data),)
-    return Edit("create", str(path), reason, tuple(sorted(codes)), length=len(data), pieces=pieces)
+    return Edit("create", str(path), reason, tuple(sorted(codes)), length=len(data), pieces=((0, data),))
 
 
 def _proven(
@@ -562,11 +570,8 @@ def _less(mine: Any, other: Any) -> bool:
 
 def _prove(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups that have a retry topic. Returns how many."""
-    if name == _TOPICS[0]:
-        return _prove_topics(content, proven)
-    if name == _GROUPS[0]:
-        return _prove_groups(content, proven)
-    return 0
+    prove = {_TOPICS[0]: _prove_topics, _GROUPS[0]: _prove_groups}.get(name)
+    return prove(content, proven) if prove else 0
 
 
 def _prove_topics(content: Json, proven: Proven) -> int:

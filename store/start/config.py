@@ -24,11 +24,10 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
-    HALF_TOPIC,
     LMQ_PREFIX,
     OP_TOPIC,
     SCHEDULE_TOPIC,
-    TRANSACTION_GROUP,
+    TRANSACTION_POSITIONS,
     group_of_topic,
     is_system_group,
     is_system_topic,
@@ -140,7 +139,7 @@ def lone_position(rows: Mapping[Any, Any]) -> str:
     With it alone a broker asks for decided transactions again, and delivers them again, or never asks for open ones.
     With neither it reads all of both topics, and finds what is decided.
     """
-    known = [key for topic in (HALF_TOPIC, OP_TOPIC) if rows.get(key := f"{topic}@{TRANSACTION_GROUP}")]
+    known = [key for key in TRANSACTION_POSITIONS if rows.get(key)]
     return known[0] if len(known) == 1 else ""
 
 

@@ -1,7 +1,8 @@
-"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049)."""
+"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049, I-189)."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 
@@ -20,8 +21,10 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
+from ..settings.rocksdb import in_force
+from ..start.config_load import OFFSETS
 from .context import Mergeable, Records, VerifyContext, add_rows
-from .register import of_records
+from .register import after, of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
 _ENDS = "a broker's log ends here"
@@ -196,6 +199,22 @@ def commits(context: VerifyContext, records: Records) -> None:
     for at in np.flatnonzero(~known_ones).tolist():
         text = f"committed, but no half message stands at {named[at]}"
         _one(context, records, "I-047", int(rows[at]), text)
+
+
+@after("I-189")
+def positions_of_transactions(context: VerifyContext) -> None:
+    """The broker has passed each half message that is settled, and no other one."""
+    scope, store = context.scope, context.store
+    asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
+    if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):
+        return
+    from ..inspect.own_topics import stored_positions, transaction_queues  # where there are transactions
+
+    queues = transaction_queues(store)
+    for text in queues.told(stored_positions(store)) if queues else ():
+        database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
+        path = database or store.layout.config / OFFSETS
+        context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)
 
 
 @of_records("I-049")

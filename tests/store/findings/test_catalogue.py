@@ -23,12 +23,12 @@ RANGES = {
     "index": ("090-109",),
     "checkpoint": ("110-118",),
     "timer": ("120-137",),
-    "config": ("140-159",),
+    "config": ("140-159", "189-189"),
     "compaction": ("160-167", "170-171"),
     "start": ("180-188",),
 }
-"""The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-159), and the next start."""
-TOTAL = 154 + 12
+"""The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-159, I-189), and the next start."""
+TOTAL = 154 + 13
 NOT_MENDED = {"I-039", "I-155", "I-187"}
 """What no command can put right: the message is as it was sent; a database only a backup has; no plan is known."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,15 @@ import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
-from mqstore.store.inspect.own_topics import TransactionState, delays, queue_records, transactions
+from mqstore.store.inspect import own_topics
+from mqstore.store.inspect.own_topics import (
+    TransactionState,
+    delays,
+    queue_records,
+    stored_positions,
+    transaction_queues,
+    transactions,
+)
 from mqstore.store.inspect.pop import CountKey, _of_pop, pop, retries
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
@@ -164,6 +173,36 @@ def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
     }
     assert progress[1] == 12 and progress[18] is None
     assert truth("4.9.7-clean")["exit"] == "clean"
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.1.4-clean", "5.5.0-clean"])
+def test_positions_of_transactions_are_those_of_the_broker(
+    name: str, store: StoreReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = transaction_queues(store)
+    assert queues and queues.fitting() == stored_positions(store) and not queues.told(queues.fitting())
+    monkeypatch.setattr(own_topics, "_MOST_READ", len(queues.ops.decided))
+    assert transaction_queues(store) is None
+
+
+def test_a_broker_of_4_3_gives_up_without_a_record(tmp_path: Path) -> None:
+    with StoreReader(unpack("4.3.1-killed-restarted", tmp_path)) as store:
+        queues, at = transaction_queues(store), stored_positions(store)
+        assert queues and not queues.told(at) and queues._replace(given_up_noted=True).told(at)
+
+
+def test_what_lost_op_records_decided_the_broker_has_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its position lies behind that, and no open transaction is in front of it."""
+    notes: list[str] = []
+    monkeypatch.setattr(own_topics, "decided_by", lambda _: set())
+    with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
+        ops = own_topics._op_records(store, ignore)
+        monkeypatch.setattr(own_topics, "_op_records", lambda *_: replace(ops, lost=10))
+        states = Counter(row.state for row in transactions(store, notes.append).rows)
+    assert states[TransactionState.OPEN] == 2 and states[TransactionState.ROLLED_BACK] == 4
+    assert [note.partition(" as rolled back")[0] for note in notes] == [
+        "transactions: 10 op records are lost or damaged: 4 transactions count"
+    ]
 
 
 def test_without_queues_the_log_is_scanned(tmp_path: Path) -> None:

@@ -8,10 +8,14 @@ import pytest
 
 from mqstore.formats.message_properties import format_properties
 from mqstore.formats.sys_flag import SysFlag
+from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
+from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.run import verify
 
+from ... import stores
 from .apart import APART, CUT, SIZES, told, written
 
 
@@ -61,3 +65,20 @@ def test_a_batch_that_ends_the_log_of_a_broker_is_told(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"INNER_NUX", b"INNER_NUM"))
     (found,) = told(root, "I-044")
     assert "'\\x03n'" in found.message and "a broker's log ends" in found.message
+
+
+def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
+    """Two are open, from queue offset 21 on, and the op records decide such as lie in front of that."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    for half, op, wrong in (
+        (21, 10, ""),
+        (11, 0, ""),
+        (25, 10, "2 open transactions lie in front of the position 25 "),
+        (11, 10, "3 decided transactions lie behind the position 11 "),
+    ):
+        positions = dict(zip(TRANSACTION_POSITIONS, ({0: half}, {0: op}), strict=True))
+        path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
+        found = [finding.message for finding in verify(root).findings if finding.code == "I-189"]
+        assert len(found) == bool(wrong) and all(text.startswith(wrong) for text in found)

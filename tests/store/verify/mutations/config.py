@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.search.store import StoreReader
@@ -382,3 +383,18 @@ def i_158(store: Path, random: Random) -> str:
     return _edit(
         store, _TIERED, lambda content: str(content.update({"consumeQueueFileSegmentTable": {path: rows}}) or rows)
     )
+
+
+@on("5.3.3-clean", "4.9.7-clean", "5.1.4-clean", "5.5.0-clean")
+def i_189(store: Path, random: Random) -> str:
+    """The broker is to read decided half messages again, and not what decides them."""
+
+    def change(content: dict[Any, Any]) -> str:
+        key = TRANSACTION_POSITIONS[0]
+        if random.random() < 0.5:
+            del content["offsetTable"][key]
+            return f"no {key}"
+        content["offsetTable"][key] = {0: 0}
+        return f"{key}: 0"
+
+    return _edit(store, "consumerOffset.json", change)
