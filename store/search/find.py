@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
-from .selection import Selection
+from .selection import Selection, Slice
 from .store import FoundMessage, Note, StoreReader, Via, other_place
 
 if TYPE_CHECKING:
@@ -65,14 +65,12 @@ def find(
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
     if count is None or (offset is not None and (count == 1 or not selection.asks_more)):
-        return _in_queues(store, selection, offset, count, reverse, note)
-    first = islice(_in_queues(store, selection, offset, None, False, note), count)
+        return _in_queues(store, selection, Slice(offset, count, reverse), note)
+    first = islice(_in_queues(store, selection, Slice(offset), note), count)
     return reversed([*first]) if reverse else first
 
 
-def _in_queues(
-    store: StoreReader, selection: Selection, offset: int | None, count: int | None, reverse: bool, note: Note
-) -> Iterator[FoundMessage]:
+def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
     """The messages of one topic, by its queues, whatever they are, or by a scan."""
     topic = selection.one_topic
     assert topic is not None
@@ -80,13 +78,14 @@ def _in_queues(
         from .queue_search import is_compaction_topic, search_compaction
 
         if is_compaction_topic(store, topic):
-            return search_compaction(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+            return search_compaction(store, selection, part, note)
         note(f"{topic} is no compaction topic any more: compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(topic):
         from .queue_search import search_batch_queues
 
-        return search_batch_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+        return search_batch_queues(store, selection, part, note)
 
+    offset, count, reverse = part
     few = offset is not None and count is not None and count <= MOST
     why = store.topic_unread(topic)
     if not why and few and not store.layout.rocksdb_queues:
@@ -99,11 +98,11 @@ def _in_queues(
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")
-        return search_log_queue(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+        return search_log_queue(store, selection, part, note)
     from .queue_search import search_queues
 
     try:
-        return search_queues(store, selection, offset=offset, count=count, reverse=reverse, note=note)
+        return search_queues(store, selection, part, note)
     except NotFound as error:
         if selection.queue_id is None or not store.queues.has_topic(topic):
             raise

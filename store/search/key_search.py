@@ -25,7 +25,7 @@ from ..log.batch import Batch, unwrapped
 from ..queues.references import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
-from .selection import Selection, matches, utf8
+from .selection import Selection, Slice, matches, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 
@@ -69,7 +69,7 @@ def search_key(
 def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iterator[FoundMessage]:
     """What the records hold that the batch queues name, in log order."""
     streams = [
-        batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse)
+        batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, Slice(reverse=reverse))
         for queue in queue_directories(store.layout.batch_consume_queue)
         if selection.topic is None or matches(queue.topic, selection.topic)
     ]

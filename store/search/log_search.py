@@ -28,7 +28,7 @@ from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
 from ..queues.read import ConsumeQueue
 from ..queues.references import RecordPlaces, batches, of_queue
-from .selection import Selection, TimeRange, parse_range
+from .selection import Selection, Slice, TimeRange, parse_range
 from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
@@ -141,22 +141,14 @@ def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
         yield FoundMessage(message, via)
 
 
-def search_log_queue(
-    store: StoreReader,
-    selection: Selection,
-    *,
-    offset: int | None = None,
-    count: int | None = None,
-    reverse: bool = False,
-    note: Note,
-) -> Iterator[FoundMessage]:
+def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
     """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
 
     A batch record that is shown as it is stored counts with all queue offsets of the batch.
     """
-    most = count if offset is None else None
-    offsets = wanted_offsets(offset, count)
-    return search_log(store, selection, offsets=offsets, most=most, reverse=reverse, note=note)
+    most = part.count if part.offset is None else None
+    offsets = wanted_offsets(part.offset, part.count)
+    return search_log(store, selection, offsets=offsets, most=most, reverse=part.reverse, note=note)
 
 
 def wanted_offsets(offset: int | None, count: int | None) -> Range | None:

@@ -44,7 +44,7 @@ from .log_search import (
     wanted_offsets,
     with_lacks,
 )
-from .selection import Selection, utf8
+from .selection import Selection, Slice, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 _MOST_NAMED = 8
@@ -52,31 +52,18 @@ _MOST_NAMED = 8
 _LEFT_OUT = "their messages are left out, `mqstore dump` shows those that the log has"
 
 
-def search_queues(
-    store: StoreReader,
-    selection: Selection,
-    *,
-    offset: int | None = None,
-    count: int | None = None,
-    reverse: bool = False,
-    note: Note,
-) -> Iterator[FoundMessage]:
-    """Messages of the queue, or of all queues of the topic, that the selection names.
+def search_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+    """Messages of the queue that the selection names, or of all queues of its topic.
 
-    offset, count: queue offsets offset ≤ k < offset + count of each queue, all by default. In one
-    queue the order is that of the queue, else that of the log. What the queues do not lead to is noted, as
+    In one queue the order is that of the queue, else that of the log. What the queues do not lead to is noted, as
     far as it can be told without reading all of the log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
-    if topic is None:
-        raise ValueError("a search in queues needs a topic")
+    assert topic is not None
     numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
     missing: list[int] = []
-    streams = [
-        _places(store, store.queues.open(topic, number), selection, (offset, count), reverse, missing.append)
-        for number in numbers
-    ]
-    offsets = wanted_offsets(offset, count)
+    streams = [_places(store, store.queues.open(topic, number), selection, part, missing.append) for number in numbers]
+    offsets, reverse = wanted_offsets(part.offset, part.count), part.reverse
     behind = behind_of(store, selection, offsets)
     reached = behind.reached(store, topic)
     lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
@@ -88,7 +75,7 @@ def search_queues(
         note_behind(store, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
-    exact = offset is not None
+    exact = part.offset is not None
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
     found = _and_missing(found, topic, missing, note)
     return found if selection.queue_id is None else with_lacks(store, selection, lacks, found, reverse, note)
@@ -122,18 +109,10 @@ def _queues(store: StoreReader, topic: str) -> list[int]:
 
 
 def _places(
-    store: StoreReader,
-    queue: ConsumeQueue,
-    selection: Selection,
-    place: tuple[int | None, int | None],
-    reverse: bool,
-    missing: Callable[[int], None],
+    store: StoreReader, queue: ConsumeQueue, selection: Selection, part: Slice, missing: Callable[[int], None]
 ) -> Iterator[RecordPlaces]:
-    """Where the units of a queue point that may be of wanted messages.
-
-    place: offset and count, as of `search_queues`. missing: as of `of_queue`.
-    """
-    offset, count = place
+    """Where the units of a queue point that may be of wanted messages. missing: as of `of_queue`."""
+    offset, count, reverse = part
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
     begin = start if offset is None or store.log_files.start > 0 else offset  # else nothing in front has expired
@@ -167,9 +146,7 @@ class _LostUnits(NamedTuple):
 
     def tell(self, topic: str, note: Note) -> _LostUnits:
         """Note them, if there are any; none are left to be told."""
-        if self.units:
-            points = counted(self.units, f"unit of {topic} points", f"units of {topic} point")
-            note(f"{points} at no record, the first at {self.first}: left out")
+        _note_units(self.units, topic, f"at no record, the first at {self.first}: left out", note)
         return _LostUnits()
 
 
@@ -212,12 +189,14 @@ def records_at(
             yield from found_in(wanted, Via.QUEUE)
     behind.tell(topic, note)
     lost.tell(topic, note)
-    if foreign:
-        points = counted(foreign, f"unit of {topic} points", f"units of {topic} point")
-        note(f"{points} at messages of other topics: left out")
-    if misplaced:
-        points = counted(misplaced, f"unit of {topic} points", f"units of {topic} point")
-        note(f"{points} at messages of other numbers{': left out' if exact else ''}")
+    _note_units(foreign, topic, "at messages of other topics: left out", note)
+    _note_units(misplaced, topic, f"at messages of other numbers{': left out' if exact else ''}", note)
+
+
+def _note_units(count: int, of: str, where: str, note: Note) -> None:
+    """Note where so many units of a topic or queue point, if there are any."""
+    if count:
+        note(f"{counted(count, f'unit of {of} points', f'units of {of} point')} {where}")
 
 
 def _in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
@@ -270,56 +249,29 @@ def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: i
     return next(messages(found.take(rows[:1])))
 
 
-def search_batch_queues(
-    store: StoreReader,
-    selection: Selection,
-    *,
-    offset: int | None = None,
-    count: int | None = None,
-    reverse: bool = False,
-    note: Note,
-) -> Iterator[FoundMessage]:
-    """Messages of the batch queue, or of all of the topic, that the selection names.
+def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+    """Messages of the batch queue that the selection names, or of all of its topic.
 
-    offset, count: queue offsets offset ≤ k < offset + count. In one queue the order is that of the
-    queue, else that of the log. Raises NotFound for an unknown topic or queue.
+    In one queue the order is that of the queue, else that of the log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
-    if topic is None:
-        raise ValueError("a search in queues needs a topic")
+    assert topic is not None
     numbers = [queue.queue_id for queue in batch_queues(store, topic)]
     if not numbers:
         raise no_topic(store.layout.batch_consume_queue, topic)
     if selection.queue_id is not None:
         numbers = [selection.queue_id]
-    streams = [
-        batch_places(
-            store, open_batch_queue(store, topic, number), selection, offset=offset, count=count, reverse=reverse
-        )
-        for number in numbers
-    ]
-    places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    return records_at(
-        store,
-        topic,
-        selection._replace(topic=None, queue_id=None),
-        places,
-        note,
-        offsets=wanted_offsets(offset, count),
-        last_first=reverse,
-    )
+    streams = [batch_places(store, open_batch_queue(store, topic, number), selection, part) for number in numbers]
+    places = streams[0] if selection.queue_id is not None else merged(streams, reverse=part.reverse)
+    any_queue, offsets = selection._replace(topic=None, queue_id=None), wanted_offsets(part.offset, part.count)
+    return records_at(store, topic, any_queue, places, note, offsets=offsets, last_first=part.reverse)
 
 
 def batch_places(
-    store: StoreReader,
-    queue: BatchConsumeQueue,
-    selection: Selection,
-    *,
-    offset: int | None = None,
-    count: int | None = None,
-    reverse: bool = False,
+    store: StoreReader, queue: BatchConsumeQueue, selection: Selection, part: Slice
 ) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
+    offset, count, reverse = part
     if offset is not None and queue.find(offset) is None:
         ends = queue.summary()
         there = f"it has {ends.min_offset} to {ends.max_offset - 1}"
@@ -420,24 +372,15 @@ def is_usual(log: CommitLog, extent: Extent) -> bool:
     )
 
 
-def search_compaction(
-    store: StoreReader,
-    selection: Selection,
-    *,
-    offset: int | None = None,
-    count: int | None = None,
-    reverse: bool = False,
-    note: Note,
-) -> Iterator[FoundMessage]:
-    """Messages of the queue, or of all queues of the topic one by one, from the compaction log.
+def search_compaction(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+    """Messages of the queue that the selection names, or of all of its topic one by one, from the compaction log.
 
-    As a broker answers a pull: from the first queue offset that is there at or behind `offset`, at
-    most `count` of them. Their positions are those in the compaction log. Raises NotFound for an
-    unknown topic or queue, and where nothing is left at or behind `offset`.
+    As a broker answers a pull: from the first queue offset that is there at or behind `part.offset`, at
+    most `part.count` of them. Their positions are those in the compaction log. Raises NotFound for an
+    unknown topic or queue, and where nothing is left at or behind that offset.
     """
     topic = selection.topic
-    if topic is None:
-        raise ValueError("a search in queues needs a topic")
+    assert topic is not None
     queues = compaction_queues(store, topic)
     if not queues:
         raise no_topic(store.layout.compaction_queues, topic)
@@ -447,20 +390,15 @@ def search_compaction(
             where = store.layout.compaction_queues
             raise NotFound(f"{topic} has no queue {selection.queue_id}", path=where)
     selection = selection._replace(topic=None, queue_id=None)
-    for queue in reversed(queues) if reverse else queues:
-        yield from _of_queue(store, queue, selection, offset, count, reverse, note)
+    for queue in reversed(queues) if part.reverse else queues:
+        yield from _of_queue(store, queue, selection, part, note)
 
 
 def _of_queue(
-    store: StoreReader,
-    queue: QueueDirectory,
-    selection: Selection,
-    offset: int | None,
-    count: int | None,
-    reverse: bool,
-    note: Note,
+    store: StoreReader, queue: QueueDirectory, selection: Selection, part: Slice, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of one queue. What is lost or of another topic is noted at the end."""
+    offset, count, reverse = part
     log = open_log(store.layout, queue.topic, queue.queue_id)
     lost = foreign = 0
     with MappedFileQueue.open(queue.path) as files, log.queue:
@@ -481,12 +419,8 @@ def _of_queue(
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
-    if lost:
-        points = counted(lost, f"unit of {name} points", f"units of {name} point")
-        note(f"{points} at no record: left out")
-    if foreign:
-        points = counted(foreign, f"unit of {name} points", f"units of {name} point")
-        note(f"{points} at messages of other topics: left out")
+    _note_units(lost, name, "at no record: left out", note)
+    _note_units(foreign, name, "at messages of other topics: left out", note)
 
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:

@@ -44,6 +44,14 @@ _HINT = "write 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h 
 _SPAN_HINT = "write 90s, 30m, 24h, 7d or 1h30m"
 
 
+class Slice(NamedTuple):
+    """What is wanted of a queue: queue offsets offset ≤ k < offset + count, all by default. reverse: the last first."""
+
+    offset: int | None = None
+    count: int | None = None
+    reverse: bool = False
+
+
 class TimeRange(NamedTuple):
     """Times since_ms ≤ t < until_ms; all times by default, damaged ones before 1970 among them."""
 

@@ -17,7 +17,7 @@ from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.message import Message
 from ..search.key_search import search_key
-from ..search.selection import Selection
+from ..search.selection import Selection, Slice
 from ..search.store import Note, StoreReader
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
 from .family import Family, RecordRole, due_of
@@ -326,7 +326,7 @@ def _in_compaction_log(store: StoreReader, message: Message, note: Note) -> Mess
     from ..search.queue_search import search_compaction
 
     wanted = Selection(topic=message.topic, queue_id=message.queue_id)
-    found = search_compaction(store, wanted, offset=message.queue_offset, count=1, note=note)
+    found = search_compaction(store, wanted, Slice(message.queue_offset, 1), note)
     try:
         one = next(found, None)
     except NotFound:

@@ -21,7 +21,7 @@ from mqstore.store.search.find import Finder, find, parse_address, read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
 from mqstore.store.search.queue_search import search_queues
-from mqstore.store.search.selection import Selection, TimeRange
+from mqstore.store.search.selection import Selection, Slice, TimeRange
 from mqstore.store.search.store import StoreReader
 
 from ...stores import NAMES, messages, truth, unpack
@@ -63,7 +63,7 @@ def test_a_topic_is_its_queues_in_log_order(opened: StoreReader, known: list[Rec
     notes = Notes()
     for topic in opened.topics:
         expected = wanted(known, in_topic(topic))
-        found = positions(search_queues(opened, Selection(topic=topic), reverse=reverse, note=notes))
+        found = positions(search_queues(opened, Selection(topic=topic), Slice(reverse=reverse), notes))
         assert found == (expected[::-1] if reverse else expected), topic
     assert notes == []
 
@@ -81,7 +81,7 @@ def test_conditions_in_queues_are_those_of_a_scan(opened: StoreReader) -> None:
         for topic in ("orders", "logs", "SCHEDULE_TOPIC_XXXX"):
             for queue_id in (None, 0):
                 selection = Selection(topic=topic, queue_id=queue_id, **extra)
-                in_queues = positions(search_queues(opened, selection, note=notes))
+                in_queues = positions(search_queues(opened, selection, Slice(), notes))
                 assert in_queues == positions(search_log(opened, selection, note=notes))
                 assert len(in_queues) > 0 or topic != "orders" or queue_id is not None or extra
 
@@ -92,8 +92,8 @@ def test_a_few_by_queue_offset_are_the_same_every_way(
 ) -> None:
     selection = Selection(topic="orders", queue_id=1)
     notes = Notes()
-    in_queue = positions(search_queues(opened, selection, offset=offset, count=count, note=notes))
-    in_log = positions(search_log_queue(opened, selection, offset=offset, count=count, note=notes))
+    in_queue = positions(search_queues(opened, selection, Slice(offset, count), notes))
+    in_log = positions(search_log_queue(opened, selection, Slice(offset, count), notes))
     assert in_queue == in_log
     assert in_queue
     if offset is not None and count is not None:
@@ -111,7 +111,7 @@ def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
                 continue
             selection = Selection(topic=topic, queue_id=queue_id, whole=True)
             search = search_log_queue if opened.topic_unread(topic) else search_queues
-            found = positions(search(opened, selection, offset=query["offset"], count=query["max"], note=notes))
+            found = positions(search(opened, selection, Slice(query["offset"], query["max"]), notes))
             # a broker's answer ends at the end of a queue file, ours does not
             expected = query["physical_offsets"]
             assert found[: len(expected)] == expected, query
@@ -153,7 +153,7 @@ def test_damage_in_the_log_is_told_once(store: Callable[[str], Path], known: lis
         assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
         notes.clear()
         selection = Selection(topic="orders", queue_id=0)
-        in_queue = positions(search_queues(opened, selection, note=notes))
+        in_queue = positions(search_queues(opened, selection, Slice(), notes))
         assert in_queue == wanted(known, lambda r: (r["topic"], r["queue_id"]) == ("orders", 0) and r is not victim)
         assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
         notes.clear()
@@ -170,7 +170,7 @@ def test_a_unit_that_points_elsewhere_is_left_out(store: Callable[[str], Path]) 
     notes = Notes()
     with StoreReader(root) as opened:
         selection = Selection(topic="orders", queue_id=0)
-        assert positions(search_queues(opened, selection, note=notes)) == []
+        assert positions(search_queues(opened, selection, Slice(), notes)) == []
         assert len(notes) == 1 and "other topics" in notes[0]
         assert positions(read_queue(opened, "orders", 0, 0, 1, notes)) == []
         assert "logs/0" in notes[1]
@@ -180,7 +180,7 @@ def test_a_queue_that_ends_says_what_it_has(opened: StoreReader) -> None:
     with pytest.raises(NotFound, match=r"orders/0 has no message 1000.*it has 0 to \d+"):
         list(read_queue(opened, "orders", 0, 1000, 1, Notes()))
     with pytest.raises(NotFound, match="no such topic"):
-        search_queues(opened, Selection(topic="none"), note=Notes())
+        search_queues(opened, Selection(topic="none"), Slice(), Notes())
 
 
 @pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
@@ -189,7 +189,7 @@ def test_light_queues_hold_messages_of_other_topics(name: str, store: Callable[[
         name = next(n for n in NAMES if "lmq" in n and "poison" not in n)
     notes = Notes()
     with StoreReader(store(name)) as opened:
-        found = list(search_queues(opened, Selection(topic="%LMQ%a", queue_id=0), note=notes))
+        found = list(search_queues(opened, Selection(topic="%LMQ%a", queue_id=0), Slice(), notes))
         assert len(found) == truth(name)["queues"]["%LMQ%a/0"]["max_offset"]
         assert "%LMQ%a" not in {one.message.topic for one in found}
         few = read_queue(opened, "%LMQ%a", 0, 0, 5, notes)
@@ -274,7 +274,7 @@ def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[s
             return
         for topic, queue_id, _ in opened.queues:
             selection = Selection(topic=topic, queue_id=queue_id)
-            found = positions(search_queues(opened, selection, note=notes))
+            found = positions(search_queues(opened, selection, Slice(), notes))
             assert live.issuperset(found)
             with opened.queues.open(topic, queue_id) as queue:
                 last = queue.summary().max_offset

@@ -19,7 +19,7 @@ from mqstore.store.library import Store
 from mqstore.store.search.find import read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.queue_search import search_queues
-from mqstore.store.search.selection import Selection
+from mqstore.store.search.selection import Selection, Slice
 from mqstore.store.search.store import FoundMessage
 
 from ...slices import rng, share
@@ -78,7 +78,7 @@ class Asked:
             offset = chance.randrange(30)
             self._hold(lambda: read_queue(opened, topic, queue_id, offset, 5, ignore), topic)
             selection = Selection(topic=topic)
-            self._hold(lambda: search_queues(opened, selection, note=ignore), topic)
+            self._hold(lambda: search_queues(opened, selection, Slice(), ignore), topic)
             time_ms = chance.choice(list(self.known.values()))["store_timestamp"]
             with contextlib.suppress(NotFound):
                 assert opened.offset_at(topic, queue_id, time_ms) >= 0
