@@ -19,7 +19,7 @@ _SHOWN = 20
 
 def print_views(store: StoreReader, names: list[str], now_ms: int, common: Common) -> None:
     """One record for each view that was asked for; one alone is one JSON object."""
-    records = (_VIEWS[name](store, now_ms, common.warn) for name in names)
+    records = (_view(name, store, now_ms, common.warn) for name in names)
 
     def text(record: Record) -> str:
         return page_of(_TEXTS[record["type"]](record, common))
@@ -31,34 +31,17 @@ def print_views(store: StoreReader, names: list[str], now_ms: int, common: Commo
             out.records(records, text=text, columns=("type",))
 
 
-def _delays(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.own_topics import delays
-
-    return delays(store, now_ms, note).to_json()
-
-
-def _timers(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.inspect.own_topics import delays, transactions
+    from ..store.inspect.pop import pop, retries
     from ..store.inspect.timers import timers
 
-    return timers(store, now_ms, note).to_json()
-
-
-def _retries(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.pop import retries
-
-    return retries(store, note).to_json()
-
-
-def _pop(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.pop import pop
-
-    return pop(store, now_ms, note).to_json()
-
-
-def _transactions(store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.own_topics import transactions
-
-    return transactions(store, note).to_json()
+    if name == "retries":
+        return retries(store, note).to_json()
+    if name == "transactions":
+        return transactions(store, note).to_json()
+    looking = {"delays": delays, "timers": timers, "pop": pop}[name]
+    return looking(store, now_ms, note).to_json()
 
 
 def _delays_text(record: Record, common: Common) -> Iterator[str]:
@@ -198,7 +181,6 @@ def _time(time_ms: int, common: Common) -> str:
     return time_text(time_ms, common.utc)
 
 
-_VIEWS = {"delays": _delays, "timers": _timers, "retries": _retries, "pop": _pop, "transactions": _transactions}
 _TEXTS = {
     "delays": _delays_text,
     "timers": _timers_text,
