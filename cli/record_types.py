@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .config_record_types import OF_KIND as CONFIG_KINDS
+from .config_record_types import types_of_kind
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -36,9 +36,8 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "timer-log": ("timer_log_unit", "blank", "damage"),
     "timer-wheel": ("timer_wheel_slot",),
     "timer-check": ("timer_check",),
-    **CONFIG_KINDS,
 }
-"""What `dump` prints of each kind."""
+"""What `dump` prints of each kind, but for text files and RocksDBs."""
 
 
 def schema_of(record_type: str) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def schema_of(record_type: str) -> dict[str, Any]:
 
 def columns_of_kind(kind: str) -> tuple[str, ...]:
     """All fields of the records of a kind, in order."""
-    return columns_of_types(OF_KIND[kind])
+    return columns_of_types(OF_KIND.get(kind) or types_of_kind(kind))
 
 
 def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:

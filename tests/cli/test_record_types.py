@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.cli.config_record_types import types_of_kind
 from mqstore.cli.record_types import OF_KIND, SCHEMAS, schema_of
 
 from .. import stores, tiered
@@ -70,7 +71,8 @@ _PARTS = {
 def test_schemas_are_whole() -> None:
     """Each names its record type and requires only what it knows."""
     names = {path.stem for path in SCHEMAS.glob("*.json")}
-    assert {record_type for types in OF_KIND.values() for record_type in types} <= names
+    every = [*OF_KIND.values(), types_of_kind("config"), types_of_kind("rocksdb")]
+    assert {record_type for types in every for record_type in types} <= names
     for name in names:
         schema = schema_of(name)
         assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
