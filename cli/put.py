@@ -148,20 +148,18 @@ def _decide(
 
 def _body(text: str | None, path: Path | None) -> bytes:
     """The body of one message: from the command line, a file, or stdin."""
-    from ..store.errors import InvalidInput, from_os_error
+    from ..store.errors import InvalidInput, os_errors
 
     if text is not None and path is not None:
         raise InvalidInput("BODY and --body-file are two bodies")
     if text is not None:
         return os.fsencode(text)
-    try:
+    with os_errors(path or "stdin"):
         if path is not None:
             with path.open("rb") as file:
                 return file.read(_LARGEST_BODY)
         with open(stdin_descriptor(), "rb", closefd=False) as stdin:
             return stdin.read(_LARGEST_BODY)
-    except OSError as error:
-        raise from_os_error(error, path or "stdin") from error
 
 
 def _text(record: Mapping[str, Any]) -> str:

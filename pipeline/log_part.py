@@ -20,7 +20,7 @@ from ..formats.derive import dtype_of
 from ..formats.derive.ragged import Ints, Structs
 from ..store.disk.byte_reader import fill, opened
 from ..store.disk.files import Files, write_new
-from ..store.errors import Unreadable, from_os_error
+from ..store.errors import Unreadable, os_errors
 
 ROW, ITEM = dtype_of(log_part.ROW), dtype_of(log_part.ITEM)
 
@@ -74,10 +74,8 @@ class SavedPart:
     def open(cls, folder: Path) -> Self:
         """One that was saved. Raises Unreadable."""
         path = folder / "places.json"
-        try:
+        with os_errors(path):
             places = json.loads(path.read_bytes())
-        except OSError as error:
-            raise from_os_error(error, path) from error
         return cls(folder, {FileKey(*row[:3]): (row[3], row[4]) for row in places})
 
     def of(self, key: FileKey) -> Rows:

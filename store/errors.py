@@ -7,6 +7,8 @@ Exit codes belong to the command line: `cli/exit_codes.py` maps these classes to
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Self
 
@@ -123,6 +125,17 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)
     return Unreadable.because(error, path, doing)
+
+
+@contextmanager
+def os_errors(path: str | PathLike[str], doing: str = "cannot read", offset: int | None = None) -> Iterator[None]:
+    """Turn an `OSError` into an error of this tree that names path, offset and intent."""
+    try:
+        yield
+    except OSError as error:
+        translated = from_os_error(error, path, doing)
+        translated.offset = offset
+        raise translated from error
 
 
 def one_line(text: str) -> str:

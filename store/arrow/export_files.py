@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..disk.files import Files
-from ..errors import from_os_error
+from ..errors import from_os_error, os_errors
 from ..output.stage import DRAFT
 from ..put.on_damage import CorruptedBodies, OnDamage
 from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
@@ -169,19 +169,15 @@ class ExportFiles:
         path = name if day is None else f"date={np.datetime64(day, 'D')}/{name}"
         file = self._draft(path)
         self._files.make_directory(file.parent)
-        try:
+        with os_errors(file, "cannot write"):
             return _Open(path, open_sink(self._kind, file, self._schema))
-        except OSError as error:
-            raise from_os_error(error, file, "cannot write") from error
 
     def _end(self, day: Day) -> None:
         ended = self._open.pop(day)
         file = self._draft(ended.path)
-        try:
+        with os_errors(file, "cannot write"):
             ended.sink.close()
             size = file.stat().st_size
-        except OSError as error:
-            raise from_os_error(error, file, "cannot write") from error
         with self._files.open(file) as written:
             written.sync()
         self.written.append(ExportFile(ended.path, ended.rows, size))

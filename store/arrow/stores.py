@@ -33,7 +33,7 @@ from ..disk.byte_reader import Unread
 from ..disk.compressed import Plain
 from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
 from ..disk.layout import COMMIT_LOG, Layout, is_uri
-from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, from_os_error
+from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, os_errors
 from ..log.commit_log import CommitLog
 from ..offsets.positions import CONSUMED as OFFSETS
 from ..offsets.positions import TABLES as OFFSET_TABLES
@@ -137,11 +137,8 @@ def _absolute(path: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIST_BYTES_MAX + 1)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    with os_errors(path), path.open("rb") as file:
+        data = file.read(_LIST_BYTES_MAX + 1)
     if len(data) > _LIST_BYTES_MAX:
         raise InvalidInput(f"a list of stores of more than {_LIST_BYTES_MAX} bytes", path=path)
     lines = [line.strip() for line in os.fsdecode(data).splitlines()]
@@ -206,10 +203,8 @@ def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
             continue
         path = target.joinpath(*inside.parts)
         is_file = info.type is fs.FileType.File
-        try:
+        with os_errors(path, "cannot write"):
             (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise from_os_error(error, path, "cannot write") from error
         if is_file and (parts is None or inside.parts[0] in parts):
             files.append((info, path))
     needed = sum(info.size for info, _ in files)
@@ -240,14 +235,12 @@ def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
         source = place.open_input_stream(info.path)
     except OSError as error:
         raise Unreadable(f"cannot read ({error})", path=info.path) from error
-    try:
+    with os_errors(path, "cannot write"):
         with source, path.open("xb") as copy:
             while data := _read(source, info.path):
                 copy.write(data)
         if info.mtime_ns is not None:
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
-    except OSError as error:
-        raise from_os_error(error, path, "cannot write") from error
 
 
 def _read(source: pa.NativeFile, path: str) -> bytes:

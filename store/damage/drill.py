@@ -15,7 +15,7 @@ from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import is_directory, is_file
 from ..disk.files import Edit, Files, OpenFile, confine, new_directory, write_new
 from ..disk.layout import JOURNAL
-from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error
+from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error, os_errors
 from ..search.store import StoreReader
 from .scenario import Scenario, Scene
 from .scenarios import scenarios
@@ -33,13 +33,11 @@ def check_target(source: Path, target: Path) -> None:
 
 def check_empty(target: Path) -> None:
     """Raises InvalidInput for a directory that holds something, NotAStore for a file."""
-    try:
+    with os_errors(target):
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
         if target.is_dir() and any(target.iterdir()):
             raise InvalidInput("not empty", path=target, hint="name a new directory")
-    except OSError as error:
-        raise from_os_error(error, target) from error
 
 
 def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> list[str]:
@@ -64,11 +62,8 @@ def _entries(source: Path, left_out: list[str]) -> Iterator[tuple[Path, Path, bo
     pending = [(source, Path(), {os.path.realpath(source)})]
     while pending:
         folder, relative, above = pending.pop()
-        try:
-            with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise from_os_error(error, folder) from error
+        with os_errors(folder), os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
         for entry in found:
             path, place = Path(entry.path), relative / entry.name
             real = os.path.realpath(path)

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from ..errors import InvalidInput, LimitExceeded, from_os_error
+from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
 
 LARGEST_FILE_BYTES = 16 << 20
@@ -67,16 +67,13 @@ class BrokerConfig(Mapping[str, str]):
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
         """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
-        try:
-            with Path(path).open("rb") as file:
-                status = os.fstat(file.fileno())
-                if stat.S_ISREG(status.st_mode):
-                    size = min(status.st_size, LARGEST_FILE_BYTES + 1)
-                    data = byte_reader.read(file.fileno(), size, 0, os.fspath(path))
-                else:
-                    data = file.read(LARGEST_FILE_BYTES + 1)
-        except OSError as error:
-            raise from_os_error(error, path) from error
+        with os_errors(path), Path(path).open("rb") as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode):
+                size = min(status.st_size, LARGEST_FILE_BYTES + 1)
+                data = byte_reader.read(file.fileno(), size, 0, os.fspath(path))
+            else:
+                data = file.read(LARGEST_FILE_BYTES + 1)
         if len(data) > LARGEST_FILE_BYTES:
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:

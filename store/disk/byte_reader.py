@@ -28,7 +28,7 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from ..counted import counted
-from ..errors import StoreError, Unreadable, UnreadableRange, from_os_error
+from ..errors import StoreError, Unreadable, UnreadableRange, from_os_error, os_errors
 
 if TYPE_CHECKING:
     import ctypes
@@ -183,11 +183,9 @@ def open_regular(path: str | PathLike[str]) -> int:
 
     Raises Missing, Unreadable, the latter also for a directory, FIFO, socket or device.
     """
-    try:
+    with os_errors(path):
         check_regular(os.stat(path), path)  # noqa: PTH116
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise from_os_error(error, path) from error
 
 
 def check_regular(status: os.stat_result, path: str | PathLike[str]) -> None:

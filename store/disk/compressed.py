@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple, cast
 
-from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, from_os_error
+from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, os_errors
 from .byte_reader import COMPRESSED, data_ranges, fill, fill_any, note, open_regular, opened, read, read_at
 
 KEPT_BYTES = 4 << 30
@@ -188,10 +188,8 @@ def _frame_size(head: bytes) -> int | None:
 
 
 def _identity(path: str | os.PathLike[str]) -> _Identity:
-    try:
+    with os_errors(path):
         status = os.stat(path)  # noqa: PTH116
-    except OSError as error:
-        raise from_os_error(error, path) from error
     return _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 

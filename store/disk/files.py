@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..errors import Refused, StoreError, from_os_error
+from ..errors import Refused, StoreError, os_errors
 from .byte_reader import Closing, check_regular, read
 from .file_queue import start_of
 from .layout import COMMIT_LOG, JOURNAL, Layout, refuse_compressed
@@ -114,7 +114,7 @@ class Files:
     def open(self, path: Path) -> OpenFile:
         """Open a file that exists for reading and writing. Raises Missing, Unreadable."""
         self.check_inside(path)
-        with told(path, "cannot write"):
+        with os_errors(path, "cannot write"):
             check_regular(path.stat(), path)
             self.step("open", path)
             return OpenFile(self, path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
@@ -126,7 +126,7 @@ class Files:
         stays one that its broker can write. Raises NoSpace, Unreadable, Missing.
         """
         self.check_inside(path.parent)
-        with told(path, "cannot create"):
+        with os_errors(path, "cannot create"):
             self.step("create", path)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             model = (like or path.parent).stat()
@@ -176,7 +176,7 @@ class Files:
         missing = missing[: next(i for i, p in enumerate(missing) if p.exists())]
         self.check_inside(path)
         for directory in reversed(missing):
-            with told(directory, "cannot create"):
+            with os_errors(directory, "cannot create"):
                 self.step("make_directory", directory)
                 model = directory.parent.stat()
                 directory.mkdir(mode=model.st_mode & _MODE_BITS, exist_ok=True)
@@ -185,7 +185,7 @@ class Files:
 
     def sync_directory(self, path: Path) -> None:
         """Bring the names in a directory to the disk."""
-        with told(path, "cannot flush"):
+        with os_errors(path, "cannot flush"):
             self.step("sync_directory", path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -197,7 +197,7 @@ class Files:
         """Rename inside one file system; a file at `target` is replaced."""
         self.check_inside(source.parent)
         self.check_inside(target.parent)
-        with told(source, f"cannot rename to {target}"):
+        with os_errors(source, f"cannot rename to {target}"):
             self.step("rename", source)
             source.rename(target)
 
@@ -205,28 +205,28 @@ class Files:
         """Let two paths of one file system change places at once; False where it cannot do that."""
         self.check_inside(one.parent)
         self.check_inside(other.parent)
-        with told(other, f"cannot change places with {one}"):
+        with os_errors(other, f"cannot change places with {one}"):
             self.step("exchange", other)
             return exchange(one, other)
 
     def unlink(self, path: Path) -> None:
         """Remove a file. Raises Missing where there is none."""
         self.check_inside(path.parent)
-        with told(path, "cannot remove"):
+        with os_errors(path, "cannot remove"):
             self.step("unlink", path)
             path.unlink()
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
         self.check_inside(path.parent)
-        with told(path, "cannot remove"):
+        with os_errors(path, "cannot remove"):
             self.step("remove_directory", path)
             path.rmdir()
 
     def set_times(self, path: Path, accessed_ns: int, modified_ns: int) -> None:
         """Set the times of a file or directory, in ns since 1970 (they drive a broker's expiry)."""
         self.check_inside(path)
-        with told(path, "cannot set the times"):
+        with os_errors(path, "cannot set the times"):
             self.step("set_times", path)
             os.utime(path, ns=(accessed_ns, modified_ns))
 
@@ -247,7 +247,7 @@ class OpenFile(Closing):
     @property
     def size(self) -> int:
         """Length in bytes."""
-        with told(self.path, "cannot read"):
+        with os_errors(self.path, "cannot read"):
             return os.fstat(self._descriptor).st_size
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -257,7 +257,7 @@ class OpenFile(Closing):
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data` at `offset`. Raises NoSpace, Unreadable: part may be written."""
         rest = memoryview(data).cast("B")
-        with told(self.path, "cannot write", offset):
+        with os_errors(self.path, "cannot write", offset):
             self._files.step("write", self.path, len(rest))
             while rest:
                 written = self._files.write_at(self._descriptor, rest, offset)
@@ -272,13 +272,13 @@ class OpenFile(Closing):
 
     def truncate(self, size: int) -> None:
         """Make the file `size` bytes long; what is added reads as zeros and takes no space."""
-        with told(self.path, "cannot resize"):
+        with os_errors(self.path, "cannot resize"):
             self._files.step("truncate", self.path, size)
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
         """Bring the content to the disk (not the times)."""
-        with told(self.path, "cannot flush"):
+        with os_errors(self.path, "cannot flush"):
             self._files.step("sync", self.path)
             os.fdatasync(self._descriptor)
 
@@ -292,17 +292,6 @@ class OpenFile(Closing):
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
-
-
-@contextmanager
-def told(path: Path, doing: str, offset: int | None = None) -> Iterator[None]:
-    """Turn an `OSError` into an error of `store.errors` that names path, offset and intent."""
-    try:
-        yield
-    except OSError as error:
-        translated = from_os_error(error, path, doing)
-        translated.offset = offset
-        raise translated from error
 
 
 def _give(target: int | Path, model: os.stat_result) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
-from ..errors import InUse, Missing, NoSpace, from_os_error
+from ..errors import InUse, Missing, NoSpace, from_os_error, os_errors
 from .byte_reader import open_regular
-from .files import Files, OpenFile, told
+from .files import Files, OpenFile
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
@@ -210,7 +210,7 @@ def _say_what_it_is(file: OpenFile) -> None:
 def _lock(file: OpenFile) -> tuple[int, int] | None:
     """Lock the file: its identity, or None if it is locked or no longer the one of its name."""
     start, length = LOCKED_RANGE
-    with told(file.path, "cannot lock"):
+    with os_errors(file.path, "cannot lock"):
         try:
             fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
         except (BlockingIOError, PermissionError):

@@ -30,7 +30,7 @@ from ..disk.compressed import read_regular
 from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
-from ..errors import Missing, StoreError, from_os_error
+from ..errors import Missing, StoreError, os_errors
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, Extent, LogEnd
 from ..queues.batches import BatchConsumeQueue, batch_summaries
@@ -473,11 +473,8 @@ def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
 
 def _links(layout: Layout) -> Iterator[str]:
     """Parts that are links: what commands that write follow only when told to."""
-    try:
-        with os.scandir(layout.root) as entries:
-            links = sorted(entry.path for entry in entries if entry.is_symlink())
-    except OSError as error:
-        raise from_os_error(error, layout.root) from error
+    with os_errors(layout.root), os.scandir(layout.root) as entries:
+        links = sorted(entry.path for entry in entries if entry.is_symlink())
     for path in links:
         yield f"{os.path.basename(path)} is a link to {os.readlink(path)}"  # noqa: PTH115, PTH119
 

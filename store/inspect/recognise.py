@@ -59,7 +59,7 @@ from ..disk.layout import (
     Layout,
     where_instead,
 )
-from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
+from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error, os_errors
 from ..tiered.segments import SEGMENTS, kind_of_place, queue_of_place
 
 _ENTRY_HEADER = Struct(*dledger.ENTRY.subcons[:-1])
@@ -371,10 +371,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
 
 def _by_first_file(path: Path) -> Recognised | None:
     """A directory, by the first file in it whose name is a number."""
-    try:
+    with os_errors(path):
         names = sorted(child.name for child in path.iterdir())
-    except OSError as error:
-        raise from_os_error(error, path) from error
     if not names:
         raise NotAStore("an empty directory", path=path)
     for name in names:

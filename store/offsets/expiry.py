@@ -27,7 +27,7 @@ from ..disk.broker_conf import BrokerConfig, parse_properties
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
-from ..errors import InvalidInput, StoreError, from_os_error
+from ..errors import InvalidInput, StoreError, os_errors
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
@@ -168,10 +168,8 @@ class Disk(NamedTuple):
 def disk_of(layout: Layout) -> Disk:
     """The one that the newest log directory lies on, as a broker computes its ratio. Raises Unreadable."""
     path = layout.commit_log_directories[-1]
-    try:
+    with os_errors(path):
         status = os.statvfs(path)
-    except OSError as error:
-        raise from_os_error(error, path) from error
     total = status.f_blocks * status.f_frsize
     # Java: total less usable space, which leaves out what is kept for root
     used = (status.f_blocks - status.f_bfree) * status.f_frsize

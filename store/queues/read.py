@@ -24,7 +24,7 @@ from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import Closing, data_ranges
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories, queues_of_topic
-from ..errors import NotFound, from_os_error
+from ..errors import NotFound, os_errors
 
 if TYPE_CHECKING:
     from .units import Units, UnitStream
@@ -466,7 +466,5 @@ def _file_units(queue: ConsumeQueue, summary: QueueSummary, time_ms: int) -> tup
 
 
 def _changed_ms(path: str) -> int:
-    try:
+    with os_errors(path):
         return Path(path).stat().st_mtime_ns // 1_000_000
-    except OSError as error:
-        raise from_os_error(error, path) from error

@@ -26,7 +26,7 @@ from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.byte_reader import Closing, Unread, failed, fill_any, opened, pieces, read_at
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory
-from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported, from_os_error
+from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported, os_errors
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 
 if TYPE_CHECKING:
@@ -199,13 +199,10 @@ def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
     """
     from tempfile import TemporaryDirectory  # few stores have a RocksDB
 
-    try:
-        with os.scandir(path) as entries:
-            files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
-            files = [entry for entry in files if entry.name != _NOTES]
-    except OSError as error:
-        raise from_os_error(error, path) from error
-    try:
+    with os_errors(path), os.scandir(path) as entries:
+        files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
+        files = [entry for entry in files if entry.name != _NOTES]
+    with os_errors(path, "cannot link to the files of"):
         target = TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
         for entry in files:
             link = Path(target.name, entry.name)
@@ -214,8 +211,6 @@ def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
         if manifest:
             with Path(target.name, CURRENT).open("w") as current:
                 current.write(f"{manifest}\n")
-    except OSError as error:
-        raise from_os_error(error, path, "cannot link to the files of") from error
     return target
 
 

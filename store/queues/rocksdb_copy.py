@@ -25,7 +25,7 @@ from ...formats.rocksdb import ManifestContent, manifest_of, read_log
 from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.file_queue import file_name
 from ..disk.temporary import temporary_files
-from ..errors import StoreError, Unreadable, from_os_error
+from ..errors import StoreError, Unreadable, os_errors
 from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, log_windows, named_manifest
 from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
 
@@ -173,7 +173,7 @@ class _DatabaseFiles(NamedTuple):
     def of(cls, path: Path) -> _DatabaseFiles:
         """Those in a directory. Raises Unreadable."""
         found = cls({}, {}, [])
-        try:
+        with os_errors(path):
             for entry in path.iterdir():
                 named = _FILE_OF_DATABASE.fullmatch(entry.name)
                 if named is None or not entry.is_file():
@@ -184,8 +184,6 @@ class _DatabaseFiles(NamedTuple):
                     found.tables[int(named["number"])] = entry.stat().st_size
                 else:
                     found.logs[int(named["number"])] = entry
-        except OSError as error:
-            raise from_os_error(error, path) from error
         found.manifests.sort(reverse=True)
         return found
 

@@ -28,7 +28,7 @@ from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
 from ..disk.file_queue import is_directory, is_file
-from ..errors import Missing, Unreadable, from_os_error
+from ..errors import Missing, Unreadable, os_errors
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
@@ -154,15 +154,13 @@ class Sources:
 
 
 def _open(path: Path) -> int:
-    try:
+    with os_errors(path):
         mode = path.stat().st_mode
         if stat.S_ISREG(mode) and is_compressed(path):
             return os.dup(open_plain(path))
         if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
             raise Unreadable("neither a file, a directory nor a block device", path=path)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise from_os_error(error, path) from error
 
 
 def paths_of(images: Iterable[Path]) -> list[Path]:
@@ -182,11 +180,8 @@ def _below(directory: Path) -> Iterator[Path]:
     pending = [directory]
     while pending:
         folder = pending.pop()
-        try:
-            with os.scandir(folder) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
-        except OSError as error:
-            raise from_os_error(error, folder) from error
+        with os_errors(folder), os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
         here = [entry for entry in entries if not entry.is_symlink()]
         yield from (Path(entry.path) for entry in here if is_file(entry))
         pending += [Path(entry.path) for entry in reversed(here) if is_directory(entry)]

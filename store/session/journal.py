@@ -47,7 +47,7 @@ from ..disk.files import Files, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder
-from ..errors import NoSpace, StoreError, Unreadable, from_os_error
+from ..errors import NoSpace, StoreError, Unreadable, from_os_error, os_errors
 
 _NOTE_BYTES = 4096
 _NAME_BYTES = 255
@@ -151,10 +151,8 @@ class FileState:
     @classmethod
     def of(cls, path: Path) -> FileState:
         """The state of a file. Raises Missing, Unreadable."""
-        try:
+        with os_errors(path):
             s = path.stat()
-        except OSError as error:
-            raise from_os_error(error, path) from error
         return cls(s.st_mode, s.st_uid, s.st_gid, s.st_atime_ns, s.st_mtime_ns, s.st_size)
 
 

@@ -26,7 +26,7 @@ from ..disk.files import Edit, Files, remove_tree
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockWas
-from ..errors import NoSpace, Refused, Unreadable, from_os_error
+from ..errors import NoSpace, Refused, Unreadable, os_errors
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
 from ..index.write import IndexWriter
@@ -223,7 +223,7 @@ class _Stager:
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
         self.files.make_directory(folder)
-        try:
+        with os_errors(folder, "cannot build"):
             build(folder, fix.spool, fix.dispatched, fix.kept)
             new = {path.name: path for path in folder.iterdir()}
             old = [file for file in database_files(fix.path) if file.name not in new]
@@ -233,8 +233,6 @@ class _Stager:
                 self.add(Edit("create", *told, length=new[name].stat().st_size))
             for file in old:
                 self.add(Edit("move", str(file), edit.reason, edit.codes))
-        except OSError as error:
-            raise from_os_error(error, folder, "cannot build") from error
         self._built.clear()
         remove_tree(folder, self.files)
 

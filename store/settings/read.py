@@ -34,7 +34,7 @@ from ..disk.broker_conf import parse_properties
 from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
-from ..errors import Missing, StoreError, Unreadable, UnreadableRange, from_os_error
+from ..errors import Missing, StoreError, Unreadable, UnreadableRange, os_errors
 from .parse import CONFIG_VALUE, ParsedConfig, entries, parse
 
 if TYPE_CHECKING:
@@ -193,11 +193,8 @@ def config_files(directory: Path) -> Iterator[tuple[str, Path, str]]:
 
     Raises Unreadable.
     """
-    try:
-        with os.scandir(directory) as found:
-            names = sorted(entry.name for entry in found if is_file(entry))
-    except OSError as error:
-        raise from_os_error(error, directory) from error
+    with os_errors(directory), os.scandir(directory) as found:
+        names = sorted(entry.name for entry in found if is_file(entry))
     for name in names:
         plain = name.removesuffix(BACKUP).removesuffix(TEMPORARY)
         if plain in FILES:

@@ -48,7 +48,7 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import TIERED_INDEX_FILES
-from ..errors import from_os_error
+from ..errors import os_errors
 
 SEGMENTS = {"COMMIT_LOG": "tiered-commit-log", "CONSUME_QUEUE": "tiered-consume-queue", "INDEX": "tiered-index"}
 """Directories of segments, and the kind of the files in them."""
@@ -122,15 +122,12 @@ def open_segments(path: Path) -> MappedFileQueue:
 
 def files_by_time(directory: Path) -> MappedFileQueue:
     """Files that are named by times: each is a stream of its own, `start` is its time. Raises Unreadable."""
-    try:
-        with os.scandir(directory) as entries:
-            found = [
-                MappedFile(entry.path, start, entry.stat().st_size)
-                for entry in entries
-                if (start := start_of(entry.name)) is not None and entry.is_file()
-            ]
-    except OSError as error:
-        raise from_os_error(error, directory) from error
+    with os_errors(directory), os.scandir(directory) as entries:
+        found = [
+            MappedFile(entry.path, start, entry.stat().st_size)
+            for entry in entries
+            if (start := start_of(entry.name)) is not None and entry.is_file()
+        ]
     found.sort(key=lambda file: file.start)
     return MappedFileQueue((os.fspath(directory),), found, 0, [])
 
