@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from .declared import App, Argument, Option, Options, bad_parameter, exclude, path_text
+from .declared import App, Argument, Option, bad_parameter, exclude, path_text
 from .options import PASSED_OVER, Common, shared
-from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
+from .selection_options import Conditions, GetOptions, Printing
 
 app = App()
 
@@ -22,32 +22,6 @@ class GetFormat(StrEnum):
     CSV = "csv"
     BODY = "body"
     HEX = "hex"
-
-
-class GetOptions(Options):
-    """One message, or some of a queue; the annotations are the declaration of the options."""
-
-    offset: Annotated[
-        int | None, Option("--offset", metavar="N", min=0, help="From this queue offset on; alone, only that message.")
-    ] = None
-    count: Annotated[
-        int | None, Option("--count", metavar="C", min=1, help="The first C messages, with --offset from there on.")
-    ] = None
-    at: Annotated[int | None, Option("--at", metavar="POSITION", min=0, help="The record at this physical offset.")] = (
-        None
-    )
-    message_id: Annotated[
-        str | None, Option("--message-id", metavar="HEX", help="The message with this id, a broker's or a client's.")
-    ] = None
-
-
-class Printing(Options):
-    """How many of what is found are printed, and how; the annotations are the declaration."""
-
-    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None
-    reverse: Annotated[bool, Option("--reverse", "-r", help="The last one first.")] = False
-    raw: Raw = False
-    max_body: MaxBody = MAX_BODY_BYTES
 
 
 @app.command()

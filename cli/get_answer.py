@@ -18,10 +18,9 @@ from .searched_text import scanning, searched_text
 if TYPE_CHECKING:
     from ..store.log.message import Message
     from .file_kinds.chunks import RecordPiece
-    from .get import GetOptions, Printing
     from .options import Common
     from .output import Output
-    from .selection_options import Conditions
+    from .selection_options import Conditions, GetOptions, Printing
 
 
 class GetQuestion(NamedTuple):
