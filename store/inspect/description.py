@@ -311,7 +311,7 @@ class _DescribedQueue:
 
 
 def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_DescribedQueue], QueueStorage]:
-    """All queues, and where they are; of a hybrid store those in files, and light ones of its database."""
+    """All queues, and where they are; of a hybrid store those in files, and LMQs of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
         return found, QueueStorage("files", None, len(found), 0)

@@ -453,7 +453,7 @@ def check_units_tell(by: Sequence[str]) -> None:
 
 
 def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
-    """Count the units of all queues, but of light ones (LMQ), which name records that others name, too.
+    """Count the units of all queues, but of LMQs, which name records that others name, too.
 
     by: of `OF_UNITS`. advance: is told of units that are done. Raises InvalidInput, LimitExceeded, Unreadable.
     """

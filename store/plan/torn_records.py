@@ -115,7 +115,7 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
 
 
 def _may_name(record: TornRecord, queue: QueueId) -> bool:
-    """A further queue has the number of the record's own, a light one 0."""
+    """A further queue has the number of the record's own, an LMQ 0."""
     topic = record.topic.decode("utf-8", "surrogateescape")
     lmq = queue.topic.startswith(LMQ_PREFIX)
     return queue.topic != topic and queue.queue_id == (0 if lmq else record.queue_id)

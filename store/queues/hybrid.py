@@ -78,7 +78,7 @@ class HybridConsumeQueues(ConsumeQueues):
 
     @cached_property
     def _lmq(self) -> dict[str, QueueDirectory]:
-        """The only queue of each light topic that is in the database alone."""
+        """The only queue of each LMQ that is in the database alone."""
         if not self.layout.broker_config.get_bool("combineCQUseRocksdbForLmq", True):
             return {}
         lmq = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))

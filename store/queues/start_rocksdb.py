@@ -386,8 +386,7 @@ class DatabaseState:
     def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: KnowsTopic) -> bool:
         """Rows of queues that end elsewhere than those in files begin at the end of these.
 
-        light: queues of light topics are left alone. topics: which of them are kept here. Returns
-        False where a queue of both differed.
+        lmq: LMQs are left alone. topics: which of them are kept here. Returns False where a queue of both differed.
         """
         same = True
         for queue, file in files.items():

@@ -457,7 +457,7 @@ class ConfigStart(NamedTuple):
 
 
 def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStart:
-    """Predict it. queues: (min, max) offset of each queue, of light ones too. Raises Unreadable."""
+    """Predict it. queues: (min, max) offset of each queue, of LMQs too. Raises Unreadable."""
     rules = config_rules(profile)
     needed = files_in_use(layout, rules.needed)
     with_timer = profile.timer is not None and _has_timer(layout)

@@ -88,8 +88,8 @@ def test_texts_of_what_no_repair_mends() -> None:
 def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
     """LMQs are one cause of several, a shifted queue is another."""
     texts = unrepairable_texts()[code]
-    assert "shifted the queue" in texts["why"] and "in a light one" in texts["why"]
-    assert "light" in texts["now"] and "--queue" in texts["command"]
+    assert "shifted the queue" in texts["why"] and "in an LMQ" in texts["why"]
+    assert "LMQ" in texts["now"] and "--queue" in texts["command"]
 
 
 @pytest.mark.few(1)
