@@ -24,8 +24,8 @@ def types_of_kind(name: str) -> tuple[str, ...]:
     from ..formats.kinds import KINDS
 
     if name == "rocksdb":
-        tables = ("topic_config", "subscription_group", "consumer_offset", "data_version")
-        return (*LAYOUTS, *tables, "config_value", ENTRY)
+        rows = ("topic_config", "subscription_group", "consumer_offset", "data_version")
+        return (*LAYOUTS, *rows, "config_value", ENTRY)
     if name == "config":
         files = [types_of_kind(kind.name) for kind in KINDS.values() if kind.file and kind.place == "config"]
         return tuple(dict.fromkeys((*chain.from_iterable(files), ENTRY)))

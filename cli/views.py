@@ -36,12 +36,17 @@ def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None
     from ..store.inspect.pop import pop, retries
     from ..store.inspect.timers import timers
 
-    if name == "retries":
-        return retries(store, note).to_json()
-    if name == "transactions":
-        return transactions(store, note).to_json()
-    looking = {"delays": delays, "timers": timers, "pop": pop}[name]
-    return looking(store, now_ms, note).to_json()
+    match name:
+        case "retries":
+            return retries(store, note).to_json()
+        case "transactions":
+            return transactions(store, note).to_json()
+        case "timers":
+            return timers(store, now_ms, note).to_json()
+        case "pop":
+            return pop(store, now_ms, note).to_json()
+        case _:
+            return delays(store, now_ms, note).to_json()
 
 
 def _delays_text(record: Record, common: Common) -> Iterator[str]:

@@ -146,8 +146,8 @@ def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note
 
     A batch record that is shown as it is stored counts with all queue offsets of the batch.
     """
-    most = part.count if part.offset is None else None
-    offsets = wanted_offsets(part.offset, part.count)
+    most = part.length if part.offset is None else None
+    offsets = wanted_offsets(part.offset, part.length)
     return search_log(store, selection, offsets=offsets, most=most, reverse=part.reverse, note=note)
 
 

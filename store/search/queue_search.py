@@ -63,7 +63,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
     missing: list[int] = []
     streams = [_places(store, store.queues.open(topic, number), selection, part, missing.append) for number in numbers]
-    offsets, reverse = wanted_offsets(part.offset, part.count), part.reverse
+    offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
     behind = behind_of(store, selection, offsets)
     reached = behind.reached(store, topic)
     lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
@@ -263,7 +263,7 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
         numbers = [selection.queue_id]
     streams = [batch_places(store, open_batch_queue(store, topic, number), selection, part) for number in numbers]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=part.reverse)
-    any_queue, offsets = selection._replace(topic=None, queue_id=None), wanted_offsets(part.offset, part.count)
+    any_queue, offsets = selection._replace(topic=None, queue_id=None), wanted_offsets(part.offset, part.length)
     return records_at(store, topic, any_queue, places, note, offsets=offsets, last_first=part.reverse)
 
 
@@ -376,7 +376,7 @@ def search_compaction(store: StoreReader, selection: Selection, part: Slice, not
     """Messages of the queue that the selection names, or of all of its topic one by one, from the compaction log.
 
     As a broker answers a pull: from the first queue offset that is there at or behind `part.offset`, at
-    most `part.count` of them. Their positions are those in the compaction log. Raises NotFound for an
+    most `part.length` of them. Their positions are those in the compaction log. Raises NotFound for an
     unknown topic or queue, and where nothing is left at or behind that offset.
     """
     topic = selection.topic

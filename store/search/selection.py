@@ -45,10 +45,10 @@ _SPAN_HINT = "write 90s, 30m, 24h, 7d or 1h30m"
 
 
 class Slice(NamedTuple):
-    """What is wanted of a queue: queue offsets offset ≤ k < offset + count, all by default. reverse: the last first."""
+    """What is wanted of a queue: offset ≤ queue offset < offset + length, all by default. reverse: the last first."""
 
     offset: int | None = None
-    count: int | None = None
+    length: int | None = None
     reverse: bool = False
 
 
