@@ -1,13 +1,16 @@
 """consumerOffset.json: how far each consumer group has consumed each queue, all versions.
 
-An offset names the next message to consume (spec/05-config.md, 5.3).
+An offset names the next message to consume, of one group alone the last one (spec/05-config.md, 5.3).
 """
 
 from __future__ import annotations
 
 from .json_table import DATA_VERSION, GROUP, QUEUE_ID, TOPIC, JsonField, JsonTable
+from .pop import REVIVE_GROUP
 
-OFFSET = JsonField("offset", "integer", "queue offset of the next message to consume")
+OFFSET = JsonField(
+    "offset", "integer", f"queue offset of the next message to consume; {REVIVE_GROUP}: of the last one read"
+)
 TABLES = (
     JsonTable(
         "offsetTable",
@@ -27,3 +30,12 @@ TABLES = (
 )
 OFFSET_TABLES = tuple(table.member for table in TABLES if table.record_type == "consumer_offset")
 """What has positions of groups in queues."""
+
+
+def steps_to_next(group: str) -> int:
+    """How far the next message to consume lies behind the offset of this group.
+
+    1 for the group that brings back what POP consumers did not acknowledge: a broker notes the last record that it
+    has read, -1 for none.
+    """
+    return 1 if group == REVIVE_GROUP else 0

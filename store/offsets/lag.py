@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...formats.consumer_offset import steps_to_next
 from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
@@ -38,6 +39,8 @@ Queue = tuple[str, int]
 Ends = Mapping[Queue, QueueSummary]
 _FIRST_TO_END = "4.9"
 """From this generation on an offset behind the end is set to the end, whatever the queue's start."""
+_LAST_READ = "of the last record read: it goes on behind it"
+_PASSED_OVER = "behind the queue's end: the broker passes over what comes until the queue gets there"
 
 
 class LagProgress(Protocol):
@@ -99,19 +102,24 @@ class Lag:
 
     @property
     def offset(self) -> int | None:
-        """Where it goes on."""
+        """What its file says."""
         return self.position.offset if self.committed else None
+
+    @property
+    def _next(self) -> int:
+        """The message that it goes on with, 0 where it never committed."""
+        return self.position.next_offset if self.committed else 0
 
     @property
     def state(self) -> LagState:
         """What of the closed list it is."""
         if not self.committed:
             return LagState.NO_POSITION
-        if not self.ends_known and (self.queue is None or self.position.offset > self.queue.max_offset):
+        if not self.ends_known and (self.queue is None or self._next > self.queue.max_offset):
             return LagState.UNKNOWN
         if self.queue is None:  # one that never had a message is not there, and begins at 0
-            return LagState.NO_QUEUE if self.position.offset else LagState.CURRENT
-        offset, queue = self.position.offset, self.queue
+            return LagState.NO_QUEUE if self._next else LagState.CURRENT
+        offset, queue = self._next, self.queue
         if offset > queue.max_offset:
             return LagState.AHEAD
         if offset < queue.min_offset:
@@ -127,21 +135,21 @@ class Lag:
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
-        return self.queue.max_offset - self.position.offset
+        return self.queue.max_offset - self._next
 
     @property
     def first_unread(self) -> int | None:
         """The first offset that is there and not consumed, None where there is none."""
         if self.queue is None or not self.messages or self.messages < 0:
             return None
-        return max(self.offset or 0, self.queue.min_offset)
+        return max(self._next, self.queue.min_offset)
 
     @property
     def expired(self) -> int:
         """Messages that were gone before the group had them."""
-        if self.queue is None or self.offset is None:
+        if self.queue is None or not self.committed:
             return 0
-        return max(0, min(self.queue.min_offset, self.queue.max_offset) - self.offset)
+        return max(0, min(self.queue.min_offset, self.queue.max_offset) - self._next)
 
     @property
     def moved_back(self) -> int:
@@ -156,14 +164,18 @@ class Lag:
         """
         state, queue = self.state, self.queue
         if state is LagState.NO_POSITION:
+            if steps_to_next(self.position.group) and queue is not None:
+                return queue.min_offset, "begins at the queue's start"
             return None, self._without_position()
         if state is LagState.UNKNOWN and queue is not None:
             return (None, "where the queue ends is known when a start has dispatched the rest of the log")
+        if self._next != self.position.offset and state is not LagState.EXPIRED:
+            return self._next, _PASSED_OVER if state in (LagState.AHEAD, LagState.NO_QUEUE) else _LAST_READ
         if queue is None:
             if state is not LagState.NO_QUEUE:
-                return self.position.offset, ""
+                return self._next, ""
             return 0, "the store has no such queue: the broker answers 0"
-        offset = self.position.offset
+        offset = self._next
         if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)
             return inside, "a broker brings it inside the queue when it starts"

@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.consumer_offset import steps_to_next
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
@@ -217,7 +218,9 @@ def is_named(store: StoreReader, only: Only, *sides: Iterable[Position]) -> bool
 
 
 class Move(NamedTuple):
-    """One position. before: None where there was none. wished: before it was brought inside its queue."""
+    """One position. before: None where there was none. wished: before it was brought inside its bounds, which are
+    those of the queue (`steps_to_next`).
+    """
 
     group: str
     topic: str
@@ -311,13 +314,13 @@ def plan_moves(
         known = groups_of(store.layout, version).subscribed or frozenset()
         _check_group(reset, own, known)
         for queue in _queues_of(reset, own, ends):
-            wanted[reset.group, *queue] = _offset_of(store, reset, ends[queue], now_ms)
+            wanted[reset.group, *queue] = _position_of(store, reset, ends[queue], now_ms)
     left_out = 0
     if merge is not None:
         for key, offset in _merged(own, merge, only):
             if key[1:] not in ends:
                 left_out += own.get(key, 0) != offset
-            elif _wins(_inside(offset, ends[key[1:]]), own.get(key), merge.take):
+            elif _wins(_inside(offset, *_bounds(key[0], ends[key[1:]])), own.get(key), merge.take):
                 wanted.setdefault(key, offset)
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     if not wanted and only != EVERY and (merge is None or not is_named(store, only, found.rows, merge.other)):
@@ -390,18 +393,19 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
     return found
 
 
-def _offset_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
-    """The offset in this queue. Raises InvalidInput for one outside of it, or no time."""
+def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
+    """The position in this queue; a number is one as it is. Raises InvalidInput for one outside of it, or no time."""
     place = f"{queue.topic}/{queue.queue_id}"
+    lowest, highest = _bounds(reset.group, queue)
     if reset.to == EARLIEST:
-        return queue.min_offset
+        return lowest
     if reset.to == LATEST:
-        return queue.max_offset
+        return highest
     if reset.to.isascii() and reset.to.isdigit():
         # 20 digits are outside of every queue, and int() has a bound of its own
         offset = int(reset.to.lstrip("0")[:20] or "0")
-        if not queue.min_offset <= offset <= queue.max_offset:
-            bounds = f"{place} goes from {queue.min_offset} to {queue.max_offset}"
+        if not lowest <= offset <= highest:
+            bounds = f"{place} goes from {lowest} to {highest}"
             raise InvalidInput(f"{bounds}: {reset.to} is outside", hint=_TO)
         return offset
     try:
@@ -411,6 +415,11 @@ def _offset_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: in
         raise
     if not store.has_log:
         raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
+    return _offset_at(store, queue, time_ms) - steps_to_next(reset.group)
+
+
+def _offset_at(store: StoreReader, queue: QueueSummary, time_ms: int) -> int:
+    """The first message that was stored then or later."""
     path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
     if path.is_dir():
         with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
@@ -434,13 +443,19 @@ def _wins(other: int, own: int | None, take: WhichPosition) -> bool:
     return own is None or (other > own if take is WhichPosition.MAX else other < own)
 
 
-def _inside(offset: int, queue: QueueSummary) -> int:
-    return min(max(offset, queue.min_offset), queue.max_offset)
+def _bounds(group: str, queue: QueueSummary) -> tuple[int, int]:
+    """The lowest and the highest position that the group may have in a queue."""
+    steps = steps_to_next(group)
+    return queue.min_offset - steps, queue.max_offset - steps
+
+
+def _inside(offset: int, lowest: int, highest: int) -> int:
+    return min(max(offset, lowest), highest)
 
 
 def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Move:
-    inside = _inside(offset, queue)
-    return Move(*key, before, inside, offset, queue.min_offset, queue.max_offset)
+    bounds = _bounds(key[0], queue)
+    return Move(*key, before, _inside(offset, *bounds), offset, *bounds)
 
 
 def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:

@@ -1,8 +1,8 @@
 """Positions of consumer groups and of delay levels, from `config/` (spec 05, 5.3 and 5.4).
 
-An offset names the next message to consume. Files are read whatever they hold; which of file, .bak
-and RocksDB a broker takes is asked of `start.config_load`. Which groups there are, and who reads a topic
-by POP, is in other files of config/.
+An offset names the next message to consume, that of one group the last one (`next_offset`). Files are read
+whatever they hold; which of file, .bak and RocksDB a broker takes is asked of `start.config_load`. Which groups
+there are, and who reads a topic by POP, is in other files of config/.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.consumer_offset import steps_to_next
 from ...formats.kinds import KINDS
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
@@ -51,7 +52,7 @@ MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
 
 
 class Position(NamedTuple):
-    """Where a group goes on in a queue. table: one of `TABLES`. group: "" for a delay level.
+    """How far a group is in a queue. table: one of `TABLES`. group: "" for a delay level. offset: as the file has it.
 
     file: its name in `config/`. backup: the same of the .bak, None where that has none.
     """
@@ -68,6 +69,11 @@ class Position(NamedTuple):
     def key(self) -> tuple[str, str, str, int]:
         """What names it in its store: table, group, topic and queue."""
         return self.table, self.group, self.topic, self.queue_id
+
+    @property
+    def next_offset(self) -> int:
+        """The message that the group goes on with."""
+        return self.offset + steps_to_next(self.group)
 
     @property
     def is_read(self) -> bool:
@@ -145,11 +151,11 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredP
         counter = record.get("counter") if record["type"] == _VERSION else counter
         if "problem" in record:
             problems.append(f"{record['name']}: {record['problem']}")
-        elif name in wanted and record["offset"] >= 0:
+        elif name in wanted:
             found.append(_position(name or "", record, path.name))
     if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return StoredPositions(path, found, problems, counter)
+    return StoredPositions(path, _possible(found), problems, counter)
 
 
 def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPositions:
@@ -160,9 +166,14 @@ def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPos
     except StoreError as error:
         return StoredPositions(path, [], [error.message])
     named = [(_MEMBERS.get((row["type"], row.get("table", "")), ""), row) for row in rows]
-    found = [_position(name, row, path.name) for name, row in named if name in wanted and row["offset"] >= 0]
+    found = [_position(name, row, path.name) for name, row in named if name in wanted]
     counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
-    return StoredPositions(path, found, [], next(iter(counters), None))
+    return StoredPositions(path, _possible(found), [], next(iter(counters), None))
+
+
+def _possible(found: list[Position]) -> list[Position]:
+    """Those that a broker does not take for none."""
+    return [one for one in found if one.next_offset >= 0]
 
 
 def _position(table: str, record: dict[str, Any], file: str) -> Position:

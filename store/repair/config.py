@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import OFFSET, OFFSET_TABLES
+from ...formats.consumer_offset import OFFSET, OFFSET_TABLES, steps_to_next
 from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
@@ -286,8 +286,9 @@ def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, in
     if ends is None and _is_beyond(offset):
         yield Clamped(group, queue, row.pop(key), None)
         return
-    ends = ends or (0, max(0, offset))
-    inside = min(max(offset, ends[0]), ends[1])
+    steps = steps_to_next(group)
+    first, end = ends or (0, max(0, offset + steps))
+    inside = min(max(offset + steps, first), end) - steps
     if inside != offset:
         row[key] = inside
         yield Clamped(group, queue, offset, inside)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
+from ...formats.consumer_offset import steps_to_next
 from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
@@ -450,7 +451,7 @@ def _parse(data: bytes) -> _OffsetTable | None:
         return None
     found = _OffsetTable({}, written_ms)
     for queue, group, offset in rows:
-        found.progress.setdefault(queue, {})[group] = offset
+        found.progress.setdefault(queue, {})[group] = offset + steps_to_next(group)
     return found
 
 
@@ -489,5 +490,6 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
     for row in rows:
         if row.get("type") == "consumer_offset" and row["table"] == "offsetTable":
             queue = QueueId(str(row["topic"]), int(row["queue_id"]))
-            found.progress.setdefault(queue, {})[str(row["group"])] = int(row["offset"])
+            group = str(row["group"])
+            found.progress.setdefault(queue, {})[group] = int(row["offset"]) + steps_to_next(group)
     yield found

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...formats.consumer_offset import steps_to_next
 from ...formats.hashing import tags_code
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.filter import Where
@@ -122,9 +123,9 @@ def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) 
         if row.table == PULLED:
             found.pulled.setdefault(queue, {})[row.group] = row.offset
         elif row.group:
-            found.progress.setdefault(queue, {})[row.group] = row.offset
+            found.progress.setdefault(queue, {})[row.group] = row.next_offset
             if row.backup is not None:
-                found.before.setdefault(queue, {})[row.group] = row.backup
+                found.before.setdefault(queue, {})[row.group] = row.backup + steps_to_next(row.group)
 
 
 def _of_offsets(layout: Layout, found: GroupTables) -> None:

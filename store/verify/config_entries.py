@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.consume_queue import UNIT_BYTES
-from ...formats.consumer_offset import OFFSET_TABLES
+from ...formats.consumer_offset import OFFSET_TABLES, steps_to_next
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags
 from ...formats.tiered_consume_queue import UNIT
@@ -66,7 +66,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
         if context.scope.queue_id not in (None, queue.queue_id):
             continue
         offset, group = row.values["offset"], row.values["group"]
-        text, severity = _outside(context, queue, offset, known=queue.topic in topics)
+        text, severity = _outside(context, queue, offset, steps_to_next(group), known=queue.topic in topics)
         if text:
             yield FileFault(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
     for row in tables.entries(_VALUE):
@@ -75,18 +75,21 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
             yield FileFault(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
 
 
-def _outside(context: VerifyContext, queue: QueueId, offset: int, *, known: bool) -> tuple[str, Severity | None]:
-    """(what is wrong with an offset of a group, its severity), "" for nothing."""
-    if offset < 0:
+def _outside(
+    context: VerifyContext, queue: QueueId, offset: int, steps: int, *, known: bool
+) -> tuple[str, Severity | None]:
+    """(what is wrong with an offset of a group, its severity), "" for nothing. steps: to its next message."""
+    if offset + steps < 0:
         return f"offset {offset}", None
     bounds = queue_bounds(context).of(queue)
     if bounds is None:
-        sure = known and context.log.complete and context.log.start == 0 and offset > 0
+        sure = known and context.log.complete and context.log.start == 0 and offset + steps > 0
         return (f"offset {offset}, and the queue has never had a message", None) if sure else ("", None)
     first, end = bounds
-    if offset > end and context.log.complete:
-        return f"offset {offset} is behind the end of the queue, {end}", None
-    if offset < first:
+    if offset + steps > end and context.log.complete:
+        last = f"the end of the queue, {end}" if not steps else f"the last record of the queue, {end - steps}"
+        return f"offset {offset} is behind {last}", None
+    if offset + steps < first:
         return f"offset {offset}, the queue begins at {first}: expired", Severity.INFO
     return "", None
 

@@ -20,6 +20,7 @@ import pytest
 from mqstore.formats import pop
 from mqstore.formats.tombstone import LOST
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.broker.topics import loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.search.store import StoreReader
@@ -292,3 +293,16 @@ def test_pop_goes_on(version: str, spoil: Corrupt, tag: str, tmp_path: Path) -> 
     put(root, [revive_line(pop.CHECK_POINT_TAG, 6, given_ms)], SIZES)
     wanted[bodies[6]] = 1
     assert revived(version, root, wanted.total()) == wanted
+
+
+@of_5
+def test_the_position_in_a_revive_queue_is_that_of_the_last_record_read(version: str, tmp_path: Path) -> None:
+    """A broker goes on with the next one, and in the end it has the newest (`steps_to_next`)."""
+    root, bodies = tmp_path / "store", [f"popped {number}" for number in range(4)]
+    put(root, [message("orders", body, {}, 1) for body in bodies], SIZES, *as_broker(version))
+    given_ms = int(time.time() * 1000)
+    put(root, [revive_line(pop.CHECK_POINT_TAG, number, given_ms) for number in range(4)], SIZES)
+    path, key = root / "config" / "consumerOffset.json", f"{REVIVE}@{pop.REVIVE_GROUP}"
+    path.write_text(json.dumps({"offsetTable": {key: {str(REVIVE_QUEUE): 1}}}))
+    assert revived(version, root, 2) == Counter(bodies[2:])
+    assert loads(path.read_text())["offsetTable"][key][REVIVE_QUEUE] == 3 == ends(root, REVIVE)[REVIVE_QUEUE] - 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.pop import REVIVE_GROUP
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.offsets.lag import Lag, LagQuery, LagState, lags_of, measure, most_behind, offsets_of, queue_ends
 from mqstore.store.offsets.positions import KnownGroups, Position
@@ -50,6 +51,25 @@ def test_states(offset: int, low: int, high: int, state: LagState, messages: int
     assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
     assert lag.goes_on("5.3")[0] == goes_on
     assert bool(lag.goes_on("5.3")[1]) == (state in (LagState.AHEAD, LagState.EXPIRED))
+
+
+@pytest.mark.parametrize(
+    ("offset", "low", "high", "state", "messages", "expired", "goes_on"),
+    [
+        (4, 0, 5, LagState.CURRENT, 0, 0, 5),
+        (2, 0, 5, LagState.BEHIND, 2, 0, 3),
+        (-1, 0, 5, LagState.BEHIND, 5, 0, 0),
+        (-1, 0, 0, LagState.CURRENT, 0, 0, 0),
+        (1, 3, 5, LagState.EXPIRED, 3, 1, 3),
+        (5, 0, 5, LagState.AHEAD, -1, 0, 6),
+    ],
+)
+def test_the_revive_group_notes_the_last_record_that_it_has_read(
+    offset: int, low: int, high: int, state: LagState, messages: int, expired: int, goes_on: int
+) -> None:
+    lag = held_against(consumer(offset)._replace(group=REVIVE_GROUP), low, high)
+    assert (lag.state, lag.messages, lag.expired) == (state, messages, expired)
+    assert (lag.offset, lag.goes_on("5.3")[0]) == (offset, goes_on)
 
 
 def test_a_broker_of_4_3_sends_a_group_that_is_ahead_to_the_start() -> None:

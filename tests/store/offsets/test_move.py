@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.store.broker.topics import read_json
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.lag import LagQuery, offsets_of
@@ -33,6 +34,17 @@ def test_only_what_was_asked_for_changes(name: str, tmp_path: Path) -> None:
     assert positions(root) == {**before, key: 1}
     carried_out(root, f"{key[2]}/{key[3]}@{key[1]}={before[key]}")
     assert positions(root) == before
+
+
+def test_ends_of_a_revive_queue(tmp_path: Path) -> None:
+    """Its group notes the last record that a broker has read: the newest, or one before the first."""
+    root = stores.unpack("5.5.0-pop", tmp_path)
+    topic, key = f"{REVIVE_TOPIC}TestCluster", ("offset", REVIVE_GROUP, f"{REVIVE_TOPIC}TestCluster", 1)
+    for to, after in (("latest", 30), ("earliest", -1)):
+        carried_out(root, f"{topic}/1@{REVIVE_GROUP}={to}")
+        assert positions(root)[key] == after
+    with pytest.raises(InvalidInput, match="from -1 to 30: 31 is outside"):
+        planned(root, f"{topic}/1@{REVIVE_GROUP}=31")
 
 
 @pytest.mark.parametrize("name", ["5.3.3-clean", "4.9.7-clean", "5.1.4-clean"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TRANSACTION_POSITIONS, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -200,6 +201,31 @@ def test_offsets_of_consumers_that_pull(root: Path) -> None:
     after = loads(path.read_text())
     inside = after["offsetTable"]["orders@group-a_tags"][0]
     assert after["pullOffsetTable"]["orders@group-a_tags"] == {0: inside}
+
+
+def test_positions_in_revive_queues(tmp_path: Path) -> None:
+    """Each is that of the last record read: at the end of its queue it is one too far, and a broker passes over the
+    next record (real 5.5.1: 29 of 30 popped messages came back).
+    """
+    root = stores.unpack("5.5.0-pop", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    row = content["offsetTable"][f"{REVIVE_TOPIC}TestCluster@{REVIVE_GROUP}"]
+    newest = {0: 36, 1: 30, 2: 99, 3: 92, 4: 20, 5: 26, 6: 89, 7: 95}
+    row.update(newest)
+    row[2] = -1
+    path.write_text(dumps(content))
+    assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do, "all read, and nothing"
+    row.update({queue: offset + 1 for queue, offset in newest.items()})
+    path.write_text(dumps(content))
+    with StoreReader(root) as store:
+        (told,) = verify(store, Scope(groups=frozenset({"config"}))).findings
+    assert (told.code, told.count) == ("I-144", len(newest))
+    found = mended(root)
+    assert {one.queue.queue_id: one.after for one in found.clamped} == newest
+    assert loads(path.read_text())["offsetTable"] == content["offsetTable"] | {
+        f"{REVIVE_TOPIC}TestCluster@{REVIVE_GROUP}": newest
+    }
 
 
 def test_offsets_of_delay_levels(root: Path) -> None:
