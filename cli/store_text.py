@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Given, NextCommand, command, next_commands, refused
 from ..store.index.read import sizes_of
@@ -217,9 +218,13 @@ class _StorePage:
     def _queues(self) -> Iterator[str]:
         queues = self._store.queues
         topics = [(topic, list(group)) for topic, group in groupby(queues, lambda q: q.topic)]
-        total = sum(queue.max_offset - queue.min_offset for queue in queues)
+        total, again = (
+            sum(q.max_offset - q.min_offset for q in queues if q.topic.startswith(LMQ_PREFIX) == is_lmq)
+            for is_lmq in (False, True)
+        )
         counts = ((len(topics), "topic"), (len(queues), "queue"), (total, "message"))
-        yield _line("queues", ", ".join(counted(count, thing) for count, thing in counts))
+        once_more = f", named {again} times more by LMQs" if again else ""
+        yield _line("queues", ", ".join(counted(count, thing) for count, thing in counts) + once_more)
         if text := self._storage():
             yield _line("", text)
         shown = topics[: self._topics]

@@ -26,6 +26,11 @@ def test_one_is_no_plural(root: Path) -> None:
     assert "1 topic, 1 queue, 20 messages" in shown
 
 
+def test_what_lmqs_name_is_no_further_message(tmp_path: Path) -> None:
+    shown = run_here(["inspect", str(unpack("5.3.3-lmq", tmp_path))]).stdout
+    assert "5 topics, 7 queues, 141 messages, named 187 times more by LMQs\n" in shown
+
+
 def test_no_command_where_none_helps(tmp_path: Path) -> None:
     """The sentence says why no plan is made, and what to do about it: the same command would say it again."""
     store = stores.unpack("5.3.3-clean", tmp_path)
