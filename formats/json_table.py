@@ -33,6 +33,7 @@ class JsonField(NamedTuple):
 
     type: as in JSON Schema. called: its name in records, where it cannot be that of the file. after:
     of the second of two fields in one key, what stands before it. bits: of an integer, as a broker holds it.
+    inner: what an object has, or each item of an array. nullable: as an entry, or an item, it may be none.
     """
 
     name: str
@@ -41,6 +42,8 @@ class JsonField(NamedTuple):
     called: str = ""
     after: str = "@"
     bits: int = 64
+    inner: JsonTable | None = None
+    nullable: bool = False
 
     @property
     def column(self) -> str:
@@ -73,7 +76,7 @@ class Member(NamedTuple):
 
 
 class JsonTable(NamedTuple):
-    """One table of a file.
+    """One table of a file, or what one of its values has inside.
 
     member: where it stands in the file. record_type: `type` of its records. levels: what the keys
     are, from the outer map in; two fields in a tuple stand in one key, such as `topic@group`. fields:

@@ -4,6 +4,45 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, GROUP, TOPIC, JsonField, JsonTable
 
+_DELAY = JsonField("delay", "integer", "ms until the next delivery", nullable=True)
+_CUSTOMIZED = JsonTable(
+    "customizedRetryPolicy",
+    "customized_retry_policy",
+    "a delay for each delivery",
+    fields=(JsonField("next", "array", "delays", inner=JsonTable("delay", "delay", "in order", value=_DELAY)),),
+)
+_EXPONENTIAL = JsonTable(
+    "exponentialRetryPolicy",
+    "exponential_retry_policy",
+    "delays that grow",
+    fields=(
+        JsonField("initial", "integer", "the first one in ms"),
+        JsonField("max", "integer", "the longest one in ms"),
+        JsonField("multiplier", "integer", "each one by the one before"),
+    ),
+)
+_RETRY = JsonTable(
+    "groupRetryPolicy",
+    "group_retry_policy",
+    "when a message comes again",
+    fields=(
+        JsonField("type", "string", "CUSTOMIZED or EXPONENTIAL"),
+        JsonField("customizedRetryPolicy", "object", "of the first type", inner=_CUSTOMIZED),
+        JsonField("exponentialRetryPolicy", "object", "of the second type", inner=_EXPONENTIAL),
+    ),
+)
+_SUBSCRIPTION = JsonTable(
+    "subscription",
+    "subscription",
+    "one item for each topic",
+    fields=(
+        JsonField("topic", "string", "topic"),
+        JsonField("expressionType", "string", "TAG or SQL92"),
+        JsonField("expression", "string", "what of it"),
+        JsonField("version", "integer", "version that the client numbers it with"),
+    ),
+)
+
 TABLES = (
     JsonTable(
         "subscriptionGroupTable",
@@ -18,13 +57,13 @@ TABLES = (
             JsonField("consumeMessageOrderly", "boolean", "consumes in order; 5.x"),
             JsonField("retryQueueNums", "integer", "queues of its %RETRY% topic", bits=32),
             JsonField("retryMaxTimes", "integer", "deliveries before the dead letter topic", bits=32),
-            JsonField("groupRetryPolicy", "object", "when a message comes again; 5.x"),
+            JsonField("groupRetryPolicy", "object", "when a message comes again; 5.x", inner=_RETRY),
             JsonField("brokerId", "integer", "broker that is consumed from"),
             JsonField("whichBrokerWhenConsumeSlowly", "integer", "broker for slow consumers"),
             JsonField("notifyConsumerIdsChangedEnable", "boolean", "members are notified of changes"),
             JsonField("groupSysFlag", "integer", "flags; 5.x", bits=32),
             JsonField("consumeTimeoutMinute", "integer", "minutes; 5.x", bits=32),
-            JsonField("subscriptionDataSet", "array", "what the group subscribes to; 5.x"),
+            JsonField("subscriptionDataSet", "array", "what the group subscribes to; 5.x", inner=_SUBSCRIPTION),
             JsonField("attributes", "object", "more settings; 5.x"),
         ),
     ),

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
-from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
+from .json_table import DATA_VERSION, QUEUE_ID, TOPIC, JsonField, JsonTable
+
+_PART = JsonTable(
+    "part",
+    "topic_queue_part",
+    "what a queue of a broker has of a logical queue",
+    fields=(
+        JsonField("gen", "integer", "number of the part", bits=32),
+        JsonField("queueId", "integer", "queue of the broker", bits=32),
+        JsonField("bname", "string", "broker"),
+        JsonField("logicOffset", "integer", "its first offset in the logical queue, -1 while unknown"),
+        JsonField("startOffset", "integer", "the same in the queue of the broker"),
+        JsonField("endOffset", "integer", "behind its last offset there, -1 while it is written"),
+        JsonField("timeOfStart", "integer", "in ms"),
+        JsonField("timeOfEnd", "integer", "in ms"),
+    ),
+)
+_HOSTED = JsonTable(
+    "hostedQueues",
+    "hosted_queue",
+    "one entry for each logical queue",
+    (QUEUE_ID,),
+    value=JsonField("parts", "array", "its parts", inner=_PART),
+)
+_QUEUE_OF = JsonTable("currIdMap", "current_queue", "one entry for each logical queue", (QUEUE_ID,), value=QUEUE_ID)
 
 TABLES = (
     JsonTable(
@@ -16,7 +40,8 @@ TABLES = (
             JsonField("bname", "string", "broker"),
             JsonField("epoch", "integer", "number of the mapping"),
             JsonField("dirty", "boolean", "not yet sent to all"),
-            JsonField("hostedQueues", "object", "logical queue to its parts on brokers"),
+            JsonField("hostedQueues", "object", "logical queue to its parts on brokers", inner=_HOSTED),
+            JsonField("currIdMap", "object", "logical queue to the queue that it is written to", inner=_QUEUE_OF),
         ),
     ),
     DATA_VERSION,

@@ -10,9 +10,10 @@ Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
-from ..settings.read import BACKUP, FILES, ConfigFile, read_content
+from ..settings.read import BACKUP, FILES, read_content
 from ..settings.rocksdb import SECOND, in_force, rows_of, table_of
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
@@ -399,8 +400,6 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
                 return f"{member} is null"
         elif misfit := next(misfits(table, entry), None):
             return misfit.text
-    if name == FILTERS and (text := _misfit_bits(value)):
-        return text
     noted = value.get(TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
     if text := _misfit_topics(noted, rules):
         return text
@@ -423,20 +422,6 @@ def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
         return f"{TOPICS_OF_GROUPS} is no object"
     wrong = any(not isinstance(one, rules.topics_of_group) for one in topics.values())
     return f"an entry of {TOPICS_OF_GROUPS} is no list" if wrong else ""
-
-
-def _misfit_bits(value: dict[Any, Any]) -> str:
-    """Why the bits that filters have in bit maps are refused."""
-    for row in ConfigFile(Path(FILTERS), FILES[FILTERS], value).records():
-        bits = row.get("bloom_filter_data")
-        if not isinstance(bits, dict):
-            continue
-        places = bits.get("bitPos") or []
-        if not _fits(_INTEGER, bits.get("bitNum")) or not isinstance(places, list):
-            return "bitNum or bitPos of an entry is of another type"
-        if not all(_fits(_INTEGER, place) for place in places):
-            return "bitPos of an entry has something else than integers"
-    return ""
 
 
 def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
@@ -473,7 +458,7 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
             if not isinstance(value, dict):
                 yield Misfit(f"{place} is no object", holder, name)
             elif isinstance(step, Member):
-                below += [Misfit(step.name, value, step.name)] if value.get(step.name) is not None else []
+                below += [Misfit(step.name, value, step.name)] if step.name in value else []
             else:
                 integer = step if isinstance(step, JsonField) and step.type == _INTEGER.type else None
                 for key in value:
@@ -485,22 +470,33 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
     for place, holder, name in level:
         value = holder[name]
         if table.value is not None:
-            if not _fits(table.value, value) or value in (None, ""):
+            yield from _misfits_of(table.value, holder, name, place)
+            if value in (None, "") and not table.value.nullable:
                 yield Misfit(f"{place} is no {table.value.told}", holder, name)
         elif not isinstance(value, dict):
             yield Misfit(f"{place} is no object", holder, name)
         else:
             for one in table.fields:
-                if one.name in value and not _fits(one, value[one.name]):
-                    yield Misfit(f"{one.name} of {place} is no {one.told}", value, one.name)
+                if one.name in value:
+                    yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
+
+
+def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:
+    """The same of one value. An array counts as a whole: what an item means may be a matter of its place."""
+    value = holder[key]
+    if not _fits(one, value):
+        return [Misfit(f"{place} is no {one.told}", holder, key)]
+    if one.inner is None or not value:
+        return ()
+    if isinstance(value, dict):
+        return misfits(one.inner, value)
+    items = (item for item in value if item is not None or one.inner.value)
+    found = (misfit for item in items for misfit in misfits(one.inner, item))
+    return [Misfit(f"an item of {place}: {misfit.text}", holder, key) for misfit in islice(found, 1)]
 
 
 def _fits(field_: JsonField, value: Any) -> bool:
     """Whether a broker's parser makes one of the field's type of it."""
-    if isinstance(value, dict) and any(
-        not isinstance(inner, str | None) for key, inner in value.items() if key in _CONSTANTS
-    ):
-        return False
     if value is None or value == "":
         return True
     if field_.type == "integer":

@@ -311,6 +311,16 @@ def test_a_number_that_no_broker_reads_costs_no_entry(root: Path) -> None:
     assert "orders@a: 2147483648 2 taken out" in reason
 
 
+def test_what_no_broker_reads_inside_of_a_value_costs_no_entry(root: Path) -> None:
+    """A list is taken out as a whole, of an object what is wrong in it."""
+    text = '{"table":{"orders@a":{0:{"o":[5,1],"oc":{5:1,6:"x"}},1:{"o":[5,null],"cm":3}}}}'
+    for name in ("consumerOrderInfo.json", "consumerOrderInfo.json.bak"):
+        (root / "config" / name).write_text(text)
+    reason, content = planned(root)["consumerOrderInfo.json"]
+    assert content["table"] == {"orders@a": {0: {"o": [5, 1], "oc": {5: 1}}, 1: {"cm": 3}}}
+    assert "orders@a: 6 x taken out" in reason and "orders@a: o [5, None] taken out" in reason
+
+
 def test_an_offset_that_no_broker_reads_is_that_of_the_bak(root: Path) -> None:
     path = root / "config" / "consumerOffset.json"
     path.write_text('{"offsetTable":{"orders@a":{0:9223372036854775808,1:5}}}')

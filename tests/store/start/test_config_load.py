@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.kinds import KINDS
+from mqstore.store.settings.read import FILES
 from mqstore.store.start.config_load import RULES, LoadAction, judge, load_config
 
 from .configured import GARBAGE, NEEDED, put
@@ -54,6 +56,46 @@ NUMBERS = (
     ("delayOffset.json", '{"offsetTable":{"#":1}}', INT),
     ("delayOffset.json", '{"offsetTable":{1:#}}', LONG),
 )
+
+
+#: (file, a text of it, what is taken for # in its place, what is refused), as the real managers of 4.9 … 5.5.1 do.
+_PARTS = '{"topicQueueMappingInfoMap":{"A":{"hostedQueues":{0:#}}}}'
+_CURRENT = '{"topicQueueMappingInfoMap":{"A":{"currIdMap":#}}}'
+_ORDER = '{"table":{"A@G":{0:{"i":60000,"popTime":1795887000000,"ot":{5:1795887060000},#}}}}'
+_BITS = '{"filterDataByTopic":{"A":{"groupFilterData":{"G":{"bloomFilterData":{#}}}}}}'
+_GROUP = '{"subscriptionGroupTable":{"G":{#}}}'
+INSIDE = (
+    (_PARTS, ("[]", "[null]", '[{"gen":1,"endOffset":-1}]'), ("null", '"zz"', "[1]", '[{"gen":2147483648}]')),
+    (_PARTS, ('[{"gen":"7"}]', '[{"bname":5}]'), ('[{"gen":"zz"}]', '[{}, {"timeOfEnd":"zz"}]', "{}, x:[]")),
+    (_CURRENT, ("{}", "null", "{0:1}"), ('"zz"', "[]", "{q:1}", '{0:"zz"}', "{0:null}", "{0:2147483648}")),
+    (_ORDER, ('"o":[]', '"o":null', '"o":[5,"1"]'), ('"o":[5,1,null]', '"o":[{}]', '"o":["zz"]', '"o":{}')),
+    (_ORDER, ('"oc":{5:1}', '"oc":{5:null}'), ('"oc":{5:"zz"}', '"oc":{"q":1}', '"oc":{5:2147483648}')),
+    (_ORDER, ('"ot":{5:2147483648}',), ('"ot":{5:"zz"}', '"ot":{"q":1}')),
+    (_BITS, ('"bitNum":1', '"bitPos":[1,null]'), ('"bitNum":"x"', '"bitPos":{}', '"bitPos":["x"]')),
+    ('{"filterDataByTopic":{"A":{#}}}', ("", '"groupFilterData":{}'), ('"groupFilterData":null',)),
+    (_GROUP, ('"subscriptionDataSet":[{"version":1}]',), ('"subscriptionDataSet":[{"version":"x"}]',)),
+    (_GROUP, ('"groupRetryPolicy":{"type":"CUSTOMIZED"}',), ('"groupRetryPolicy":{"type":[1]}',)),
+    (
+        _GROUP,
+        ('"groupRetryPolicy":{"customizedRetryPolicy":{"next":[1,null]}}',),
+        (
+            '"groupRetryPolicy":{"customizedRetryPolicy":{"next":["x"]}}',
+            '"groupRetryPolicy":{"customizedRetryPolicy":5}',
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "taken", "refused"), INSIDE)
+def test_what_values_have_inside(text: str, taken: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    """A manager refuses a file as it does for what stands one level higher."""
+    name = next(
+        file for file, kind in FILES.items() if any(f'"{table.member}"' in text[:28] for table in KINDS[kind].tables)
+    )
+    rules = [one for version, one in RULES.items() if name in one.known and version not in ("4.3", "4.9")]
+    for value, one in product((*taken, *refused), rules):
+        problem = judge(name, text.replace("#", value).encode(), one).problem
+        assert bool(problem) is (value in refused), (value, problem)
 
 
 @pytest.mark.parametrize(("name", "text", "end"), NUMBERS)
