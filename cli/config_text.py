@@ -67,5 +67,8 @@ def _lost(config: ConfigStart) -> Iterator[str]:
         yield f"  lost     position of {where}: {place.before:,}, then {then}"
     for level in config.lost_delays:
         was = "" if level.before is None else f" instead of {level.before:,}"
+        if level.skips:
+            yield f"  never    delay level {level.delay_level} from {level.before:,} up to {level.after:,}"
+            continue
         yield f"  again    delay level {level.delay_level} from {level.after:,}{was}"
     yield from (f"  lost     {entry} of config/{name}" for name, entry in config.lost_entries)

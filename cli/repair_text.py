@@ -157,7 +157,7 @@ def _offsets(found: Repair, rows: int | None) -> list[str]:
         f"  {row.before:>12,} -> {_after(row.after)} {row.group or 'delay level'} in {row.queue}"
         for row in found.clamped
     )
-    return section("Offsets outside of their queue:", lines, rows)
+    return section("Wrong offsets:", lines, rows)
 
 
 def _after(offset: int | None) -> str:

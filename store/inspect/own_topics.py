@@ -52,7 +52,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, told_of
+from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, never_delivered, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -220,14 +220,19 @@ class Delays:
 def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     """What waits in the delay levels of a store at `now_ms`. Raises Unreadable.
 
-    A message counts as delivered once its queue offset lies before that of delayOffset.json: a
-    killed broker may have delivered more than it had noted.
+    A message counts as delivered once its queue offset lies before that of delayOffset.json, and the log goes on
+    until it is due: a killed broker may have delivered more than it had noted.
     """
     known = options_of(store.layout).delay_levels.value
     progress = delay_progress(store)
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels count as pending")
         progress = {}
+    pending = never_delivered(store) if any(progress.values()) and not store.in_use else {}
+    if wrong := [level for level, first in pending.items() if progress.get(level, first) > first]:
+        late = f"due later than the log ends, of level {', '.join(map(str, wrong))}"
+        note(f"{DELAY_FILE} has messages as delivered that are {late}: they count as pending")
+        progress = {**progress, **{level: pending[level] for level in wrong}}
     levels: dict[int, Level] = {}
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")

@@ -154,6 +154,7 @@ class LogEnd(NamedTuple):
 
     store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was met on the way,
     missing files included, and first_damage the first of it. torn: a record behind the end that is not whole.
+    damaged_behind: what lies there is damaged, or missing.
     """
 
     position: int
@@ -163,6 +164,7 @@ class LogEnd(NamedTuple):
     damaged_bytes: int = 0
     first_damage: Extent | None = None
     torn: Extent | None = None
+    damaged_behind: bool = False
 
 
 _PAGE_BYTES = 4096

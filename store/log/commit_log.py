@@ -219,7 +219,9 @@ class CommitLog:
                     torn = torn or item
         inside = [item for item in damage if item.position < position]
         size, first = sum(item.size for item in inside), inside[0] if inside else None
-        return LogEnd(position, _told(behind) or reason, stored_ms, len(inside), size, first, torn)
+        return LogEnd(
+            position, _told(behind) or reason, stored_ms, len(inside), size, first, torn, len(damage) > len(inside)
+        )
 
     def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it

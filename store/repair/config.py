@@ -27,6 +27,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import TransactionPositions, transaction_queues
+from ..search.log_search import never_delivered_in
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import with_numbers
@@ -330,20 +331,21 @@ class ConfigRepair:
 
 
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
-    """Plan it. ranges: (min, max) offset of each queue once it is mended. A log without files begins at 0.
-
-    Raises Unreadable.
-    """
+    """Plan it. ranges: (min, max) offset of each mended queue. A log without files begins at 0. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = load_databases(layout, rules)
-    start = config_start(layout, profile, ranges)
+    start = config_start(layout, profile, ranges, lambda: never_delivered_in(layout))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
     if _TOPICS[0] in start.databases:  # an entry in the file is none that a broker takes
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
-    bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
+    delays = {
+        QueueId(SCHEDULE_TOPIC, lost.delay_level - 1): lost.before or 0 for lost in start.lost_delays if lost.skips
+    }
+    reached = {queue: (min(ranges[queue][0], end), end) for queue, end in delays.items()}
+    bounds = Bounds({**ranges, **reached}, proven.topics, _levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
@@ -358,14 +360,13 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, _LMQ_OFFSETS)}))
         moved = list(clamp(name, content, bounds))
         repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]
-        reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
+        reasons = [reason, counted(len(moved), "wrong offset") if moved else ""]
         reasons += [what for _, what in repaired[:_TOLD]]
         reasons += [counted(len(repaired) - _TOLD, "more entry", "more entries")] if len(repaired) > _TOLD else []
         if any(reasons):
             data = json_bytes(content)
-            edit = _edit(path, data, reasons, moved, repaired)
             if not judge(name, data, rules).problem:
-                made.edits.append(edit)
+                made.edits.append(_edit(path, data, reasons, moved, repaired))
                 made.clamped += moved
     return made
 

@@ -96,8 +96,9 @@ class Request(NamedTuple):
 class Repair:
     """A store before its repair. plan: the edits that were chosen. interrupted: a session cut off.
 
-    clamped: offsets that lay outside of their queues. seen: what it was all read from; None: it
-    may change without a trace. barrier: a start barrier is there, of a session that may be over.
+    clamped: wrong offsets, outside of their queues or behind a delayed message that was not delivered. seen: what it
+    was all read from; None: it may change without a trace. barrier: a start barrier is there, of a session that may be
+    over.
     """
 
     layout: Layout

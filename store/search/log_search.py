@@ -20,14 +20,18 @@ import numpy as np
 
 from ...formats.message import EARLIEST_MS, LATEST_MS
 from ..broker.filter import Where
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
+from ..disk.layout import Layout
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
-from ..queues.read import ConsumeQueue
+from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import RecordPlaces, batches, of_queue
+from ..queues.units import is_valid
+from ..settings.options import options_of
 from .selection import Selection, Slice, TimeRange, parse_range
 from .store import FoundMessage, Note, StoreReader, Via
 
@@ -382,6 +386,52 @@ def _behind_all(store: StoreReader, selection: Selection, offsets: Range | None)
     begin, end = _ends_of_queues(store), store.log_end.position
     ranges = [(begin, end)] if begin < end else []
     return search_log(store, selection, ranges=ranges, offsets=offsets, note=_silent)
+
+
+def never_delivered(store: StoreReader) -> dict[int, int]:
+    """Delay level → queue offset of its first message that no broker can have delivered.
+
+    A broker writes what it delivers to the log: a message that is due after the newest record was stored is none of
+    those. Nothing is said where the log may have lost its newest records. Raises Unreadable.
+    """
+    directories = store.queues.of_topic(SCHEDULE_TOPIC)
+    if not directories:
+        return {}
+    newest_ms = store.log_end.store_timestamp
+    if newest_ms is None or store.log_end.torn or store.log_end.damaged_behind or store.end_is_lost:
+        return {}
+    found, levels = dict[int, int](), tuple[int, ...]()
+    with suppress(InvalidInput):  # a broker that cannot read its levels does not start
+        levels = options_of(store.layout).delay_levels.value
+    for _, queue_id, *_ in directories:
+        wait_ms = levels[queue_id] if queue_id < len(levels) else 0
+        with store.queues.open(SCHEDULE_TOPIC, queue_id) as queue:
+            first = _first_due_after(newest_ms, store, queue)
+            if first is None:
+                continue
+            with suppress(NotFound):
+                stored_ms = store.message_of_unit(queue, first.queue_offset).store_timestamp
+                # a broker whose clock went back, or whose level waits less by now, delivers it at once
+                if stored_ms <= newest_ms and first.tags_code <= stored_ms + wait_ms:
+                    found[queue_id + 1] = first.queue_offset
+    return found
+
+
+def never_delivered_in(layout: Layout) -> dict[int, int]:
+    """The same of the store of a layout, read for this. Raises Unreadable."""
+    with StoreReader(layout) as store:
+        return never_delivered(store)
+
+
+def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> Unit | None:
+    """Of the last units of the queue of a delay level the first one that is due later. Its tags code is that time."""
+    ends, first = store.queue_summary(queue), None
+    for number, units in queue.units(ends.min_offset, ends.max_offset, reverse=True):
+        late = np.flatnonzero(is_valid(units) & (units["tags_code"] > time_ms))
+        if not len(late):
+            break
+        first = queue.unit(number + int(late[0]))
+    return first
 
 
 def _silent(_: str) -> None:

@@ -1,18 +1,13 @@
 """What a broker's start makes of `config/`, and what is lost by it (spec 05, 5.2).
 
-Each file is loaded as `config_load` says. What a table had is proved by what can still be read of the
-file and its .bak, by the queues (a topic with messages needs an entry) and by topics of groups. What
-nothing proves, and what a broker writes all the time, is named as not known.
-
-What of a configuration a start loses: what is proved, less what is taken.
-
-A table's entries are proved by what can still be read of the file and its .bak, those of topics by
-queues with messages, those of groups by offsets and by topics of retries.
+Each file is loaded as `config_load` says. What is proved, less what is taken, is lost. A table's entries are proved by
+what can still be read of the file and its .bak, those of topics by queues with messages, those of groups by offsets and
+by topics of retries. What nothing proves, and what a broker writes all the time, is named as not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +61,8 @@ from .config_load import (
 )
 
 Ranges = Mapping[QueueId, tuple[int, int]]
+Undelivered = Callable[[], Mapping[int, int]]
+"""Asked for delay levels and the offset of their first message that no broker can have delivered."""
 _OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
 """What the store itself writes, a broker's configuration or not."""
 _OTHERS = (FILTERS, ORDER, MAPPING, MODES, TIERED)
@@ -88,11 +85,16 @@ class LostPosition(NamedTuple):
 
 
 class LostDelay(NamedTuple):
-    """A delay level whose messages are delivered once more from `after` on. before: None, not known."""
+    """A delay level that goes on at `after`: once more, or without the messages from `before` on. None: not known."""
 
     delay_level: int
     before: int | None
     after: int
+
+    @property
+    def skips(self) -> bool:
+        """Messages are never delivered."""
+        return self.before is not None and self.before < self.after
 
 
 _TOLD = 5
@@ -175,6 +177,7 @@ class ConfigLoss:
     loaded: Mapping[str, LoadedConfig]
     queues: Ranges
     ran: bool
+    undelivered: Undelivered = dict
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> Iterator[str]:
@@ -227,11 +230,16 @@ class ConfigLoss:
                 yield LostPosition(group, topic, number, before, after)
 
     def delays(self) -> Iterator[LostDelay]:
-        """Delay levels whose queue is read again."""
+        """Delay levels whose queue is read again, or not to its end."""
         one = self.loaded[DELAYS]
         taken = self._taken(one)
         rest = {key[4]: offset for key, offset in self._rests(one).items()}
         after = {key[4]: offset for key, offset in taken.items()}
+        undelivered = self.undelivered() if any(offset > 0 for offset in after.values()) else {}
+        for level in sorted(after.keys() & undelivered.keys()):
+            end = self.queues.get(QueueId(SCHEDULE_TOPIC, level - 1), (0, 0))[1]
+            if undelivered[level] < (begins := min(after[level], end)):
+                yield LostDelay(level, undelivered[level], begins)
         if one.start is LoadAction.LOADS and (after or one.main.unseen):
             return
         wholly = _without_table(one) and (self.ran or _present(one))
@@ -403,7 +411,8 @@ class ConfigStart(NamedTuple):
     @property
     def forgets(self) -> bool:
         """A start is made, and forgets what the store had."""
-        return self.loses and not self.bare and not self.refuses
+        skips = any(lost.skips for lost in self.lost_delays)
+        return (skips or (self.loses and not self.bare)) and not self.refuses
 
     @property
     def harmful(self) -> bool:
@@ -418,7 +427,7 @@ class ConfigStart(NamedTuple):
             (self.lost_topics, {TOPICS}),
             (self.lost_groups, {GROUPS}),
             (self.lost_positions, offsets),
-            (self.lost_delays, {DELAYS}),
+            ([lost for lost in self.lost_delays if not lost.skips], {DELAYS}),
         )
         found = {name for lost, names in named if lost for name in names}
         return frozenset(found | {name for name, _ in (*self.lost_entries, *self.unnamed, *self.cut_databases)})
@@ -431,11 +440,13 @@ class ConfigStart(NamedTuple):
     @property
     def sentence(self) -> str:
         """What is lost, for somebody who has no time; "" for nothing."""
+        again, skipped = ([lost for lost in self.lost_delays if lost.skips is skips] for skips in (False, True))
         parts = (
             (self.lost_topics, "topic is no longer served", "topics are no longer served"),
             (self.lost_groups, "group is forgotten", "groups are forgotten"),
             (self.lost_positions, "position of a group is lost", "positions of groups are lost"),
-            (self.lost_delays, "delay level begins again", "delay levels begin again"),
+            (again, "delay level begins again", "delay levels begin again"),
+            (skipped, "delay level leaves messages undelivered", "delay levels leave messages undelivered"),
             (self.lost_entries, "other entry is lost", "other entries are lost"),
         )
         known = (counted(len(lost), one, several) for lost, one, several in parts if lost)
@@ -456,7 +467,7 @@ class ConfigStart(NamedTuple):
         }
 
 
-def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStart:
+def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered = dict) -> ConfigStart:
     """Predict it. queues: (min, max) offset of each queue, of LMQs too. Raises Unreadable."""
     rules = config_rules(profile)
     needed = files_in_use(layout, rules.needed)
@@ -475,7 +486,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     if with_timer:
         files += (_timer_check(layout.config),)
     signs = Signs(layout, queues)
-    lost = ConfigLoss(loaded, queues, signs.of_a_broker)
+    lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered)
     return ConfigStart(
         profile.version,
         next(refused, ""),

@@ -121,9 +121,14 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
         return
     option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
+    skipped = {lost.delay_level: lost.before or 0 for lost in config_start_of(context).lost_delays if lost.skips}
     clamps = context.profile.version >= _CLAMPS_SINCE
     for row in config_tables(context).entries("delay_offset"):
         level, offset = row.values["delay_level"], row.values["offset"]
+        if offset > skipped.get(level, offset):
+            text = f"delay level {level}: offset {offset} is behind message {skipped[level]}, which was not delivered:"
+            yield FileFault(row.path, f"{text} it is due later than the newest record of the log")
+            continue
         if not 1 <= level <= levels:
             text = f"delay level {level} is not of 1 to {levels}"
             # where the log has all there ever was, a level without a queue delivered nothing

@@ -13,7 +13,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
+from ..search.log_search import never_delivered
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
@@ -306,7 +307,8 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
         queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
         bounds = queue_bounds(context)
         ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
-        return config_start(context.store.layout, context.profile, ends)
+        undelivered = dict if context.live else partial(never_delivered, context.store)
+        return config_start(context.store.layout, context.profile, ends, undelivered)
 
     return context.kept(ConfigStart, found)
 

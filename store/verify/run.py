@@ -329,11 +329,13 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
 
 
 def _of_config(seen: Description, root: str) -> Iterator[Finding]:
+    from ..search.log_search import never_delivered_in
     from ..start.config import config_start
 
     ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
     profile = profile_of(seen.generation.version)
-    found = config_start(seen.layout, profile, ranges)
+    undelivered = dict if seen.exit == "running" else partial(never_delivered_in, seen.layout)
+    found = config_start(seen.layout, profile, ranges, undelivered)
     if found.refuses:
         text = f"a broker {profile.version} would not start: {found.refuses}"
         yield Finding.of("I-180", root, text)

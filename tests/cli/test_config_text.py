@@ -48,7 +48,7 @@ def test_what_is_lost_is_named() -> None:
             lost_topics=("t",),
             lost_groups=("g",),
             lost_positions=(LostPosition("g", "t", 3, 1000, None), LostPosition("g", "t", 4, 5, 2000)),
-            lost_delays=(LostDelay(2, None, 1000), LostDelay(3, 7, 0)),
+            lost_delays=(LostDelay(2, None, 1000), LostDelay(3, 7, 0), LostDelay(4, 0, 1000)),
             lost_entries=(("topics.json", "dataVersion"),),
             unnamed=(("topics.json", "some topics"),),
         ),
@@ -63,6 +63,7 @@ def test_what_is_lost_is_named() -> None:
         "  lost     position of g on t/4: 5, then 2,000",
         "  again    delay level 2 from 1,000",
         "  again    delay level 3 from 0 instead of 7",
+        "  never    delay level 4 from 0 up to 1,000",
         "  lost     dataVersion of config/topics.json",
     ]
 

@@ -37,7 +37,7 @@ def test_offsets_that_move_are_a_line_each() -> None:
         found(before=5, after=None, group=None, queue="SCHEDULE_TOPIC_XXXX/1"),
     ]
     _, title, *lines = page_of(_offsets(found(clamped=rows), None)).split("\n")
-    assert title == "Offsets outside of their queue:"
+    assert title == "Wrong offsets:"
     assert lines == [
         f"         1,234 -> 7            {ONE_LINE} in {ONE_LINE}/0",
         "             5 -> taken out    delay level in SCHEDULE_TOPIC_XXXX/1",

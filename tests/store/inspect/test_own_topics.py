@@ -149,6 +149,18 @@ def test_numbers_that_no_broker_reads() -> None:
         parse_levels(f"1s {many}d")
 
 
+@pytest.mark.parametrize("offset", [1, 99])
+def test_delayed_messages_that_are_due_after_the_end_of_the_log_are_pending(offset: int, tmp_path: Path) -> None:
+    root, notes = unpack("5.3.3-clean", tmp_path), list[str]()
+    path = root / "config" / "delayOffset.json"
+    path.write_text(path.read_text().replace("18:0", f"18:{offset}"))
+    with StoreReader(root) as store:
+        level = next(level for level in delays(store, 0, notes.append).levels if level.level == 18)
+    assert (level.delivered, level.pending) == (0, level.messages) and "later than the log ends, of level 18" in notes[
+        0
+    ]
+
+
 def test_delays_without_progress_say_so(tmp_path: Path) -> None:
     notes: list[str] = []
     root = unpack("5.3.3-clean", tmp_path)

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
+
+
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TRANSACTION_POSITIONS, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -240,6 +243,22 @@ def test_offsets_of_delay_levels(root: Path) -> None:
     assert (moved.group, moved.queue.topic) == ("", SCHEDULE_TOPIC)
     assert moved.queue.queue_id == level - 1
     assert loads(path.read_text())["offsetTable"][level] == moved.after >= known[level]
+
+
+@pytest.mark.parametrize("offset", [1, 99])
+def test_an_offset_behind_a_delayed_message_that_was_not_delivered(offset: int, root: Path) -> None:
+    """Also inside of the queue: the log ends before the message is due, and what is delivered is written to it."""
+    path = root / "config" / "delayOffset.json"
+    text = path.read_text()
+    path.write_text(text.replace("18:0", f"18:{offset}"))
+    with StoreReader(root) as store:
+        verdict = verify(store, Scope())
+    told = {f.code: f.message for f in verdict.serious}
+    assert told.keys() == {"I-146", "I-188"} and "level 18: offset" in told["I-146"]
+    assert told["I-188"].endswith("1 delay level leaves messages undelivered")
+    (moved,) = mended(root).clamped
+    assert (moved.queue, moved.before, moved.after) == (QueueId(SCHEDULE_TOPIC, 17), offset, 0)
+    assert loads(path.read_text()) == loads(text)
 
 
 def test_offsets_of_a_store_without_a_log_begin_at_0(root: Path) -> None:

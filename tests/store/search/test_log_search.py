@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from mqstore.store.broker.filter import Where
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NotFound
+from mqstore.store.inspect.own_topics import delay_progress
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import read_message
 from mqstore.store.queues.references import RecordPlaces, batches, merged
 from mqstore.store.search.find import Finder, find, parse_address, read_queue
 from mqstore.store.search.key_search import search_key
-from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
+from mqstore.store.search.log_search import log_offset_at, never_delivered, search_log, search_log_queue
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, Slice, TimeRange
 from mqstore.store.search.store import StoreReader
@@ -429,3 +432,41 @@ def test_a_unit_that_points_at_another_message_of_its_topic(four: Path, other: s
         with Finder(opened, notes) as finder:
             [answer] = finder.find([parse_address("orders/0/10")])
             assert isinstance(answer, NotFound)
+
+
+@pytest.mark.parametrize("name", ["4.9.7-killed", "5.3.3-clean", "5.3.3-killed-restarted", "5.5.0-clean"])
+def test_what_no_broker_can_have_delivered(name: str, tmp_path: Path) -> None:
+    """It is what the broker had not delivered when it stopped, of levels that wait longer than it ran."""
+    with StoreReader(unpack(name, tmp_path)) as store:
+        found, noted = never_delivered(store), delay_progress(store) or {}
+        ends = {
+            q.queue_id + 1: store.queue_summary(store.queues.open(*q[:2]))
+            for q in store.queues.of_topic(SCHEDULE_TOPIC)
+        }
+    assert 18 in found and found == {
+        level: noted.get(level, 0) for level, ends in ends.items() if noted.get(level, 0) < ends.max_offset
+    }
+
+
+def test_a_level_that_waits_less_by_now_has_delivered_what_waits_longer(tmp_path: Path) -> None:
+    root = unpack(NAME, tmp_path)
+    for levels, there in (("1s " * 18, False), ("1s " * 17 + "3h", True), ("soon", False)):
+        with StoreReader(root, BrokerConfig({"messageDelayLevel": levels})) as store:
+            assert (18 in never_delivered(store)) is there, levels
+
+
+@pytest.mark.parametrize("damage", ["zeros", "torn", "stale"])
+def test_a_log_that_lost_its_end_proves_no_delivery_wrong(damage: str, tmp_path: Path) -> None:
+    root = unpack(NAME, tmp_path)
+    with StoreReader(root) as store:
+        last, _ = store.near_the_end(store.queue_summaries)
+        end = store.log_end.position
+        assert last is not None and never_delivered(store)
+        file = store.log_files.file_at(last)
+    assert file is not None
+    with Path(file.path).open("r+b") as log:
+        begin = last - file.start
+        log.seek({"zeros": begin, "torn": begin + 84, "stale": begin + 4}[damage])
+        log.write(b"\xff" * 9 if damage == "stale" else bytes(end - last))
+    with StoreReader(root) as store:
+        assert never_delivered(store) == {}

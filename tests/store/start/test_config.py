@@ -167,6 +167,20 @@ def test_a_null_for_the_offsets_is_taken_and_fails(config: Path, real: tuple[Pat
     assert any("null" in text for text in found.unknown)
 
 
+def test_delays_that_go_on_behind_what_was_not_delivered(config: Path, real: tuple[Path, Ends]) -> None:
+    """Nothing is missing of the file, and a log with its queues alone has the same harm."""
+    levels = {queue.queue_id + 1: end for queue, (_, end) in real[1].items() if queue.topic == SCHEDULE_TOPIC}
+    level, end = max(levels.items(), key=lambda one: one[1])
+    (config / "delayOffset.json").write_text(f'{{"offsetTable":{{{level}:{end + 9}}}}}')
+    layout, profile = Layout.of(config.parent), profile_of(VERSION)
+    found = config_start(layout, profile, real[1], lambda: {level: end - 1})
+    assert found.lost_delays == (LostDelay(level, end - 1, end),) and found.forgets and not found.forgotten
+    assert found.sentence == "1 delay level leaves messages undelivered"
+    assert found._replace(bare=True).forgets and not found._replace(refuses="no start").forgets
+    assert not config_start(layout, profile, real[1], lambda: {level: end}).lost_delays
+    assert not config_start(layout, profile, real[1]).lost_delays
+
+
 def test_delays_begin_again(config: Path, real: tuple[Path, Ends]) -> None:
     ends = {queue: end for queue, end in real[1].items() if queue.topic == SCHEDULE_TOPIC}
     first = {queue.queue_id + 1: low for queue, (low, high) in ends.items() if high > low}
