@@ -50,7 +50,7 @@ from ..errors import StoreError, Unreadable
 from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
-from ..offsets.lag import lags_of, queue_ends
+from ..offsets.lag import behind_log, lags_of, queue_ends
 from ..offsets.positions import Position, StoredPositions, every_file
 from ..queues.hybrid import open_queues
 from ..queues.read import ConsumeQueues
@@ -412,10 +412,11 @@ def _problems(file: StoredPositions) -> list[dict[str, str]]:
 
 
 class LagTable(Table):
-    """A row is a group in a queue: where it goes on, where the queue ends, how far that is.
+    """A row is a group in a queue: where it goes on, where the queue ends, how many messages are between.
 
-    max_offset and lag are null where the store has nothing of the queue. A group that has never
-    committed has no row; nor has one in another table than the offsets (`Ask.tables`).
+    lag is 0 where a group is ahead of its queue, so that sums are what groups lack; null where queues that
+    are behind the log do not tell it. max_offset and lag are null where the store has nothing of the queue.
+    A group that has never committed has no row; nor has one in another table than the offsets (`Ask.tables`).
     """
 
     of = "lag"
@@ -436,16 +437,19 @@ class LagTable(Table):
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
             ends = queue_ends(store)
+            ends_known = behind_log(store, ends) is None
         for file in every_file(layout.config, ask.tables):
             if rows := file.positions:
                 lags = list(lags_of(rows, ends))
+                for lag in lags:
+                    lag.ends_known = ends_known
                 yield (
                     len(rows),
                     {
                         **_fields(rows, ("topic", "offset")),
                         **_group_and_queue(rows),
                         "max_offset": [lag.queue.max_offset if lag.queue else None for lag in lags],
-                        "lag": [lag.messages for lag in lags],
+                        "lag": [lag.lacked for lag in lags],
                     },
                 )
             yield from ((1, problem) for problem in _problems(file))

@@ -138,9 +138,14 @@ class Lag:
         return self.queue.max_offset - self._next
 
     @property
+    def lacked(self) -> int | None:
+        """Messages before it, which add up over queues: none where the group is ahead."""
+        return None if self.messages is None else max(0, self.messages)
+
+    @property
     def first_unread(self) -> int | None:
         """The first offset that is there and not consumed, None where there is none."""
-        if self.queue is None or not self.messages or self.messages < 0:
+        if self.queue is None or not self.lacked:
             return None
         return max(self._next, self.queue.min_offset)
 
@@ -467,7 +472,7 @@ def _adds_up(lag: Lag) -> bool:
 
 
 def _lacked(lags: Iterable[Lag]) -> int:
-    return sum(max(0, lag.messages or 0) for lag in lags)
+    return sum(lag.lacked or 0 for lag in lags)
 
 
 class MostBehind(NamedTuple):
@@ -489,7 +494,7 @@ def most_behind(store: StoreReader) -> MostBehind:
     for lag in lags_of(positions_of(layout, version).rows, queue_ends(store), groups_of(layout, version)):
         one = lag.position
         key = (one.topic, one.queue_id)
-        queues[key] = max(queues.get(key, 0), lag.messages or 0)
+        queues[key] = max(queues.get(key, 0), lag.lacked or 0)
         if _adds_up(lag):
             summed.setdefault((_group(one), one.topic), []).append(lag)
     for (_, topic), lags in summed.items():

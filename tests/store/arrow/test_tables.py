@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.tables import LagTable, OffsetTable, Table, parts_of, table_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
+from mqstore.store.offsets.lag import LagQuery, offsets_of
+from mqstore.store.search.store import StoreReader
 
 from ...stores import config, truth, unpack
 
@@ -75,7 +78,7 @@ def test_lag_of_queues_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-batchcq", "5.3.3-lmq", "5.5.0-killed"])
-def test_lag_is_what_a_broker_would_tell(name: str, tmp_path: Path) -> None:
+def test_lag_is_how_many_messages_are_before_a_group(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
     options = {"broker_config": json.dumps(config(name, root))}
     found, groups = rows(LagTable(), root, **options), rows(OffsetTable(), root, **options)
@@ -87,7 +90,26 @@ def test_lag_is_what_a_broker_would_tell(name: str, tmp_path: Path) -> None:
     for row in found:
         end = queues.get(f"{row['topic']}/{row['queue_id']}")
         assert row["max_offset"] == end, row
-        assert row["lag"] == (None if end is None else end - row["offset"])
+        assert row["lag"] == (None if end is None else max(0, end - row["offset"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [("4.9.7-killed-hole", 0), pytest.param("4.9.7-killed", None, id="a queue that does not tell its end")],
+)
+def test_lag_of_a_group_that_is_ahead_does_not_lessen_sums(name: str, behind: int | None, tmp_path: Path) -> None:
+    """It is what `offsets` tells of a queue, and adds up."""
+    root = unpack(name, tmp_path)
+    offsets = root / "config" / "consumerOffset.json"
+    offsets.write_text(
+        re.sub(r'("orders@group-a-retry":\{.*?3:)\d+', r"\g<1>9999", offsets.read_text(), flags=re.DOTALL)
+    )
+    with StoreReader(root) as store:
+        told = offsets_of(store, "", LagQuery(0, by="queue")).rows
+    known = {(row["topic"], row["group"], row["queue_id"]): row["lag"] for row in told}
+    found = {(row["topic"], row["group"], row["queue_id"]): row["lag"] for row in rows(LagTable(), root)}
+    assert found["orders", "group-a-retry", 3] == behind
+    assert found == {key: known[key] and max(0, known[key]) for key in found}
 
 
 def test_positions_of_a_rocksdb(tmp_path: Path) -> None:
