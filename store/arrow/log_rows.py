@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -39,10 +39,8 @@ from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
 from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
-_TOLD_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
-"""What is a row where damage itself is asked for; beside messages what lies behind the last one is no damage, as for a
-broker.
-"""
+_TAIL_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
+"""What is a row where what lies behind the last message is asked for, too."""
 
 
 @dataclass(frozen=True)
@@ -199,35 +197,49 @@ def messages_of(
 
 def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
     """What of one split cannot be read. Raises as `rows_of`."""
-    kinds = _TOLD_KINDS if ask.tails else _DAMAGE_KINDS
-    return (item for item in items_of(ask, part, kinds=kinds) if isinstance(item, Damage))
+    return (item for item in items_of(ask, part, tails=ask.tails) if isinstance(item, Damage))
 
 
 def items_of(
-    ask: Ask,
-    part: LogSplit,
-    *,
-    crc: bool = False,
-    noting: Noting | None = None,
-    kinds: Container[ExtentKind] = _DAMAGE_KINDS,
+    ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
 ) -> Iterator[Batch | Damage]:
-    """Messages that a broker would find, and what of one split is damage. Raises as `rows_of`. kinds: that are told."""
+    """Messages that a broker would find, and what of one split is damage; with `tails` also what lies behind the
+    last message. Raises as `rows_of`.
+    """
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
     noted = UnreadRanges(around=True)
     with log.queue:
-        for item in each_noting(_scan(log, part.split, crc, noting), noted):
+        items = each_noting(_scan(log, part.split, crc, noting), noted)
+        ends = part.split is None or part.behind or part.split.stop >= log.max_file_end
+        for item in items if tails else _before_the_end(items, goes_on=not ends):
             if not isinstance(item, Batch):
                 if ask.fails and item.kind in _DAMAGE_KINDS:
                     raise Unreadable(item.reason, path=part.store, offset=item.position)
-                if item.kind in kinds:
+                if item.kind in (_TAIL_KINDS if tails else _DAMAGE_KINDS):
                     yield Damage(part.store, item.position, item.size, item.told)
             elif not part.behind and item.mark <= Mark.AFTER_DAMAGE:
                 yield item
     for unread in noted:  # each is damage, too
         if ask.fails_at(unread.error()):
             raise unread.error()
+
+
+def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterator[Batch | Extent]:
+    """All but damage behind the last message, which is none, as for a broker: the rest of a record at which a start
+    has cut the log, with dead records behind it. goes_on: messages follow behind these items.
+    """
+    waiting: list[Extent] = []
+    for item in items:
+        if isinstance(item, Extent):
+            waiting.append(item)
+            continue
+        if item.mark <= Mark.AFTER_DAMAGE:
+            yield from waiting
+            waiting.clear()
+        yield item
+    yield from (one for one in waiting if goes_on or one.kind is not ExtentKind.DAMAGE or one.unread)
 
 
 def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:

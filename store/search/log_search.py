@@ -111,7 +111,7 @@ def _scan(
         for item in store.log.scan(start, stop, crc=crc, reuse=True, noting=noting):
             if isinstance(item, Extent):
                 store.scanned(item.size)
-                if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                if _hides_messages(store, item):
                     damage.append(item)
                 continue
             store.scanned(item.end - int(item.position[0]))
@@ -516,13 +516,20 @@ def _apart(batch: Batch) -> Batch:
 
 
 def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
-    """The records before the end of the log among the items; damage is told, also that behind it."""
+    """The records before the end of the log among the items; damage is told."""
     for item in items:
         if isinstance(item, Extent):
-            if item.kind in _DAMAGE:
+            if _hides_messages(store, item):
                 _tell(store, item, on_damage)
         elif item.mark <= Mark.AFTER_DAMAGE and item.position[0] < end:
             yield item if item.position[-1] < end else item.take(slice(0, int(np.searchsorted(item.position, end))))
+
+
+def _hides_messages(store: StoreReader, extent: Extent) -> bool:
+    """It is damage, and not the rest of a record at which a start has cut the log: that lies behind its end."""
+    if extent.kind is ExtentKind.DAMAGE and not extent.unread:
+        return extent.position < store.log_end.position
+    return extent.kind in _DAMAGE
 
 
 def _tell(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:

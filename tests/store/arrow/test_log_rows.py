@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.arrow.log_rows import LogSplit, parts_of
+from mqstore.store.arrow.log_rows import LogSplit, damage_of, parts_of
 from mqstore.store.arrow.stores import Ask
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore, Unreadable
 from mqstore.store.log.commit_log import Split
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.search.selection import TimeRange
+from mqstore.store.search.log_search import search_log, selected
+from mqstore.store.search.selection import Selection, TimeRange
+from mqstore.store.search.store import StoreReader
 
 from ...damage import ALL_KINDS, Victim
 from ...mishaps import Mishap
@@ -103,6 +105,23 @@ def test_a_part_that_ends_with_a_damaged_file(lost: str, noise: bool, tmp_path: 
     for size in (len(data), len(data) // 4, 20_000):
         parts = replace(ask, split_bytes=size)
         assert damage(parts, parts_of(parts)) == whole, size
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean-bit-restarted", "5.3.3-killed-page-restarted"])
+def test_what_a_start_has_cut_is_no_damage_beside_messages(name: str, tmp_path: Path) -> None:
+    """The rest of the record at which it did: it lies behind the end, however the log is read."""
+    root = unpack(name, tmp_path)
+    ask = ask_of(root, fields="position")
+    for size in (None, 1 << 16):
+        some = replace(ask, split_bytes=size)
+        assert [one for part in parts_of(some) for one in damage_of(replace(some, tails=False), part)] == []
+        assert [one for part in parts_of(some) for one in damage_of(some, part)] != []
+    assert rows(replace(ask, on_damage="fail")) == rows(ask)
+    with StoreReader(root) as store:
+        assert sum(map(len, selected(store, on_damage="raise"))) == len(rows(ask))
+        notes = list[str]()
+        assert sum(1 for _ in search_log(store, Selection(), note=notes.append)) == len(rows(ask))
+        assert not notes
 
 
 def test_times_topics_and_queues(tmp_path: Path) -> None:
