@@ -35,10 +35,11 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     expired.
 
     Properties whose text their map does not give back (bytes that are no UTF-8, a name twice) have it
-    beside them, as properties_raw. A body that is shown decompressed has body_compression. One that
-    fails its checksum has a body_crc_ok that is false (--on-damage mark), is left out (skip), or ends
-    the command (fail). A store that cannot be read ends it before anything is written. With --master
-    Spark does it, in parts, as mqstore pipeline export does.
+    beside them, as properties_raw; the bytes of such a topic are in topic_base64, if that is named. A
+    body that is shown decompressed has body_compression. One that fails its checksum has a body_crc_ok
+    that is false (--on-damage mark), is left out (skip), or ends the command (fail). A store that cannot
+    be read ends it before anything is written. With --master Spark does it, in parts, as mqstore
+    pipeline export does.
 
     Exit code: 0 complete; 1 something was damaged or has expired, or with --partial a store could not
     be read; the rest is there; 4 another job works on DIR; 5 cannot be read or written: bytes that a

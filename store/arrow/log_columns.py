@@ -35,7 +35,7 @@ from ...formats.sys_flag import SysFlag
 from ..columns import dictionary
 from ..errors import LimitExceeded
 from ..log.batch import Batch
-from ..log.message import Body, rebuilds, unpack
+from ..log.message import Body, rebuilds, topic_json, unpack
 from .stores import BODY, BODY_CRC_OK, RAW
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
@@ -81,10 +81,10 @@ def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
     return array, True
 
 
-def few_texts(strings: Ragged) -> pa.Array:
-    """The same for a column of few different values."""
+def few_texts(strings: Ragged, text: Callable[[bytes], str | None] = java_string) -> pa.Array:
+    """The same for a column of few different values; `text` is asked once for each."""
     found = dictionary(strings)
-    values = pa.array([java_string(value) for value in found.values], pa.string())
+    values = pa.array([text(value) for value in found.values], pa.string())
     return values.take(pa.array(found.ids))
 
 
@@ -298,6 +298,11 @@ def _message_id(taken: BatchColumns) -> pa.Array:
     return pa.concat_arrays(chunks).take(pa.array(np.argsort(np.concatenate(order))))
 
 
+def _topic_base64(taken: BatchColumns) -> pa.Array:
+    """Null where the text of the topic gives its bytes back, as beside a message's JSON."""
+    return few_texts(taken.batch.columns.ragged("topic"), lambda topic: topic_json(topic).get("topic_base64"))
+
+
 def _body_crc_ok(taken: BatchColumns) -> pa.Array:
     checked = taken.batch.body_crc_ok
     return pa.nulls(len(taken), pa.bool_()) if checked is None else pa.array(checked)
@@ -364,6 +369,7 @@ def _columns() -> dict[str, LogColumn]:
         elif sql and not name.endswith(("topic_length", "properties_length")):
             found[name] = _numbers(name, sql)
     return found | {
+        "topic_base64": _text(_topic_base64, usual=False),
         "properties_raw": LogColumn("binary", pa.binary(), _properties_raw),
         "tags": _property(names.TAGS),
         "keys": LogColumn("array<string>", pa.list_(pa.string()), _keys),

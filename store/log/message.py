@@ -361,7 +361,7 @@ class Message(_Fields):
             "store_host": host_text(*self.store_host),
             "reconsume_times": self.reconsume_times,
             "prepared_transaction_offset": self.prepared_transaction_offset,
-            **_topic(self.raw_topic),
+            **topic_json(self.raw_topic),
             "properties": properties,
             **self._raw_properties(raw),
             "tags": properties.get(names.TAGS),
@@ -448,7 +448,7 @@ def _base64(data: bytes) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _topic(stored: bytes) -> dict[str, str]:
+def topic_json(stored: bytes) -> dict[str, str]:
     """The topic as text, with the bytes beside it where they are no UTF-8. Shared: read it only."""
     try:
         return {"topic": stored.decode("utf-8")}

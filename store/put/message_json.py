@@ -196,7 +196,7 @@ def _number(record: Mapping[str, Any], name: str) -> int | None:
 
 def _text(record: Mapping[str, Any], name: str) -> bytes:
     """A text field as bytes; `NAME_base64` beside it has them where they are no valid UTF-8."""
-    if f"{name}_base64" in record:
+    if record.get(f"{name}_base64") is not None:
         return _decoded(record[f"{name}_base64"], f"{name}_base64")
     value = record.get(name)
     if not isinstance(value, str):

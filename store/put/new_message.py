@@ -115,6 +115,11 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
         raise InvalidInput(f"topic is not UTF-8: {topic!r}") from None
     if not text:
         raise InvalidInput("a message needs a topic")
+    if "\ufffd" in text:
+        raise InvalidInput(
+            f"topic with U+FFFD, which stands for bytes that are no UTF-8: {text!r}",
+            hint="no broker has such a topic; leave out what a damaged record has given it",
+        )
     if "\0" in text or "/" in text or text in (".", ".."):
         raise InvalidInput(f"topic cannot be the name of a directory: {text!r}")
     long = len(text) > TOPIC_BYTES_MAX_V1 or len(topic) > TOPIC_BYTES_MAX_V1

@@ -15,6 +15,9 @@ from mqstore.formats.derive import Ragged
 from mqstore.store.arrow.log_columns import COLUMNS, BatchColumns
 from mqstore.store.arrow.log_rows import fields_of
 from mqstore.store.arrow.stores import Ask
+from mqstore.store.broker.profiles import writer_profile
+from mqstore.store.errors import InvalidInput
+from mqstore.store.put.new_message import check_topic
 
 from ...stores import unpack
 from .rows import FAST, ask_of, damage, rows, walk
@@ -44,6 +47,23 @@ def test_rows_are_the_json_of_messages(name: str, tmp_path: Path) -> None:
                 assert value == message[column], f"{column} of the record at {row['position']}"
     told = [(one.store, one.position, one.size) for one in damage(ask)]
     assert told == [(str(root), one.position, one.size) for one in lost]
+
+
+def test_topics_that_are_no_utf_8_keep_their_bytes(tmp_path: Path) -> None:
+    """Those of two damaged headers have one text; no new store takes it for a topic."""
+    root = unpack("5.3.3-clean", tmp_path)
+    path = root / "commitlog" / f"{0:020}"
+    data = path.read_bytes()
+    for topic in (b"log\xe9", b"log\xe8"):
+        data = data.replace(b"\x04logs", b"\x04" + topic, 1)
+    path.write_bytes(data)
+    found = rows(ask_of(root, fields="position,topic,topic_base64"))
+    odd = [(row["topic"], row["topic_base64"]) for row in found if row["topic"].startswith("log\ufffd")]
+    assert odd == [("log\ufffd", "bG9n6Q=="), ("log\ufffd", "bG9n6A==")]
+    assert sum(row["topic_base64"] is not None for row in found) == len(odd)
+    for topic in ("log\ufffd".encode(), b"log\xe9"):
+        with pytest.raises(InvalidInput, match="UTF-8"):
+            check_topic(topic, writer_profile("5.3"))
 
 
 def raw_of(message: dict[str, Any]) -> bytes | None:
