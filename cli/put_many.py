@@ -36,6 +36,7 @@ _WAITING_MESSAGES = 1 << 16
 """Messages that wait for the disk at most."""
 _FROM_FILES = (InputFormat.PARQUET, InputFormat.ARROW, InputFormat.AVRO)
 CRC_OK = "body_crc_ok"
+BORN = "born_timestamp"
 _SUFFIXES = {
     ".parquet": InputFormat.PARQUET,
     ".arrow": InputFormat.ARROW,
@@ -163,11 +164,14 @@ def _told(error: StoreError, line: Line) -> StoreError:
     return type(error)(f"line {line.number}: {error}")
 
 
-def _lacks_a_key(columns: dict[str, Any]) -> bool:
+def _can_be_known(columns: dict[str, Any], portion: NumberedRows) -> bool:
+    """Each row has a unique key, or says when it was born."""
     from ..formats.message_properties import UNIQ_KEY
     from ..formats.property_columns import find
 
-    return bool((find(columns["properties"], UNIQ_KEY).length <= 0).any())
+    if BORN in portion.batch.schema.names and portion.batch.column(BORN).null_count == 0:
+        return bool(columns[BORN].min(initial=0) >= 0)  # the writer's clock takes the place of others
+    return bool((find(columns["properties"], UNIQ_KEY).length > 0).all())
 
 
 def _present_in(writer: StoreWriter) -> PresentKeys:
@@ -218,7 +222,7 @@ class _Stream:
         columns = None
         if isinstance(portion, NumberedRows) and not self._has_corrupted(portion):
             columns = columns_of_rows(portion.batch, self._reader)
-            if columns is not None and self._present is not None and _lacks_a_key(columns):
+            if columns is not None and self._present is not None and not _can_be_known(columns, portion):
                 columns = None  # the slow way says which row it is
         if not isinstance(portion, NumberedRows) or columns is None:
             self._append_lines(_lines(portion), self._present)
@@ -286,7 +290,7 @@ class _Stream:
             for each in records:
                 check_timed(each.topic, each.properties)
             if present is not None:
-                records = [each for each in records if not self._known_to(present, each)]
+                records = [each for each in records if not self._known_to(present, each, line)]
             if records:
                 with held_interrupts():
                     stored = self._writer.append_together(records)
@@ -296,12 +300,12 @@ class _Stream:
 
     def _has(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
         try:
-            return self._known_to(present, message)
+            return self._known_to(present, message, line)
         except InvalidInput as error:
             raise _told(error, line) from None
 
-    def _known_to(self, present: PresentKeys, message: NewMessage) -> bool:
-        known = present.has(message)
+    def _known_to(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
+        known = present.has(message, dated=line.record.get(BORN) is not None and message.born_timestamp >= 0)
         self._known += known
         return known
 

@@ -65,7 +65,11 @@ class PutSourceOptions(Options):
         InputFormat | None, Option("--from-format", help="Format of --from; default: by its suffix, or ndjson.")
     ] = None
     resume: Annotated[
-        bool, Option("--resume", help="With --from: leave out what the store has, by topic, queue, unique key.")
+        bool,
+        Option(
+            "--resume",
+            help="With --from: leave out what the store has, by topic, queue, unique key (or time of birth and body).",
+        ),
     ] = False
     no_answers: Annotated[bool, Option("--no-answers", help="With --from: no answer for each message.")] = False
     keep_times: Annotated[bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")] = False

@@ -7,8 +7,9 @@ One fills a buffer while another one is on its way to the file; and whoever gave
 out meanwhile what they add to queues and index.
 
 Which of them a store has already is what `put --resume` leaves out (`PresentKeys`). A message is known
-again by topic, queue and unique key. A store may well have it more than once (retries, the life of a
-transaction), so they are counted: the first n of them are left out.
+again by topic, queue and unique key; one without, as brokers write them for transactions, by when it was
+born and its body. A store may well have it more than once (retries, the life of a transaction), so they
+are counted: the first n of them are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import numpy as np
 
 from ...formats.derive import Ragged, encode
 from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
+from ...formats.hashing import crc31
+from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
@@ -349,7 +352,7 @@ _GOOD = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 
 class PresentKeys:
-    """Counts of messages by topic, queue and unique key. Memory: that of the keys."""
+    """Counts of messages by topic, queue and key. Memory: that of the keys."""
 
     def __init__(self) -> None:
         self._left: dict[bytes, int] = {}
@@ -358,37 +361,53 @@ class PresentKeys:
     def of(cls, layout: Layout) -> PresentKeys:
         """Those of a store, read from its log once."""
         present = cls()
+        left = present._left
         for item in commit_log_of(layout).scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark in _GOOD:
                 columns = item.columns
-                keys = PropertyItems(columns.ragged("properties")).find(UNIQ_KEY)
-                present._add(columns.ragged("topic"), columns.ints("queue_id"), keys)
+                keys = _keys(columns.ragged("properties"), columns.ints("born_timestamp"), columns.ragged("body"))
+                for name in _names(columns.ragged("topic"), columns.ints("queue_id"), keys):
+                    left[name] = left.get(name, 0) + 1
         return present
 
-    def _add(self, topics: Ragged, queue_ids: Ints, keys: Ragged) -> None:
-        left = self._left
-        rows = np.flatnonzero(keys.length > 0)
-        for name in _names(topics[rows], queue_ids[rows], keys[rows]):
-            left[name] = left.get(name, 0) + 1
-
     def lacks(self, columns: Mapping[str, Any]) -> Flags:
-        """Which rows the store does not have; one without a unique key it never has."""
-        keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
-        queue_ids = np.zeros(len(keys), np.int64) + columns.get("queue_id", 0)
-        names = _names(columns["topic"], queue_ids, keys)
+        """Which rows the store does not have. Of those without a unique key the time of birth has to be given."""
+        count = len(columns["body"])
+        keys = _keys(columns["properties"], _spread(columns["born_timestamp"], count), columns["body"])
+        names = _names(columns["topic"], _spread(columns.get("queue_id", 0), count), keys)
         return np.array([not self._take(name) for name in names], np.bool_)
 
-    def has(self, message: NewMessage) -> bool:
-        """Whether the store has a message. Raises InvalidInput for one without a unique key."""
-        key = parse(message.properties).get(UNIQ_KEY) or NoKeys().next()
-        parts = (message.topic, key.encode("utf-8", "surrogatepass"), b"%d" % message.queue_id)
-        return self._take(_SEPARATOR.join(parts))
+    def has(self, message: NewMessage, *, dated: bool) -> bool:
+        """Whether the store has a message. dated: its time of birth was given. Raises InvalidInput for one with
+        neither that nor a unique key.
+        """
+        key = parse(message.properties).get(UNIQ_KEY, "").encode("utf-8", "surrogatepass")
+        if not key:
+            key = _key_of(message.born_timestamp, crc31(message.body)) if dated else NoKeys().next().encode()
+        return self._take(_SEPARATOR.join((message.topic, key, b"%d" % message.queue_id)))
 
     def _take(self, name: bytes) -> bool:
         left = self._left.get(name, 0)
         if left:
             self._left[name] = left - 1
         return left > 0
+
+
+def _keys(properties: Ragged, born: Ints, bodies: Ragged) -> Ragged:
+    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes."""
+    keys = PropertyItems(properties).find(UNIQ_KEY)
+    rows = np.flatnonzero(keys.length <= 0)
+    if not len(rows):
+        return keys
+    texts = keys.tolist()
+    for row, time, crc in zip(rows.tolist(), born[rows].tolist(), crc31_column(bodies[rows]).tolist(), strict=True):
+        texts[row] = _key_of(time, crc)
+    return Ragged.of(texts)
+
+
+def _key_of(born_timestamp: int, body_crc: int) -> bytes:
+    """Of a message without a unique key; no unique key looks like it."""
+    return b"%b%d %d" % (ITEM_SEPARATOR, born_timestamp, body_crc)
 
 
 def _names(topics: Ragged, queue_ids: Ints, keys: Ragged) -> list[bytes]:

@@ -425,7 +425,10 @@ class NoKeys:
 
     def next(self) -> str:
         """Raises InvalidInput."""
-        raise InvalidInput("no unique key: --resume cannot tell whether the store has the message already")
+        raise InvalidInput(
+            "no unique key: --resume cannot tell whether the store has the message already",
+            hint='with "unique_key": null and a born_timestamp it can; or begin again in a new store, without --resume',
+        )
 
 
 def _month_start(now: int) -> int:
