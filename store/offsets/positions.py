@@ -2,19 +2,21 @@
 
 An offset names the next message to consume, that of one group the last one (`next_offset`). Files are read
 whatever they hold; which of file, .bak and RocksDB a broker takes is asked of `start.config_load`. Which groups
-there are, and who reads a topic by POP, is in other files of config/.
+there are, and who reads a topic by POP, is in other files of config/. An offset that lies outside of its queue is
+brought inside by `clamp`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import steps_to_next
+from ...formats.consumer_offset import OFFSET, OFFSET_TABLES, steps_to_next
 from ...formats.kinds import KINDS
 from ..broker.profiles import profile_of
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.layout import Layout
@@ -310,3 +312,121 @@ def _records(layout: Layout, name: str, value: dict[Any, Any]) -> list[dict[str,
     first = KINDS[kind].tables[0].record_type
     rows = ConfigFile(layout.config / name, kind, value).records()
     return [row for row in rows if row["type"] == first and "problem" not in row]
+
+
+Json = dict[Any, Any]
+Ranges = Mapping[QueueId, tuple[int, int]]
+_TABLE, _LMQ_TABLE = MEMBER_OF[CONSUMED], MEMBER_OF[LMQ]
+_DIGITS = 10
+"""Of the number of a queue or of a delay level at most."""
+_NEVER = (0, 0)
+"""Range of a queue that never had a message."""
+
+
+class Clamped(NamedTuple):
+    """An offset that lay outside of its queue. group: "" for a delay level. after: None, taken out."""
+
+    group: str
+    queue: QueueId
+    before: int
+    after: int | None
+
+
+class Bounds(NamedTuple):
+    """What offsets are held against.
+
+    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many delay levels there
+    are, None where that is not known. from_zero: the log has every message that was ever stored.
+    """
+
+    ranges: Ranges
+    topics: frozenset[str]
+    levels: int | None
+    from_zero: bool
+
+    def of(self, queue: QueueId, *, known: bool) -> tuple[int, int] | None:
+        """The range of a queue, None where nothing tells. known: the queue is one that can be."""
+        found = self.ranges.get(queue)
+        return _NEVER if found is None and known and self.from_zero else found
+
+
+def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
+    """Bring the offsets of the file of this name inside their queues."""
+    lmq = content.get(_LMQ_TABLE)
+    if isinstance(lmq, dict):
+        yield from _lmq(lmq, bounds)
+    if name == DELAYS and isinstance(table := content.get(_TABLE), dict):
+        yield from _delays(table, bounds)
+    for member in OFFSET_TABLES if name in (OFFSETS, LMQ_OFFSETS) else ():
+        if isinstance(table := content.get(member), dict):
+            yield from _clamp_groups(table, bounds)
+
+
+def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    """Positions of groups, by topic@group and queue."""
+    for key, row in table.items():
+        topic, _, group = str(key).rpartition("@")
+        if isinstance(row, dict):
+            for place in list(row):
+                if (number := _number(place)) is None:
+                    continue
+                queue = QueueId(topic, number)
+                ends = bounds.of(queue, known=topic in bounds.topics)
+                yield from _inside(group, row, place, queue, ends)
+
+
+def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    for key in list(table):
+        topic, _, group = str(key).rpartition("@")
+        if not group.startswith(LMQ_PREFIX):  # no broker reads it
+            continue
+        queue, lmq = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
+        if not lmq and queue not in bounds.ranges and _is_int(table[key]):
+            yield Clamped(group, queue, table.pop(key), None)
+            continue
+        yield from _inside(group, table, key, queue, bounds.of(queue, known=lmq))
+
+
+def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    for key in list(table):
+        if (level := _number(key)) is None or not _is_int(table[key]):
+            continue
+        queue = QueueId(SCHEDULE_TOPIC, level - 1)
+        exists = bounds.levels is not None and 1 <= level <= bounds.levels
+        cannot_be = level < 1 or (bounds.levels is not None and not exists)
+        if cannot_be and queue not in bounds.ranges:
+            yield Clamped("", queue, table.pop(key), None)
+            continue
+        yield from _inside("", table, key, queue, bounds.of(queue, known=exists))
+
+
+def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
+    """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
+    offset = row[key]
+    if not _is_int(offset):
+        return
+    if ends is None and is_beyond(offset):
+        yield Clamped(group, queue, row.pop(key), None)
+        return
+    steps = steps_to_next(group)
+    first, end = ends or (0, max(0, offset + steps))
+    inside = min(max(offset + steps, first), end) - steps
+    if inside != offset:
+        row[key] = inside
+        yield Clamped(group, queue, offset, inside)
+
+
+def is_beyond(offset: Any) -> bool:
+    """It is none that a broker reads."""
+    return _is_int(offset) and not OFFSET.holds(offset)
+
+
+def _number(key: Any) -> int | None:
+    """A key that is a number, with quotes or without, as a broker takes both."""
+    if isinstance(key, str):
+        return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
+    return key if _is_int(key) else None
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

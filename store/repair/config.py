@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import OFFSET, OFFSET_TABLES, steps_to_next
+from ...formats.consumer_offset import OFFSET_TABLES
 from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
@@ -27,6 +27,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import TransactionPositions, transaction_queues
+from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
 from ..search.log_search import never_delivered_in
 from ..search.store import StoreReader
 from ..settings.options import options_of
@@ -34,6 +35,7 @@ from ..settings.parse import with_numbers
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
+    OFFSETS,
     TIERED,
     LoadAction,
     LoadedConfig,
@@ -192,120 +194,6 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
     "messageRequestMode.json": _modes,
     "consumerOffset.json": _offsets,
 }
-Ranges = Mapping[QueueId, tuple[int, int]]
-_LMQ_OFFSETS = "lmqOffsetTable"
-_DELAYS = "delayOffset.json"
-_CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
-_DIGITS = 10
-"""Of the number of a queue or of a delay level at most."""
-_NEVER = (0, 0)
-"""Range of a queue that never had a message."""
-
-
-class Clamped(NamedTuple):
-    """An offset that lay outside of its queue. group: "" for a delay level. after: None, taken out."""
-
-    group: str
-    queue: QueueId
-    before: int
-    after: int | None
-
-
-class Bounds(NamedTuple):
-    """What offsets are held against.
-
-    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many delay levels there
-    are, None where that is not known. from_zero: the log has every message that was ever stored.
-    """
-
-    ranges: Ranges
-    topics: frozenset[str]
-    levels: int | None
-    from_zero: bool
-
-    def of(self, queue: QueueId, *, known: bool) -> tuple[int, int] | None:
-        """The range of a queue, None where nothing tells. known: the queue is one that can be."""
-        found = self.ranges.get(queue)
-        return _NEVER if found is None and known and self.from_zero else found
-
-
-def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
-    """Bring the offsets of the file of this name inside their queues."""
-    lmq = content.get(_LMQ_OFFSETS)
-    if isinstance(lmq, dict):
-        yield from _lmq(lmq, bounds)
-    if name == _DELAYS and isinstance(table := content.get(_OFFSETS), dict):
-        yield from _delays(table, bounds)
-    for member in OFFSET_TABLES if name in _CONSUMERS else ():
-        if isinstance(table := content.get(member), dict):
-            yield from _clamp_groups(table, bounds)
-
-
-def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
-    """Positions of groups, by topic@group and queue."""
-    for key, row in table.items():
-        topic, _, group = str(key).rpartition("@")
-        if isinstance(row, dict):
-            for place in list(row):
-                if (number := _number(place)) is None:
-                    continue
-                queue = QueueId(topic, number)
-                ends = bounds.of(queue, known=topic in bounds.topics)
-                yield from _inside(group, row, place, queue, ends)
-
-
-def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
-    for key in list(table):
-        topic, _, group = str(key).rpartition("@")
-        if not group.startswith(LMQ_PREFIX):  # no broker reads it
-            continue
-        queue, lmq = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
-        if not lmq and queue not in bounds.ranges and _is_int(table[key]):
-            yield Clamped(group, queue, table.pop(key), None)
-            continue
-        yield from _inside(group, table, key, queue, bounds.of(queue, known=lmq))
-
-
-def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
-    for key in list(table):
-        if (level := _number(key)) is None or not _is_int(table[key]):
-            continue
-        queue = QueueId(SCHEDULE_TOPIC, level - 1)
-        exists = bounds.levels is not None and 1 <= level <= bounds.levels
-        cannot_be = level < 1 or (bounds.levels is not None and not exists)
-        if cannot_be and queue not in bounds.ranges:
-            yield Clamped("", queue, table.pop(key), None)
-            continue
-        yield from _inside("", table, key, queue, bounds.of(queue, known=exists))
-
-
-def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
-    """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
-    offset = row[key]
-    if not _is_int(offset):
-        return
-    if ends is None and _is_beyond(offset):
-        yield Clamped(group, queue, row.pop(key), None)
-        return
-    steps = steps_to_next(group)
-    first, end = ends or (0, max(0, offset + steps))
-    inside = min(max(offset + steps, first), end) - steps
-    if inside != offset:
-        row[key] = inside
-        yield Clamped(group, queue, offset, inside)
-
-
-def _is_beyond(offset: Any) -> bool:
-    """It is none that a broker reads."""
-    return _is_int(offset) and not OFFSET.holds(offset)
-
-
-def _number(key: Any) -> int | None:
-    """A key that is a number, with quotes or without, as a broker takes both."""
-    if isinstance(key, str):
-        return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
-    return key if _is_int(key) else None
-
 
 Json = dict[Any, Any]
 _TOPICS = ("topics.json", "topicConfigTable")
@@ -357,7 +245,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
-        whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, _LMQ_OFFSETS)}))
+        whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
         repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]
         reasons = [reason, counted(len(moved), "wrong offset") if moved else ""]
@@ -383,7 +271,7 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
 
 def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
     """Positions that contradict half messages and op records, and, of a file that is made anew, such as are lost."""
-    if name != _CONSUMERS[0] or not isinstance(table := content.get(_OFFSETS), dict):
+    if name != OFFSETS or not isinstance(table := content.get(_OFFSETS), dict):
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
@@ -532,7 +420,7 @@ def _entries(
         for _, holder, column in wrong if parts else ():
             known = mine.get(key) if holder is not one and table.value else mine
             lacks = not isinstance(known, dict) or (column if table.value else key) not in known
-            if column in _MENDED or (lacks and "Offset" in name and _is_beyond(holder[column])):
+            if column in _MENDED or (lacks and "Offset" in name and is_beyond(holder[column])):
                 continue
             place = _short(key) if holder is one else f"{_short(key)}: {_short(column)}"
             lost = _short(holder.pop(column))

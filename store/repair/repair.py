@@ -34,6 +34,7 @@ from ..findings.catalogue import Severity
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
+from ..offsets.positions import Clamped
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, Reading, make_plan
 from ..plan.unreferenced import pairs_of
@@ -54,7 +55,7 @@ from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
 from ..verify.layout import KEPT_THERE
 from .compaction import compaction_repair
-from .config import Clamped, ConfigRepair, config_repair
+from .config import ConfigRepair, config_repair
 from .database import (
     QueueStoreKind,
     config_in_files,

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
-
-
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TRANSACTION_POSITIONS, is_system_group
 from mqstore.store.broker.topics import Topics, dumps, loads
