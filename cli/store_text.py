@@ -223,7 +223,7 @@ class _StorePage:
             for is_lmq in (False, True)
         )
         counts = ((len(topics), "topic"), (len(queues), "queue"), (total, "message"))
-        once_more = f", named {again} times more by LMQs" if again else ""
+        once_more = f", named {counted(again, 'time')} more by LMQs" if again else ""
         yield _line("queues", ", ".join(counted(count, thing) for count, thing in counts) + once_more)
         if text := self._storage():
             yield _line("", text)

@@ -52,7 +52,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, never_delivered, told_of
+from ..search.log_search import LAST_OFFSET, behind_queues, is_mended, lacks_of, lost_behind, never_delivered, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -108,13 +108,14 @@ def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[
     return start if behind is None else queue.at_or_behind(behind, start, ends.max_offset), ends.max_offset
 
 
-def lacking(store: StoreReader, topic: str, behind: int | None = None) -> str:
+def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reached_too: bool = True) -> str:
     """What tells that the queues of a topic do not name all that the log has of it, "" where nothing does.
 
     Units that are no units, where queues begin and end, what was consumed or delivered of them, and the end of the log
-    are looked at. A queue that is gone is not told where nobody has got so far. Raises Unreadable.
+    are looked at. A queue that is gone is not told where nobody has got so far. reached_too: what was consumed or
+    delivered counts. Raises Unreadable.
     """
-    reached, there = _known_of(store, topic), set[int]()
+    reached, there = _known_of(store, topic) if reached_too else {}, set[int]()
     if empty := store.empty_queues(topic):
         return f"queue {empty[0]} has no unit"
     for directory in store.queues.of_topic(topic):
@@ -228,11 +229,10 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels count as pending")
         progress = {}
-    pending = never_delivered(store) if any(progress.values()) and not store.in_use else {}
-    if wrong := [level for level, first in pending.items() if progress.get(level, first) > first]:
-        late = f"due later than the log ends, of level {', '.join(map(str, wrong))}"
+    if pending := {} if store.in_use else never_delivered(store, progress):
+        late = f"due later than the log ends, of level {', '.join(map(str, pending))}"
         note(f"{DELAY_FILE} has messages as delivered that are {late}: they count as pending")
-        progress = {**progress, **{level: pending[level] for level in wrong}}
+        progress = {**progress, **pending}
     levels: dict[int, Level] = {}
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")
@@ -279,9 +279,10 @@ def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
     return None if damaged else {}
 
 
-def any_lacking(store: StoreReader, topics: Iterable[str]) -> str:
+def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool = True) -> str:
     """The same of several topics, for the first of which it is so."""
-    return next((f"{topic}: {why}" for topic in topics if (why := lacking(store, topic))), "")
+    told = ((topic, lacking(store, topic, reached_too=reached_too)) for topic in topics)
+    return next((f"{topic}: {why}" for topic, why in told if why), "")
 
 
 _MOST_READ = 100_000
@@ -363,19 +364,18 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
     own = [row for row in found.values() if not row.in_rocksdb]
-    queues = TransactionQueues(own, ops, _given_up_noted(store))
+    queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))
     _hold_against_positions(queues, stored_positions(store), note)
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
 
 
 @dataclass
 class OpRecords:
-    """decided: queue offset of a half message → that of the first op record that names it. end: the queue offset
-    behind the last one. lost: how many are tombstones, or have not the body that was written.
+    """decided: queue offset of a half message → that of the first op record that names it. lost: how many are
+    tombstones, or have not the body that was written.
     """
 
     decided: dict[int, int] = field(default_factory=dict)
-    end: int = 0
     lost: int = 0
 
 
@@ -388,12 +388,13 @@ class TransactionPositions(NamedTuple):
 
 class TransactionQueues(NamedTuple):
     """What half messages and op records say. rows: those transactions that are not in a RocksDB. given_up_noted: a
-    broker that gives one up leaves a record.
+    broker that gives one up leaves a record. ends: queue offsets behind the last half message and op record.
     """
 
     rows: list[Transaction]
     ops: OpRecords
     given_up_noted: bool
+    ends: TransactionPositions
 
     def passed(self, at: TransactionPositions) -> list[Transaction]:
         """Open ones whose half messages a broker does not read again."""
@@ -429,12 +430,10 @@ class TransactionQueues(NamedTuple):
 
     def fitting(self) -> TransactionPositions:
         """Positions with which a broker asks for what is open, and for nothing else."""
-        behind = max((row.offsets[-1] + 1 for row in self.rows), default=0)
         open_ = (row.offsets[-1] for row in self.rows if row.state is TransactionState.OPEN)
-        half = min(open_, default=behind)
-        return TransactionPositions(
-            half, min((op for n, op in self.ops.decided.items() if n >= half), default=self.ops.end)
-        )
+        half = min(open_, default=self.ends.half or 0)
+        op = min((op for n, op in self.ops.decided.items() if n >= half), default=self.ends.op)
+        return TransactionPositions(half, op)
 
 
 def stored_positions(store: StoreReader) -> TransactionPositions:
@@ -458,14 +457,18 @@ def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions,
         note(f"transactions: {text}")
 
 
-def transaction_queues(store: StoreReader) -> TransactionQueues | None:
+def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> TransactionQueues | None:
     """By the queues of their topics alone; None where these may not name all, records are lost, or there are so many
-    that it takes long. No commits are looked for: what was decided counts as rolled back. Raises Unreadable.
+    that it takes long. No commits are looked for: what was decided counts as rolled back. reached_too: as of `lacking`.
+    Raises Unreadable.
     """
     topics = (HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN)
-    if not store.queues.has_topic(HALF_TOPIC) or unreliable(store) or sum(_units(store, topics)) > _MOST_READ:
+    # a plan is made without the lock, and once more with it: whoever holds it, the broker did not shut down
+    if os.path.lexists(store.layout.abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
         return None
-    if any_lacking(store, topics):
+    if sum(_units(store, topics)) > _MOST_READ:
+        return None
+    if is_mended(store.layout) or any_lacking(store, topics, reached_too=reached_too):
         return None
     found, doubts = dict[str, Transaction](), list[str]()
     for message in _messages(store, HALF_TOPIC, doubts.append):
@@ -477,7 +480,11 @@ def transaction_queues(store: StoreReader) -> TransactionQueues | None:
             row.state = TransactionState.GIVEN_UP
         elif row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
-    return None if doubts or ops.lost else TransactionQueues([*found.values()], ops, _given_up_noted(store))
+    return (
+        None
+        if doubts or ops.lost
+        else TransactionQueues([*found.values()], ops, _given_up_noted(store), _transaction_ends(store))
+    )
 
 
 def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
@@ -486,6 +493,14 @@ def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
         with store.queues.open(directory.topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, None)
             yield stop - start
+
+
+def _transaction_ends(store: StoreReader) -> TransactionPositions:
+    ends = dict.fromkeys((HALF_TOPIC, OP_TOPIC), 0)
+    for directory in (each for topic in ends for each in store.queues.of_topic(topic) if each.queue_id == 0):
+        with store.queues.open(directory.topic, 0) as queue:
+            ends[directory.topic] = store.queue_summary(queue).max_offset
+    return TransactionPositions(*ends.values())
 
 
 def _given_up_noted(store: StoreReader) -> bool:
@@ -537,7 +552,6 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
     for batch in topic_records(store, OP_TOPIC, note):
         for message in messages(batch.checked()):
             found.lost += message.body_crc_ok is False or LOST in message.properties
-            found.end = max(found.end, message.queue_offset + 1)
             for number in decided_by(message):
                 found.decided[number] = min(message.queue_offset, found.decided.get(number, message.queue_offset))
     return found

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, scan_messages
@@ -439,7 +439,7 @@ def _recovery(
     predictions, plan_case = list[Prediction](), None
     at_first = list[Prediction]()
     delivered = DeliveredTimers(commit_log_of(layout))  # what each start asks of the log, read once
-    undelivered = cache(partial(never_delivered_in, layout))
+    undelivered = partial(never_delivered_in, layout)
     for outcome, after, groups in watched:
         case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
         found = prediction(outcome, after, groups, case, options.made_ms, delivered)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from ..settings.parse import with_numbers
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
+    LMQ_OFFSETS,
     OFFSETS,
     TIERED,
     LoadAction,
@@ -223,7 +225,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = load_databases(layout, rules)
-    start = config_start(layout, profile, ranges, lambda: never_delivered_in(layout))
+    start = config_start(layout, profile, ranges, partial(never_delivered_in, layout))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
     if _TOPICS[0] in start.databases:  # an entry in the file is none that a broker takes
@@ -271,12 +273,12 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
 
 def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
     """Positions that contradict half messages and op records, and, of a file that is made anew, such as are lost."""
-    if name != OFFSETS or not isinstance(table := content.get(_OFFSETS), dict):
+    if name not in (OFFSETS, LMQ_OFFSETS) or not isinstance(table := content.get(_OFFSETS), dict):
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
-    with StoreReader(layout) as store:
-        queues = transaction_queues(store)
+    with StoreReader(layout) as store:  # positions behind the end of a queue are mended here
+        queues = transaction_queues(store, reached_too=False)
     if queues and ((anew and None in at) or queues.told(at)):
         for key, before, after in zip(TRANSACTION_POSITIONS, at, queues.fitting(), strict=True):
             if before != after:

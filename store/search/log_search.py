@@ -27,7 +27,7 @@ from ..disk.layout import Layout
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
-from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record
+from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
 from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import RecordPlaces, batches, of_queue
 from ..queues.units import is_valid
@@ -388,39 +388,55 @@ def _behind_all(store: StoreReader, selection: Selection, offsets: Range | None)
     return search_log(store, selection, ranges=ranges, offsets=offsets, note=_silent)
 
 
-def never_delivered(store: StoreReader) -> dict[int, int]:
-    """Delay level → queue offset of its first message that no broker can have delivered.
+def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, int]:
+    """Delay level → queue offset of its first message that no broker can have delivered, where that is passed.
 
-    A broker writes what it delivers to the log: a message that is due after the newest record was stored is none of
-    those. Nothing is said where the log may have lost its newest records. Raises Unreadable.
+    passed: delay level → queue offset that delayOffset.json has. A broker writes what it delivers to the log: a message
+    that is due after all that was stored behind it is none of those. Nothing is said where the log may have lost its
+    newest records. Raises Unreadable.
     """
-    directories = store.queues.of_topic(SCHEDULE_TOPIC)
-    if not directories:
-        return {}
-    newest_ms = store.log_end.store_timestamp
+    asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not is_mended(store.layout)
+    newest_ms = store.log_end.store_timestamp if asked else None
     if newest_ms is None or store.log_end.torn or store.log_end.damaged_behind or store.end_is_lost:
         return {}
-    found, levels = dict[int, int](), tuple[int, ...]()
-    with suppress(InvalidInput):  # a broker that cannot read its levels does not start
-        levels = options_of(store.layout).delay_levels.value
-    for _, queue_id, *_ in directories:
-        wait_ms = levels[queue_id] if queue_id < len(levels) else 0
-        with store.queues.open(SCHEDULE_TOPIC, queue_id) as queue:
-            first = _first_due_after(newest_ms, store, queue)
-            if first is None:
-                continue
-            with suppress(NotFound):
-                stored_ms = store.message_of_unit(queue, first.queue_offset).store_timestamp
-                # a broker whose clock went back, or whose level waits less by now, delivers it at once
-                if stored_ms <= newest_ms and first.tags_code <= stored_ms + wait_ms:
-                    found[queue_id + 1] = first.queue_offset
-    return found
+    found = _passed_and_due_after(newest_ms, store, passed)
+    if found:  # where the clock went back the last record is not the newest one
+        behind = min(unit.physical_offset for unit in found.values())
+        for batch in store.good_records(behind):
+            if tombstones(batch.columns).any():  # what was lost there may have been newer
+                return {}
+            newest_ms = max(newest_ms, int(batch.columns.ints("store_timestamp").max()))
+        found = _passed_and_due_after(newest_ms, store, passed)
+    return {level: unit.queue_offset for level, unit in found.items()}
 
 
-def never_delivered_in(layout: Layout) -> dict[int, int]:
+def is_mended(layout: Layout) -> bool:
+    """There is a session of `recover` or `repair`: the log may have lost records of which nothing else tells now."""
+    return layout.journal.is_dir() and any(layout.journal.iterdir())
+
+
+def never_delivered_in(layout: Layout, passed: Mapping[int, int]) -> dict[int, int]:
     """The same of the store of a layout, read for this. Raises Unreadable."""
     with StoreReader(layout) as store:
-        return never_delivered(store)
+        return never_delivered(store, passed)
+
+
+def _passed_and_due_after(time_ms: int, store: StoreReader, passed: Mapping[int, int]) -> dict[int, Unit]:
+    """Delay level → the unit of its first message that is due after a time, where the offset passed lies behind it."""
+    found, levels = dict[int, Unit](), tuple[int, ...]()
+    with suppress(InvalidInput):  # a broker that cannot read its levels does not start
+        levels = options_of(store.layout).delay_levels.value
+    for _, queue_id, *_ in store.queues.of_topic(SCHEDULE_TOPIC):
+        wait_ms, level = levels[queue_id] if queue_id < len(levels) else 0, queue_id + 1
+        with store.queues.open(SCHEDULE_TOPIC, queue_id) as queue, suppress(NotFound):
+            first = _first_due_after(time_ms, store, queue)
+            if first is None or first.queue_offset >= passed.get(level, 0):
+                continue
+            stored_ms = store.message_of_unit(queue, first.queue_offset).store_timestamp
+            # a broker whose clock went back, or whose level waits less by now, delivers it at once
+            if stored_ms <= time_ms and first.tags_code <= stored_ms + wait_ms:
+                found[level] = first
+    return found
 
 
 def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> Unit | None:

@@ -61,8 +61,8 @@ from .config_load import (
 )
 
 Ranges = Mapping[QueueId, tuple[int, int]]
-Undelivered = Callable[[], Mapping[int, int]]
-"""Asked for delay levels and the offset of their first message that no broker can have delivered."""
+Undelivered = Callable[[Mapping[int, int]], Mapping[int, int]] | None
+"""Delay level → offset passed: the first message in front of it that no broker can have delivered. None: not asked."""
 _OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
 """What the store itself writes, a broker's configuration or not."""
 _OTHERS = (FILTERS, ORDER, MAPPING, MODES, TIERED)
@@ -177,7 +177,7 @@ class ConfigLoss:
     loaded: Mapping[str, LoadedConfig]
     queues: Ranges
     ran: bool
-    undelivered: Undelivered = dict
+    undelivered: Undelivered
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> Iterator[str]:
@@ -232,14 +232,12 @@ class ConfigLoss:
     def delays(self) -> Iterator[LostDelay]:
         """Delay levels whose queue is read again, or not to its end."""
         one = self.loaded[DELAYS]
-        taken = self._taken(one)
         rest = {key[4]: offset for key, offset in self._rests(one).items()}
-        after = {key[4]: offset for key, offset in taken.items()}
-        undelivered = self.undelivered() if any(offset > 0 for offset in after.values()) else {}
-        for level in sorted(after.keys() & undelivered.keys()):
-            end = self.queues.get(QueueId(SCHEDULE_TOPIC, level - 1), (0, 0))[1]
-            if undelivered[level] < (begins := min(after[level], end)):
-                yield LostDelay(level, undelivered[level], begins)
+        after = {key[4]: offset for key, offset in self._taken(one).items()}
+        ends = {level: self.queues.get(QueueId(SCHEDULE_TOPIC, level - 1), (0, 0))[1] for level in after}
+        begin = {level: min(offset, ends[level]) for level, offset in after.items() if offset > 0}
+        for level, first in sorted(self.undelivered(begin).items() if self.undelivered else ()):
+            yield LostDelay(level, first, begin[level])
         if one.start is LoadAction.LOADS and (after or one.main.unseen):
             return
         wholly = _without_table(one) and (self.ran or _present(one))
@@ -275,8 +273,10 @@ class ConfigLoss:
             if one is None or not _without_table(one):
                 continue
             if rests := self._rests(one):
-                if tables := _in_part(one):
-                    lacking = _topics_of_groups(one) - {(key[2], key[1]) for key in rests}
+                noted = _topics_of_groups(one)
+                lacking = noted - {(key[2], key[1]) for key in rests}
+                all_there = noted and not lacking and not one.main.open[1:]  # it ends behind a row
+                if (tables := _in_part(one)) and not all_there:
                     parts = [f"{group} on {topic}" for group, topic in sorted(lacking)] or tables
                     more = [f"{len(parts) - _TOLD} more"] if len(parts) > _TOLD else []
                     yield name, f"what {name} had is lost in part ({', '.join([*parts[:_TOLD], *more])})"
@@ -467,7 +467,7 @@ class ConfigStart(NamedTuple):
         }
 
 
-def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered = dict) -> ConfigStart:
+def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered = None) -> ConfigStart:
     """Predict it. queues: (min, max) offset of each queue, of LMQs too. Raises Unreadable."""
     rules = config_rules(profile)
     needed = files_in_use(layout, rules.needed)

@@ -307,7 +307,7 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
         queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
         bounds = queue_bounds(context)
         ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
-        undelivered = dict if context.live else partial(never_delivered, context.store)
+        undelivered = None if context.live else partial(never_delivered, context.store)
         return config_start(context.store.layout, context.profile, ends, undelivered)
 
     return context.kept(ConfigStart, found)

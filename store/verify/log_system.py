@@ -22,6 +22,7 @@ from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
 from ..settings.rocksdb import in_force
+from ..start.config import files_in_use
 from ..start.config_load import OFFSETS
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
@@ -213,7 +214,7 @@ def positions_of_transactions(context: VerifyContext) -> None:
     queues = transaction_queues(store)
     for text in queues.told(stored_positions(store)) if queues else ():
         database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
-        path = database or store.layout.config / OFFSETS
+        path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
         context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)
 
 

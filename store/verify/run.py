@@ -334,7 +334,7 @@ def _of_config(seen: Description, root: str) -> Iterator[Finding]:
 
     ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
     profile = profile_of(seen.generation.version)
-    undelivered = dict if seen.exit == "running" else partial(never_delivered_in, seen.layout)
+    undelivered = None if seen.exit == "running" else partial(never_delivered_in, seen.layout)
     found = config_start(seen.layout, profile, ranges, undelivered)
     if found.refuses:
         text = f"a broker {profile.version} would not start: {found.refuses}"

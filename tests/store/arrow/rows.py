@@ -12,6 +12,7 @@ from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogSplit, damage_of, fields_of, parts_of, rows_of
 from mqstore.store.arrow.stores import Ask
+from mqstore.store.disk.byte_reader import noting
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
@@ -55,7 +56,7 @@ def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
         for _ in rows_of(ask, part, told.append):
             pass
     log = commit_log_of(Layout.open(Path(ask.stores[0])))
-    with log.queue:
+    with noting(), log.queue:
         end = log.end().position
     lost = ("missing: ", "unreadable: ")
     assert [one for one in found if (one.position or 0) < end or one.reason.startswith(lost)] == told

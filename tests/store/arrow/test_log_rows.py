@@ -107,7 +107,7 @@ def test_a_part_that_ends_with_a_damaged_file(lost: str, noise: bool, tmp_path: 
         assert damage(parts, parts_of(parts)) == whole, size
 
 
-@pytest.mark.parametrize("name", ["4.9.7-clean-bit-restarted", "5.3.3-killed-page-restarted"])
+@pytest.mark.parametrize("name", ["4.9.7-killed-bit-restarted", "5.3.3-killed-page-restarted"])
 def test_what_a_start_has_cut_is_no_damage_beside_messages(name: str, tmp_path: Path) -> None:
     """The rest of the record at which it did: it lies behind the end, however the log is read."""
     root = unpack(name, tmp_path)

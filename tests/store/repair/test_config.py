@@ -352,7 +352,7 @@ def test_positions_of_transactions_come_back_both_or_none(root: Path, monkeypatc
     backup.unlink()
     path.write_text(f'{{"offsetTable":{{"{op}":{{0:3}},"orders@a":{{0:1}},"{half[:20]}')
     assert planned(root)[path.name][1]["offsetTable"] == {"orders@a": {0: 1}, half: {0: 32}, op: {0: 1}}
-    monkeypatch.setattr(config, "transaction_queues", lambda _: None)
+    monkeypatch.setattr(config, "transaction_queues", lambda _, **__: None)
     reason, content = planned(root)[path.name]
     assert content["offsetTable"] == {"orders@a": {0: 1}} and f"{op} taken out" in reason
     backup.write_text(f'{{"offsetTable":{{"{op}":{{0:0}},"{half}":{{0:0}}}},')
@@ -542,3 +542,35 @@ def test_a_forgotten_topic_of_4_9_has_records_of_its_own(
     assert told.severity is (Severity.WARNING if forgotten else Severity.INFO)
     mended(root)
     assert (topic in loads(path.read_text())["topicConfigTable"]) == forgotten
+
+
+@pytest.mark.parametrize("name", ["consumerOffset.json", "lmqConsumerOffset.json"])
+@pytest.mark.parametrize("half", [11, 99])
+def test_positions_of_transactions_are_put_right_at_once(name: str, half: int, tmp_path: Path) -> None:
+    """In the file that a broker reads, also where one lies behind the end of its queue."""
+    root, options = stores.unpack("4.9.7-clean", tmp_path), BrokerConfig({"enableLmq": str(name[0] == "l").lower()})
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    positions = dict(zip(TRANSACTION_POSITIONS, ({0: half}, {0: 10}), strict=True))
+    path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
+    path.with_name("consumerOffset.json.bak").unlink(missing_ok=True)
+    path = path.rename(path.with_name(name))
+    with StoreReader(root, options) as store:
+        told = [Path(finding.path).name for finding in verify(store).findings if finding.code == "I-189"]
+    assert told == [name]
+    repaired(root, options, CONFIG)
+    table = loads(path.read_text())["offsetTable"]
+    assert [table[key] for key in TRANSACTION_POSITIONS] == [{0: 21}, {0: 10}]
+    with StoreReader(root, options) as store:
+        assert not {finding.code for finding in verify(store).findings} & {"I-189", "I-144"}
+
+
+@pytest.mark.parametrize("name", ["4.9.7-killed", "5.5.0-killed"])
+def test_a_killed_store_without_positions_is_recovered(name: str, tmp_path: Path) -> None:
+    """The plan is made without the lock, and the same with it."""
+    root = stores.unpack(name, tmp_path)
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    done = run_here(["recover", str(root), "--apply", "--yes"])
+    assert "A broker can be started." in done.stdout, done
+    assert not run_here(["verify", str(root)]).code

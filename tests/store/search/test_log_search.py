@@ -438,7 +438,9 @@ def test_a_unit_that_points_at_another_message_of_its_topic(four: Path, other: s
 def test_what_no_broker_can_have_delivered(name: str, tmp_path: Path) -> None:
     """It is what the broker had not delivered when it stopped, of levels that wait longer than it ran."""
     with StoreReader(unpack(name, tmp_path)) as store:
-        found, noted = never_delivered(store), delay_progress(store) or {}
+        noted, all_passed = delay_progress(store) or {}, dict.fromkeys(range(1, 19), 10**6)
+        found = never_delivered(store, all_passed)
+        assert not never_delivered(store, noted)
         ends = {
             q.queue_id + 1: store.queue_summary(store.queues.open(*q[:2]))
             for q in store.queues.of_topic(SCHEDULE_TOPIC)
@@ -452,7 +454,7 @@ def test_a_level_that_waits_less_by_now_has_delivered_what_waits_longer(tmp_path
     root = unpack(NAME, tmp_path)
     for levels, there in (("1s " * 18, False), ("1s " * 17 + "3h", True), ("soon", False)):
         with StoreReader(root, BrokerConfig({"messageDelayLevel": levels})) as store:
-            assert (18 in never_delivered(store)) is there, levels
+            assert (18 in never_delivered(store, {18: 10**6})) is there, levels
 
 
 @pytest.mark.parametrize("damage", ["zeros", "torn", "stale"])
@@ -461,7 +463,7 @@ def test_a_log_that_lost_its_end_proves_no_delivery_wrong(damage: str, tmp_path:
     with StoreReader(root) as store:
         last, _ = store.near_the_end(store.queue_summaries)
         end = store.log_end.position
-        assert last is not None and never_delivered(store)
+        assert last is not None and never_delivered(store, {18: 10**6})
         file = store.log_files.file_at(last)
     assert file is not None
     with Path(file.path).open("r+b") as log:
@@ -469,4 +471,26 @@ def test_a_log_that_lost_its_end_proves_no_delivery_wrong(damage: str, tmp_path:
         log.seek({"zeros": begin, "torn": begin + 84, "stale": begin + 4}[damage])
         log.write(b"\xff" * 9 if damage == "stale" else bytes(end - last))
     with StoreReader(root) as store:
-        assert never_delivered(store) == {}
+        assert never_delivered(store, {18: 10**6}) == {}
+
+
+def test_after_a_clock_that_went_back_the_last_record_is_not_the_newest_one(tmp_path: Path) -> None:
+    """What was delivered in between is in the log, and newer than what ends it."""
+    root = unpack(NAME, tmp_path)
+    with StoreReader(root) as store:
+        first = never_delivered(store, {18: 10**6})[18]
+        unit = store.queues.open(SCHEDULE_TOPIC, 17).unit(first)
+        assert unit is not None
+        parts = store.good_records(unit.physical_offset)
+        columns = ((part.columns.ints("store_timestamp").tolist(), part.position.tolist()) for part in parts)
+        times = [row for both in columns for row in zip(*both, strict=True)]
+        (stored_ms, place), end = times[-2], times[-1][1]
+        file = store.log_files.file_at(place)
+    assert file is not None
+    with Path(file.path).open("r+b") as log:
+        log.seek(place - file.start)
+        record = log.read(end - place).rpartition(stored_ms.to_bytes(8, "big"))
+        log.seek(place - file.start)
+        log.write(record[0] + (unit.tags_code + 5).to_bytes(8, "big") + record[2])
+    with StoreReader(root) as store:
+        assert never_delivered(store, {18: first + 1}) == {}
