@@ -480,11 +480,9 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
             row.state = TransactionState.GIVEN_UP
         elif row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
-    return (
-        None
-        if doubts or ops.lost
-        else TransactionQueues([*found.values()], ops, _given_up_noted(store), _transaction_ends(store))
-    )
+    if doubts or ops.lost:
+        return None
+    return TransactionQueues([*found.values()], ops, _given_up_noted(store), _transaction_ends(store))
 
 
 def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
