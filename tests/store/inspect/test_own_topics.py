@@ -14,6 +14,9 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_l
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics
 from mqstore.store.inspect.own_topics import (
+    OpRecords,
+    TransactionPositions,
+    TransactionQueues,
     TransactionState,
     delays,
     queue_records,
@@ -360,3 +363,8 @@ def test_the_newest_of_each_queue_alone(tmp_path: Path) -> None:
         some = queue_records(store, "orders", ignore, newest=3)
         assert [batch.columns.ints("physical_offset").tolist() for batch in some] == [each[-3:] for each in every]
         assert len(every) > 1 and min(map(len, every)) > 3
+
+
+def test_where_all_half_messages_are_gone_the_broker_has_passed_both_queues() -> None:
+    ends = TransactionPositions(3, 5)
+    assert TransactionQueues([], OpRecords(), True, ends).fitting() == ends
