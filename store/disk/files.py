@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..errors import Refused, StoreError, os_errors
 from .byte_reader import Closing, check_regular, read
+from .compressed import read_regular
 from .file_queue import start_of
-from .layout import COMMIT_LOG, JOURNAL, Layout, refuse_compressed
+from .layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, JOURNAL, Layout, refuse_compressed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -380,6 +382,32 @@ def confined(layout: Layout, *, follow_links: bool = False) -> Files:
     files = Files()
     confine(files, layout, follow_links=follow_links)
     return files
+
+
+SESSION_JOURNAL, UNDONE = "journal.json", "undone"
+"""In the folder of a session: its journal, and a file for one that was taken back."""
+LARGEST_JOURNAL_BYTES = 1 << 28
+
+
+def is_log_mended(layout: Layout) -> bool:
+    """A session that was not taken back, or that cannot be read, has changed log or queues.
+
+    They may have lost records of which nothing else tells now.
+    """
+    try:
+        folders = sorted(layout.journal.iterdir())
+        return any(not (one / UNDONE).exists() and _changes_log(one / SESSION_JOURNAL) for one in folders)
+    except FileNotFoundError:
+        return False
+    except (OSError, StoreError, ValueError, LookupError, TypeError):
+        return True
+
+
+def _changes_log(journal: Path) -> bool:
+    """What lies outside of the root is log or queues of a store that has these elsewhere."""
+    steps = json.loads(read_regular(journal, LARGEST_JOURNAL_BYTES))["steps"]
+    tops = {Path(step["path"]).parts[0] for step in steps}
+    return any(top.startswith((COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)) for top in tops)
 
 
 def is_linked(layout: Layout) -> bool:

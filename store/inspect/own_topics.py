@@ -44,6 +44,7 @@ from ..broker.system_topics import (
     delay_ms,
 )
 from ..counted import counted
+from ..disk.files import is_log_mended
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, good_records, messages
@@ -52,7 +53,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, is_mended, lacks_of, lost_behind, never_delivered, told_of
+from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, never_delivered, told_of
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -468,7 +469,7 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
         return None
     if sum(_units(store, topics)) > _MOST_READ:
         return None
-    if is_mended(store.layout) or any_lacking(store, topics, reached_too=reached_too):
+    if is_log_mended(store.layout) or any_lacking(store, topics, reached_too=reached_too):
         return None
     found, doubts = dict[str, Transaction](), list[str]()
     for message in _messages(store, HALF_TOPIC, doubts.append):

@@ -393,9 +393,11 @@ def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, 
 
     passed: delay level → queue offset that delayOffset.json has. A broker writes what it delivers to the log: a message
     that is due after all that was stored behind it is none of those. Nothing is said where the log may have lost its
-    newest records. Raises Unreadable.
+    newest records, by a session of `recover` or `repair`, too. Raises Unreadable.
     """
-    asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not is_mended(store.layout)
+    from ..disk.files import is_log_mended  # where it is asked: a search does without
+
+    asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not is_log_mended(store.layout)
     newest_ms = store.log_end.store_timestamp if asked else None
     if newest_ms is None or store.log_end.torn or store.log_end.damaged_behind or store.end_is_lost:
         return {}
@@ -408,11 +410,6 @@ def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, 
             newest_ms = max(newest_ms, int(batch.columns.ints("store_timestamp").max()))
         found = _passed_and_due_after(newest_ms, store, passed)
     return {level: unit.queue_offset for level, unit in found.items()}
-
-
-def is_mended(layout: Layout) -> bool:
-    """There is a session of `recover` or `repair`: the log may have lost records of which nothing else tells now."""
-    return layout.journal.is_dir() and any(layout.journal.iterdir())
 
 
 def never_delivered_in(layout: Layout, passed: Mapping[int, int]) -> dict[int, int]:

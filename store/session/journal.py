@@ -43,7 +43,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..disk.byte_reader import read_at
 from ..disk.compressed import read_regular
-from ..disk.files import Files, write_new
+from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Files, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder
@@ -104,15 +104,13 @@ def read_note(path: Path) -> bytes:
     return text or unquote_to_bytes(path.name.partition(_MARK)[2])
 
 
-JOURNAL = "journal.json"
+JOURNAL = SESSION_JOURNAL
 SEALED = "sealed"
 DONE = "done"
 UNDOING = "undoing"
-UNDONE = "undone"
 JOURNAL_IS_IN = "journal-is-in"
 """In a further folder of a session: the folder with its journal."""
 _FORMAT = 1
-_LARGEST_JOURNAL = 1 << 28
 _NUMBERS_END = 1 << 63
 
 StepKind = Literal["write", "truncate", "create", "move"]
@@ -463,7 +461,7 @@ _MARKS = (
 
 
 def _read(path: Path) -> bytes:
-    return read_regular(path, _LARGEST_JOURNAL)
+    return read_regular(path, LARGEST_JOURNAL_BYTES)
 
 
 class Fingerprint(NamedTuple):

@@ -494,3 +494,20 @@ def test_after_a_clock_that_went_back_the_last_record_is_not_the_newest_one(tmp_
         log.write(record[0] + (unit.tags_code + 5).to_bytes(8, "big") + record[2])
     with StoreReader(root) as store:
         assert never_delivered(store, {18: first + 1}) == {}
+
+
+def test_a_session_silences_the_proof_only_where_it_changed_log_or_queues(tmp_path: Path) -> None:
+    root = unpack(NAME, tmp_path)
+    for path, taken_back, told in (
+        ("index/20261120213714829", False, True),
+        ("config/topics.json", False, True),
+        ("commitlog/00000000000000000000", True, True),
+        ("consumequeue/orders/0/00000000000000000000", False, False),
+    ):
+        folder = root / ".mqstore" / path.replace("/", "-")
+        folder.mkdir(parents=True)
+        (folder / "journal.json").write_text(f'{{"steps":[{{"path":"{path}"}}]}}')
+        if taken_back:
+            (folder / "undone").touch()
+        with StoreReader(root) as store:
+            assert bool(never_delivered(store, {18: 10**6})) is told, path
