@@ -53,7 +53,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, lost_behind, never_delivered, told_of
+from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -95,10 +95,7 @@ def queue_records(
 
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
     """Tell how many units of a topic point at no record: so many, and those behind the end of a log that lost them."""
-    for directory in store.queues.of_topic(topic):
-        with store.queues.open(topic, directory.queue_id) as queue:
-            lost += sum(map(len, lost_behind(store, queue)))
-    if lost:
+    if lost := lost + units_lost_behind(store, topic):
         note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
 
 
@@ -373,7 +370,7 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
 @dataclass
 class OpRecords:
     """decided: queue offset of a half message → that of the first op record that names it. lost: how many are
-    tombstones, or have not the body that was written.
+    tombstones, have not the body that was written, or are gone.
     """
 
     decided: dict[int, int] = field(default_factory=dict)
@@ -430,7 +427,7 @@ class TransactionQueues(NamedTuple):
         return found
 
     def fitting(self) -> TransactionPositions:
-        """Positions with which a broker asks for what is open, and for nothing else."""
+        """Positions with which a broker asks for all that may be open, and for the rest only where it lies behind."""
         open_ = (row.offsets[-1] for row in self.rows if row.state is TransactionState.OPEN)
         half = min(open_, default=self.ends.half or 0)
         op = min((op for n, op in self.ops.decided.items() if n >= half), default=self.ends.op)
@@ -547,12 +544,14 @@ def _number(text: str, otherwise: int) -> int:
 
 def _op_records(store: StoreReader, note: Note) -> OpRecords:
     """All that the topic has; what of a body is not what was written decides as far as it can be read."""
-    found = OpRecords()
+    found, left = OpRecords(), sum(_units(store, (OP_TOPIC,)))
     for batch in topic_records(store, OP_TOPIC, note):
+        left -= len(batch)
         for message in messages(batch.checked()):
             found.lost += message.body_crc_ok is False or LOST in message.properties
             for number in decided_by(message):
                 found.decided[number] = min(message.queue_offset, found.decided.get(number, message.queue_offset))
+    found.lost += max(0, left) + units_lost_behind(store, OP_TOPIC)
     return found
 
 

@@ -277,6 +277,8 @@ def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Ite
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
+    if not anew and at == (None, None):
+        return
     with StoreReader(layout) as store:  # positions behind the end of a queue are mended here
         queues = transaction_queues(store, reached_too=False)
     if queues and ((anew and None in at) or queues.told(at)):

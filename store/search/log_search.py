@@ -318,6 +318,15 @@ def lost_behind(
                 yield places.take(lost)
 
 
+def units_lost_behind(store: StoreReader, topic: str) -> int:
+    """How many there are of a topic. Raises Unreadable."""
+    found = 0
+    for directory in store.queues.of_topic(topic):
+        with store.queues.open(topic, directory.queue_id) as queue:
+            found += sum(map(len, lost_behind(store, queue)))
+    return found
+
+
 def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
     """What tells that a queue lacks wanted messages, "" where nothing does: the log is asked unless it is sure."""
     if lack.sure:

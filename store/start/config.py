@@ -236,15 +236,15 @@ class ConfigLoss:
         after = {key[4]: offset for key, offset in self._taken(one).items()}
         ends = {level: self.queues.get(QueueId(SCHEDULE_TOPIC, level - 1), (0, 0))[1] for level in after}
         begin = {level: min(offset, ends[level]) for level, offset in after.items() if offset > 0}
-        for level, first in sorted(self.undelivered(begin).items() if self.undelivered else ()):
-            yield LostDelay(level, first, begin[level])
+        skipped = self.undelivered(begin) if self.undelivered else {}
+        yield from (LostDelay(level, first, begin[level]) for level, first in sorted(skipped.items()))
         if one.start is LoadAction.LOADS and (after or one.main.unseen):
             return
         wholly = _without_table(one) and (self.ran or _present(one))
         for queue, (first, end) in sorted(self.queues.items()):
-            if queue.topic != SCHEDULE_TOPIC or end <= first:
-                continue
             level = queue.queue_id + 1
+            if queue.topic != SCHEDULE_TOPIC or end <= first or level in skipped:
+                continue
             begins = max(after.get(level, first), first)
             before = rest.get(level)
             if (before is None and wholly) or (before is not None and begins < min(before, end)):

@@ -368,3 +368,13 @@ def test_the_newest_of_each_queue_alone(tmp_path: Path) -> None:
 def test_where_all_half_messages_are_gone_the_broker_has_passed_both_queues() -> None:
     ends = TransactionPositions(3, 5)
     assert TransactionQueues([], OpRecords(), True, ends).fitting() == ends
+
+
+def test_op_records_in_a_part_of_the_log_that_is_gone_leave_nothing_open(tmp_path: Path) -> None:
+    """The broker had passed their half messages; the two that are open lie in that part."""
+    notes = list[str]()
+    with StoreReader(unpack("5.3.3-killed-hole", tmp_path)) as store:
+        found = transactions(store, notes.append)
+    assert not [row for row in found.rows if row.state is TransactionState.OPEN]
+    told = "transactions: 2 op records are lost or damaged: 7 transactions count as rolled back"
+    assert [text.partition(",")[0] for text in notes if text.startswith("transactions: ")] == [told]

@@ -179,6 +179,10 @@ def test_delays_that_go_on_behind_what_was_not_delivered(config: Path, real: tup
     assert found._replace(bare=True).forgets and not found._replace(refuses="no start").forgets
     assert not config_start(layout, profile, real[1], lambda _: {}).lost_delays
     assert not config_start(layout, profile, real[1]).lost_delays
+    (config / "delayOffset.json.bak").write_bytes((config / "delayOffset.json").read_bytes())
+    (config / "delayOffset.json").write_text(f'{{"offsetTable":{{{level}:{end + 9}')
+    cut = config_start(layout, profile, real[1], lambda passed: dict.fromkeys(passed, end - 1))
+    assert cut.lost_delays == (LostDelay(level, end - 1, end),), "told once"
 
 
 def test_delays_begin_again(config: Path, real: tuple[Path, Ends]) -> None:
