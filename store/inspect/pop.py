@@ -1,13 +1,11 @@
-"""POP: which messages consumers have and have not acknowledged, until when, and which came back.
+"""What consumers gave back, read from a broker's own topics: POP, retries and dead letters.
 
-A check point tells of messages that a group was given; what was acknowledged by the time it ends is
-done with, anything else a broker writes to the group's retry topic.
+POP: which messages consumers have and have not acknowledged, until when, and which came back. A check point
+tells of messages that a group was given; what was acknowledged by the time it ends is done with, anything else
+a broker writes to the group's retry topic.
 
-Check points, acknowledgements and what came back of POP, read from a broker's own topics.
-
-Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6).
-
-Of a POP consumer the name of the retry topic tells both, and nothing in the record does.
+Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6). Of a POP consumer
+the name of the retry topic tells both, and nothing in the record does.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...formats import message_properties as names
-from ...formats import pop as formats
 from ...formats import pop as pop_format
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.message_properties import RETRY_PREFIX
@@ -93,7 +91,8 @@ def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = No
     Raises Unreadable.
     """
     found = PopRecords()
-    for batch in _batches(store, note, None if about is None else about.position):
+    prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
+    for batch in _records(store, "pop", prefixes, note, None if about is None else about.position):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = topics.equals(utf8(TIMER_TOPIC))
@@ -102,20 +101,21 @@ def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = No
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
             _add(found, batch, row, tag, bool(revive[row]), about)
-        again = _begins(topics, names.RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
+        again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     return found
 
 
-def _batches(store: StoreReader, note: Note, behind: int | None) -> Iterator[Batch]:
-    """Records of the timer topic, of revive and of retry topics; in one scan where there is one.
+def _records(
+    store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
+) -> Iterator[Batch]:
+    """Records of all topics with one of these prefixes; of the whole log, in one scan, where queues do not give them.
 
-    behind: as of `topic_records`.
+    what: begins the notes. behind: as of `topic_records`.
     """
-    prefixes = (pop_format.REVIVE_TOPIC, names.RETRY_PREFIX)
-    topics = [topic for topic in store.named_topics if topic == TIMER_TOPIC or topic.startswith(prefixes)]
+    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
     if why := unreliable(store) or any_lacking(store, topics):
-        note(f"pop: {why}: scanning the log")
+        note(f"{what}: {why}: scanning the log")
         yield from store.good_records(behind)
         for topic in topics:
             note_lost(store, topic, note)
@@ -299,7 +299,7 @@ def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note)
         row = _row(point, about.queue_offset)
         acked = records.acks.get(key, set())
         _locate(store, [row], records)
-        if any(d for offset, d in formats.offsets_of(point.fields) if offset == row.queue_offset):
+        if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}
         row.state, row.reason = (
             (PopState.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
@@ -356,12 +356,12 @@ def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
 
 
 def _size(point: CheckPoint) -> int:
-    return sum(1 for _ in formats.offsets_of(point.fields))
+    return sum(1 for _ in pop_format.offsets_of(point.fields))
 
 
 def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
     """The messages of a check point that nobody acknowledged."""
-    for offset, done in formats.offsets_of(point.fields):
+    for offset, done in pop_format.offsets_of(point.fields):
         if not done and offset not in acked:
             yield _row(point, offset)
 
@@ -383,7 +383,7 @@ def _row(point: CheckPoint, offset: int) -> Popped:
 
 def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
     """The next offset of a revive queue that a broker reads, as far as it has noted it."""
-    return progress.get(QueueId(topic, queue_id), {}).get(formats.REVIVE_GROUP)
+    return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
 
 
 def _is_read(point: CheckPoint, progress: Progress) -> bool:
@@ -430,7 +430,7 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
     """Where the message was written again, behind its check point."""
     places = [
         position
-        for topic in formats.retry_topics(row.topic, row.group)
+        for topic in pop_format.retry_topics(row.topic, row.group)
         for position in records.came_back.get(topic, {}).get(known, ())
         if position > (row.position or 0 if row.check_point is None else row.check_point)
     ]
@@ -503,7 +503,9 @@ def retries(store: StoreReader, note: Note) -> Retries:
     progress = read_progress(store.layout.config, store.layout.broker_config)
     groups = {group for known in progress.values() for group in known}
     found = Retries()
-    for topic, batch in _retry_records(store, note):
+    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+    records = _records(store, "retries", prefixes, note)
+    for topic, batch in chain.from_iterable(_by_topic(batch, prefixes) for batch in records):
         kind, prefix = (
             ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
         )
@@ -512,30 +514,19 @@ def retries(store: StoreReader, note: Note) -> Retries:
         if popped is None:
             _count(found, CountKey(kind, group, ""), batch, topic, progress)
             continue
-        times = PropertyItems(batch.columns.ragged("properties")).find(formats.FIRST_POP_TIME)
+        times = PropertyItems(batch.columns.ragged("properties")).find(pop_format.FIRST_POP_TIME)
         again = times.length > 0
         _count(found, popped, batch.take(again), topic, progress)
         _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
     return found
 
 
-def _retry_records(store: StoreReader, note: Note) -> Iterator[tuple[str, Batch]]:
-    """The records of all retry and dead letter topics, each with its topic; in one scan where there is one."""
-    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-    topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
-    if why := unreliable(store) or any_lacking(store, topics):
-        note(f"retries: {why}: scanning the log")
-        for batch in store.good_records():
-            names_of = dictionary(batch.columns.ragged("topic"))
-            for number, name in enumerate(names_of.values):
-                if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
-                    yield topic, batch.take(np.flatnonzero(names_of.ids == number).astype(np.int64))
-        for topic in topics:
-            note_lost(store, topic, note)
-        return
-    for topic in topics:
-        for batch in queue_records(store, topic, note):
-            yield topic, batch
+def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Batch]]:
+    """The records of topics with one of these prefixes, each topic's apart."""
+    topics = dictionary(batch.columns.ragged("topic"))
+    for number, name in enumerate(topics.values):
+        if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
+            yield topic, batch.take(np.flatnonzero(topics.ids == number).astype(np.int64))
 
 
 def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
@@ -558,7 +549,7 @@ def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) 
     pairs = []
     for topic in topics:
         group = rest.removesuffix(topic)[:-1]
-        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in formats.retry_topics(topic, group):
+        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop_format.retry_topics(topic, group):
             pairs.append(CountKey("retry", group, topic))
     known = [pair for pair in pairs if pair.group in groups] or pairs
     return known[0] if len(known) == 1 else None

@@ -52,10 +52,12 @@ from .positions import (
     Position,
     Positions,
     StoredPositions,
+    bounds_of,
     entries_of,
     entries_of_database,
     every_file,
     groups_of,
+    inside,
     offset_files,
     positions_of,
     tables_of,
@@ -320,7 +322,7 @@ def plan_moves(
         for key, offset in _merged(own, merge, only):
             if key[1:] not in ends:
                 left_out += own.get(key, 0) != offset
-            elif _wins(_inside(offset, *_bounds(key[0], ends[key[1:]])), own.get(key), merge.take):
+            elif _wins(_move(key, offset, None, ends[key[1:]]).after, own.get(key), merge.take):
                 wanted.setdefault(key, offset)
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     if not wanted and only != EVERY and (merge is None or not is_named(store, only, found.rows, merge.other)):
@@ -396,7 +398,7 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
 def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
     """The position in this queue; a number is one as it is. Raises InvalidInput for one outside of it, or no time."""
     place = f"{queue.topic}/{queue.queue_id}"
-    lowest, highest = _bounds(reset.group, queue)
+    lowest, highest = bounds_of(reset.group, queue.min_offset, queue.max_offset)
     if reset.to == EARLIEST:
         return lowest
     if reset.to == LATEST:
@@ -443,19 +445,9 @@ def _wins(other: int, own: int | None, take: WhichPosition) -> bool:
     return own is None or (other > own if take is WhichPosition.MAX else other < own)
 
 
-def _bounds(group: str, queue: QueueSummary) -> tuple[int, int]:
-    """The lowest and the highest position that the group may have in a queue."""
-    steps = steps_to_next(group)
-    return queue.min_offset - steps, queue.max_offset - steps
-
-
-def _inside(offset: int, lowest: int, highest: int) -> int:
-    return min(max(offset, lowest), highest)
-
-
 def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Move:
-    bounds = _bounds(key[0], queue)
-    return Move(*key, before, _inside(offset, *bounds), offset, *bounds)
+    bounds = bounds_of(key[0], queue.min_offset, queue.max_offset)
+    return Move(*key, before, inside(offset, *bounds), offset, *bounds)
 
 
 def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:

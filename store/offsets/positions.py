@@ -372,7 +372,7 @@ def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
                     continue
                 queue = QueueId(topic, number)
                 ends = bounds.of(queue, known=topic in bounds.topics)
-                yield from _inside(group, row, place, queue, ends)
+                yield from _clamp_one(group, row, place, queue, ends)
 
 
 def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
@@ -384,7 +384,7 @@ def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         if not lmq and queue not in bounds.ranges and _is_int(table[key]):
             yield Clamped(group, queue, table.pop(key), None)
             continue
-        yield from _inside(group, table, key, queue, bounds.of(queue, known=lmq))
+        yield from _clamp_one(group, table, key, queue, bounds.of(queue, known=lmq))
 
 
 def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
@@ -397,10 +397,10 @@ def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         if cannot_be and queue not in bounds.ranges:
             yield Clamped("", queue, table.pop(key), None)
             continue
-        yield from _inside("", table, key, queue, bounds.of(queue, known=exists))
+        yield from _clamp_one("", table, key, queue, bounds.of(queue, known=exists))
 
 
-def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
+def _clamp_one(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
     """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
     offset = row[key]
     if not _is_int(offset):
@@ -408,12 +408,22 @@ def _inside(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, in
     if ends is None and is_beyond(offset):
         yield Clamped(group, queue, row.pop(key), None)
         return
+    bounds = bounds_of(group, *ends) if ends else bounds_of(group, 0, max(0, offset + steps_to_next(group)))
+    clamped = inside(offset, *bounds)
+    if clamped != offset:
+        row[key] = clamped
+        yield Clamped(group, queue, offset, clamped)
+
+
+def bounds_of(group: str, first: int, end: int) -> tuple[int, int]:
+    """The lowest and the highest offset that a group may have in a queue that goes from first to end."""
     steps = steps_to_next(group)
-    first, end = ends or (0, max(0, offset + steps))
-    inside = min(max(offset + steps, first), end) - steps
-    if inside != offset:
-        row[key] = inside
-        yield Clamped(group, queue, offset, inside)
+    return first - steps, end - steps
+
+
+def inside(offset: int, lowest: int, highest: int) -> int:
+    """The offset, or the bound that it is beyond."""
+    return min(max(offset, lowest), highest)
 
 
 def is_beyond(offset: Any) -> bool:

@@ -35,10 +35,7 @@ from ..columns import Dictionary, dictionary
 from ..counted import counted
 from ..disk.layout import Layout
 from ..errors import InvalidInput
-from ..log.commit_log import Batch
-from ..log.message import Mark
 from ..log.write import LogWriter, Placement
-from ..queues.references import commit_log_of
 from .new_message import (
     NUMBER_LIMITS,
     NewMessage,
@@ -348,7 +345,6 @@ def _set_crc(buffer: Bytes, at: int, size: int) -> None:
 
 
 _SEPARATOR = b"\0"
-_GOOD = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 
 class PresentKeys:
@@ -360,11 +356,13 @@ class PresentKeys:
     @classmethod
     def of(cls, layout: Layout) -> PresentKeys:
         """Those of a store, read from its log once."""
+        from ..search.store import StoreReader  # where it is asked: most puts do without
+
         present = cls()
         left = present._left
-        for item in commit_log_of(layout).scan(crc=False, reuse=True):
-            if isinstance(item, Batch) and item.mark in _GOOD:
-                columns = item.columns
+        with StoreReader(layout) as store:
+            for batch in store.good_records():
+                columns = batch.columns
                 keys = _keys(columns.ragged("properties"), columns.ints("born_timestamp"), columns.ragged("body"))
                 for name in _names(columns.ragged("topic"), columns.ints("queue_id"), keys):
                     left[name] = left.get(name, 0) + 1

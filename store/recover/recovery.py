@@ -34,7 +34,8 @@ from ..plan.observer import GroupLoss, Policy, RecoveryOptions, expected_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
-from ..search.log_search import never_delivered_in
+from ..search.log_search import never_delivered
+from ..search.store import StoreReader
 from ..session.journal import Fingerprint, barriers_left, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
@@ -439,17 +440,18 @@ def _recovery(
     predictions, plan_case = list[Prediction](), None
     at_first = list[Prediction]()
     delivered = DeliveredTimers(commit_log_of(layout))  # what each start asks of the log, read once
-    undelivered = partial(never_delivered_in, layout)
-    for outcome, after, groups in watched:
-        case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
-        found = prediction(outcome, after, groups, case, options.made_ms, delivered)
-        if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
-            found = replace(found, race=outcome.commit.value)
-        ends = queue_ends(found, plan, snapshot)
-        found = found.with_config(config_start(layout, outcome.profile, ends, undelivered))
-        (at_first if _may_differ(outcome, watched) else predictions).append(found)
-        if outcome.profile == main and plan_case is None:
-            plan_case = case
+    with StoreReader(layout) as store:
+        undelivered = partial(never_delivered, store)
+        for outcome, after, groups in watched:
+            case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
+            found = prediction(outcome, after, groups, case, options.made_ms, delivered)
+            if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
+                found = replace(found, race=outcome.commit.value)
+            ends = queue_ends(found, plan, snapshot)
+            found = found.with_config(config_start(layout, outcome.profile, ends, undelivered))
+            (at_first if _may_differ(outcome, watched) else predictions).append(found)
+            if outcome.profile == main and plan_case is None:
+                plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
     seen_records = watched[0][1]
     predictions += at_first

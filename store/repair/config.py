@@ -29,7 +29,7 @@ from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import TransactionPositions, transaction_queues
 from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
-from ..search.log_search import never_delivered_in
+from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import with_numbers
@@ -225,7 +225,8 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = load_databases(layout, rules)
-    start = config_start(layout, profile, ranges, partial(never_delivered_in, layout))
+    with StoreReader(layout) as store:
+        start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
     if _TOPICS[0] in start.databases:  # an entry in the file is none that a broker takes

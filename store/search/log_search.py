@@ -23,7 +23,6 @@ from ..broker.filter import Where
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
-from ..disk.layout import Layout
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind
@@ -419,12 +418,6 @@ def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, 
             newest_ms = max(newest_ms, int(batch.columns.ints("store_timestamp").max()))
         found = _passed_and_due_after(newest_ms, store, passed)
     return {level: unit.queue_offset for level, unit in found.items()}
-
-
-def never_delivered_in(layout: Layout, passed: Mapping[int, int]) -> dict[int, int]:
-    """The same of the store of a layout, read for this. Raises Unreadable."""
-    with StoreReader(layout) as store:
-        return never_delivered(store, passed)
 
 
 def _passed_and_due_after(time_ms: int, store: StoreReader, passed: Mapping[int, int]) -> dict[int, Unit]:

@@ -277,14 +277,14 @@ def at_first_sight(seen: Description) -> Verdict:
             from .log_chain import torn
 
             torn(context, seen.log.torn)
-        told = [*context.findings, *_of_description(seen)]
+        told = [*context.findings, *_of_description(seen, store)]
     findings = sorted([*told, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]
     return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live)
 
 
-def _of_description(seen: Description) -> Iterator[Finding]:
+def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
     """What the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
     yield from cut_off(root, left_over(seen.layout))
@@ -303,7 +303,7 @@ def _of_description(seen: Description) -> Iterator[Finding]:
     if seen.exit != "running":  # files that are being made have other lengths
         yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
-        yield from _of_config(seen, root)
+        yield from _of_config(seen, store, root)
 
 
 def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
@@ -328,13 +328,13 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
         yield Finding.of("I-180", root, text)
 
 
-def _of_config(seen: Description, root: str) -> Iterator[Finding]:
-    from ..search.log_search import never_delivered_in
+def _of_config(seen: Description, store: StoreReader, root: str) -> Iterator[Finding]:
+    from ..search.log_search import never_delivered
     from ..start.config import config_start
 
     ranges = {QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in seen.queues}
     profile = profile_of(seen.generation.version)
-    undelivered = None if seen.exit == "running" else partial(never_delivered_in, seen.layout)
+    undelivered = None if seen.exit == "running" else partial(never_delivered, store)
     found = config_start(seen.layout, profile, ranges, undelivered)
     if found.refuses:
         text = f"a broker {profile.version} would not start: {found.refuses}"
