@@ -112,12 +112,18 @@ def asks_for_session(file: Path) -> bool:
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item] | None:
-    """A run of the fast tests makes no items of the slow ones: these are some ten thousand."""
-    marks = getattr(obj, "pytestmark", ())
-    slow = any(mark.name == "slow" for mark in (*marks, *collector.iter_markers("slow")))
-    config = collector.config
-    only_fast = config.getoption("markexpr") == "not slow"
-    return [] if slow and only_fast and not any("::" in word for word in config.args) else None
+    """What a run leaves out has no items: those of the slow tests are some ten thousand."""
+    marks = {mark.name for mark in (*getattr(obj, "pytestmark", ()), *collector.iter_markers())}
+    return None if marks.isdisjoint(_left_out(collector.config)) else []
+
+
+def _left_out(config: pytest.Config) -> set[str]:
+    """Marks of the tests that a run leaves out: of the longer ones where it asks for all, neither by path nor mark."""
+    mark_expression = config.getoption("markexpr")
+    if "not slow" not in mark_expression or any("::" in word for word in config.args):
+        return set()
+    asks_for_all = mark_expression == "not slow" and [*map(os.path.normpath, config.args)] == config.getini("testpaths")
+    return {"slow", "long", "interop"} if asks_for_all else {"slow"}
 
 
 def pytest_collection_finish() -> None:
@@ -156,7 +162,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A slice of the slow work: some of the tests, one of the parameters of each, by the seed."""
     if not any("::" in word for word in config.args):  # who names a test wants it
         _leave_few(items)
-    if slices.SLICE == 1 or config.getoption("markexpr") == "not slow":
+    if slices.SLICE == 1 or "not slow" in config.getoption("markexpr"):
         return
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:

@@ -14,6 +14,8 @@ import pytest
 
 from .archives import extract
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ["cli", "formats", "pipeline", "store"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -25,6 +25,8 @@ from ..store.verify.mutations import copied, mutations, original
 from .advice import followed, told
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 Damage = Callable[[str, Path, Path], str]
 """Given a store's name, the whole one, and the copy that gets it; says what it did."""
 

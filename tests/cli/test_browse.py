@@ -25,6 +25,8 @@ from ..store.queues.test_rocksdb import state
 from ..stores import truth, unpack
 from .at_a_terminal import Terminal
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from mqstore.store.put.new_message import NewMessage
 

@@ -18,6 +18,8 @@ from .at_a_terminal import Terminal
 from .damaged_case import of_case
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> tuple[Path, list[str]]:

@@ -14,6 +14,8 @@ import pytest
 from .. import stores
 from .at_a_terminal import SOURCE
 
+pytestmark = pytest.mark.long
+
 _EACH = """
 import io, json, os, sys
 from mqstore.cli import app

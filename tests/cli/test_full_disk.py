@@ -8,6 +8,8 @@ import pytest
 
 from tests.full_disk import run_full
 
+pytestmark = pytest.mark.long
+
 KILLED, NEEDS_INDEX = "5.3.3-killed", "5.3.3-killed-bit"
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from .hostile import FALSE_LINE, FORMULAS, PATHS, SIZES, TEXTS, check_output, check_terminal, content, hostile_store, mq
 
+pytestmark = pytest.mark.long
+
 FORMATS = ("text", "json", "ndjson", "csv")
 
 

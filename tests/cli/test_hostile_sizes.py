@@ -36,6 +36,8 @@ from ..slices import pick
 from ..store.made_log import MadeLog
 from .hostile import TEXTS, Job, check_terminal, mq, run_limited
 
+pytestmark = pytest.mark.long
+
 MEGABYTES = 384
 """Less than any of the lengths, more than a command needs for the largest file here."""
 

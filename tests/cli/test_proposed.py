@@ -37,6 +37,8 @@ from .advice import verified
 from .datadriven import run_here
 from .test_advice import CASES, DEFAULT, Case, gone, mutation, scenario
 
+pytestmark = pytest.mark.long
+
 PLACEHOLDER = re.compile(r"[{}]|\b[A-Z]{4,}(_[A-Z]+)*\b")
 """A name that somebody would have to fill in; options and their values have their own letters."""
 SHOWS = ("get", "dump", "inspect", "explain")

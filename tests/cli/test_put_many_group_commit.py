@@ -18,6 +18,8 @@ from mqstore.store.put import open_store as put_module
 from .datadriven import run_here
 from .putting import bodies, ended, line, process
 
+pytestmark = pytest.mark.long
+
 SIZE = 1 << 20
 SMALL = ["--set", f"mappedFileSizeCommitLog={SIZE}"]
 

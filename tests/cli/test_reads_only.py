@@ -20,6 +20,8 @@ import pytest
 from .. import stores
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGING_EVENTS = {
     *("os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate"),

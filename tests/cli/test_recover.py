@@ -21,6 +21,8 @@ from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 from .json_schema import errors
 
+pytestmark = pytest.mark.long
+
 LOSSES = (("lost", "broker"), ("invisible", "broker"), ("lost", "plan"))
 
 

@@ -16,6 +16,8 @@ from .. import stores
 from ..store.recover.recovered import content
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 NAME = "5.3.3-clean"
 VERSION = ("--broker-version", "5.3")
 

@@ -14,6 +14,8 @@ from ..store.disk.test_lock import other_process
 from .damaged_case import SIZES, of_case
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("options", [["--lost-tag", "gone"], ["--policy", "broker"]])
 def test_the_command_to_go_on_with(options: list[str], tmp_path: Path) -> None:

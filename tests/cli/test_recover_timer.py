@@ -17,6 +17,8 @@ from .. import recovery_cases
 from .datadriven import run_here
 from .json_schema import errors
 
+pytestmark = pytest.mark.long
+
 
 def of_case(kind: str, work: Path) -> tuple[Path, list[str]]:
     """A damaged store of the timer, and the options that go with it."""

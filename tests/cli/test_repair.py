@@ -9,6 +9,8 @@ import pytest
 from .. import stores
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("words", [("recover",), ("repair", "--queues"), ("repair", "--all")])

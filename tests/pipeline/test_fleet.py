@@ -28,6 +28,8 @@ from ..store.arrow.rows import ask_of, damage, rows
 from ..stores import unpack
 from .test_verify import in_tasks
 
+pytestmark = pytest.mark.long
+
 FIELDS = "position,topic,queue_id,queue_offset,body"
 
 

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mqstore.pipeline.ship import package_zip
+
+pytestmark = pytest.mark.long
 
 
 def test_the_package_runs_from_the_zip_that_executors_get(tmp_path: Path) -> None:

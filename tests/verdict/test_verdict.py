@@ -19,6 +19,8 @@ from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import Mutation, copied, mutations, original
 from . import walks
 
+pytestmark = pytest.mark.long
+
 FAST_CASES = 3
 RANDOM = 2000
 """Stores with random damage of a whole run."""

@@ -37,6 +37,8 @@ from ... import recovery_cases, stores
 from ...rocks_cases import Case, cases, damaged
 from ...slices import pick, rng
 
+pytestmark = pytest.mark.long
+
 IN_DATABASE = ["5.3.3-rocksdb", "5.5.0-rocksdb-killed"]
 ALL_PARTS = 10
 FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]

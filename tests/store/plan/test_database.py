@@ -22,6 +22,8 @@ from ... import stores
 from ...rocks_cases import case_of, damaged
 from ...verdict import apply_recovery, said_of
 
+pytestmark = pytest.mark.long
+
 
 def recovered(root: Path, config: BrokerConfig) -> None:
     layout = Layout.open(root, config)

@@ -20,6 +20,8 @@ from mqstore.store.verify.verdict import Status
 from ... import stores
 from ...verdict import Said, apply_recovery, left_behind, said_of
 
+pytestmark = pytest.mark.long
+
 BATCHES = ("5.1.4-batchcq", "5.3.3-batchcq")
 
 

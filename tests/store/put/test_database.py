@@ -28,6 +28,8 @@ from ...stores import config, unpack
 from ...verdict import apply_recovery, said_of
 from .faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 
+pytestmark = pytest.mark.long
+
 ALONE, BESIDE, ASIDE = "5.3.3-rocksdb", "5.5.1-combine-same", "5.5.1-combine-lmq"
 VERSIONS = {ALONE: "5.3", BESIDE: "5.5.1", ASIDE: "5.5.1"}
 STORES = pytest.mark.parametrize("name", list(VERSIONS))

@@ -25,6 +25,8 @@ from ..recover.recovered import recover
 from .faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles, copy_tree
 from .writing import NOW, TINY, assert_whole, contents, messages, put, writer
 
+pytestmark = pytest.mark.long
+
 VERSION = "5.3"
 BEFORE = messages(20, seed=1)
 ONE = messages(6, seed=2)

@@ -26,6 +26,8 @@ from ...stores import FEW_OF_TODAY, OF_TODAY, config, truth, unpack
 from ...verdict import said_of
 from .test_rocksdb import state
 
+pytestmark = pytest.mark.long
+
 ROCKS = "5.3.3-rocksdb"
 SAME, LIGHT = "5.5.1-combine-same", "5.5.1-combine-lmq"
 FINISHED, MIGRATED = "5.5.1-combine-finished", "5.5.1-combine-migrated"

@@ -20,6 +20,8 @@ from ...recovery_cases import CONFIG
 from ...slices import rng, share
 from ..plan.test_plan import Unflushed
 
+pytestmark = pytest.mark.long
+
 BASES = ("4.3.1-halt-1", "4.9.7-halt-2", "5.3.3-halt-1", "5.5.0-halt-2", "5.3.3-clean-2")
 
 

@@ -31,6 +31,8 @@ from ...verdict import said_of
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from ..session.test_undo import contents, everything
 
+pytestmark = pytest.mark.long
+
 FAST = (
     *("rocks-clean-1/db_missing", "rocks-halt-1/none", "rocks-clean-1/cq_beyond_ckpt"),
     *("rocks-halt-1/flip_body_late", "rocks-clean-1/db_sst_flip", "hybrid-clean-1/db_missing"),

@@ -33,6 +33,8 @@ from ...verdict import said_of
 from .mended import check_mended
 from .test_repair import NOW_MS, examined, repaired
 
+pytestmark = pytest.mark.long
+
 CONFIG = chosen([RepairPart.CONFIG], ())
 NAME = "5.3.3-clean"
 

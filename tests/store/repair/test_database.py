@@ -36,6 +36,8 @@ from ..disk.test_lock import other_process
 from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..session.test_undo import everything
 
+pytestmark = pytest.mark.long
+
 NOW_MS = 1_795_300_000_000
 QUEUES = chosen([RepairPart.QUEUE], ())
 ROCKS, HYBRID, SAME = "5.3.3-rocksdb", "5.5.1-combine-lmq", "5.5.1-combine-same"

@@ -18,6 +18,8 @@ from ... import stores
 from ..session.test_undo import everything
 from .test_database import carried_out, errors, opened, taken_back
 
+pytestmark = pytest.mark.long
+
 ROCKS, SINGLE, SECOND = "5.3.3-rocksdb", "5.5.1-config-single", "5.5.1-config-v2"
 
 

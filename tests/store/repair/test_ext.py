@@ -25,6 +25,8 @@ from ...cli.datadriven import run_here
 from ..session.test_undo import everything
 from .test_repair import examined, repaired
 
+pytestmark = pytest.mark.long
+
 
 def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In an order that is made once: not all of them are sorted for each window of units."""

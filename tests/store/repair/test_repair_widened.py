@@ -37,6 +37,8 @@ from ...recovery_cases import config_of
 from ..queues.test_rocksdb_copy import NEW
 from ..session.test_undo import everything
 
+pytestmark = pytest.mark.long
+
 
 def errors_of(root: Path, config: BrokerConfig, version: str | None, worst: Severity = Severity.ERROR) -> list[Finding]:
     """What `verify` calls an error, or less than that."""

@@ -16,6 +16,8 @@ from ... import slices, stores
 from ...stores import unpack
 from .damaged import damaged_store
 
+pytestmark = pytest.mark.long
+
 _NOW_MS = 1_800_000_000_000
 
 

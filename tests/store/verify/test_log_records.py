@@ -17,6 +17,8 @@ from mqstore.store.verify import log_pass
 
 from .apart import CUT, SIZES, told, written
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:

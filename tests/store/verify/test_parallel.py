@@ -26,6 +26,8 @@ from ...stores import ALL, config, unpack
 from .mutations import NOW_MS, copied, mutations, original
 from .mutations.edit import Place, records
 
+pytestmark = pytest.mark.long
+
 _CUT = 1 << 15
 _SEEN_IN_A_PASS = ("commit_log", "consume_queue", "index", "timer")
 _FIELDS = ("queue_offset", "store_timestamp", "body_crc", "sys_flag", "physical_offset", "queue_id")

@@ -22,6 +22,8 @@ from mqstore.store.verify.run import verify
 from ... import slices
 from ...recovery_cases import SHARED, Case, all_cases, all_feature_cases, cases, config_of, damaged, feature_cases
 
+pytestmark = pytest.mark.long
+
 FAST_STEP = 90
 _EXPIRED = "file_missing_first|expired_more"
 """What a broker itself does to its oldest files. The messages in them are gone for good."""

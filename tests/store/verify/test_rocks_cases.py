@@ -12,6 +12,8 @@ from ... import rocks_cases, slices
 from ...rocks_cases import Case, case_of, cases, damaged, is_harmed
 from ...verdict import said_of
 
+pytestmark = pytest.mark.long
+
 EXPIRED = "file_missing_first"
 """A log that has expired looks like that."""
 UNDAMAGED = ("none", "db_wal_missing", "db_lock_missing", "db_extra_files", "prefer_rocks")

@@ -16,6 +16,8 @@ from ... import slices
 from ...stores import unpack
 from .damaged import damaged_store
 
+pytestmark = pytest.mark.long
+
 _READ = "I-015"
 """Bytes that cannot be read: told by whoever meets them."""
 _NOW_MS = 1_800_000_000_000

@@ -20,6 +20,8 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.verdict import Status, first_sentence
 
+pytestmark = pytest.mark.long
+
 ROUNDS = 20
 _HOLD = """import fcntl, sys
 file = open(sys.argv[1], "r+b")

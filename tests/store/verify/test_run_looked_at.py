@@ -14,6 +14,8 @@ from mqstore.store.verify.run import look_at, together, verify
 
 from .apart import CUT, NOW_MS, SIZES, written
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from ... import slices
 from ...stores import ALL, truth, unpack
 from .mutations import verified
 
+pytestmark = pytest.mark.long
+
 FAST = ("4.3.1-killed", "5.1.4-compaction", "5.3.3-killed-bit", "5.5.0-timer-clean")
 OPEN = "see load and queues"
 RESTARTED = {
