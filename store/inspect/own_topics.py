@@ -18,7 +18,7 @@ this hide transactions that are open, or bring decided ones back to life.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +28,7 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ...formats.tombstone import LOST
@@ -47,8 +48,7 @@ from ..counted import counted
 from ..disk.files import is_log_mended
 from ..disk.lock import holder
 from ..errors import Missing
-from ..log.batch import Batch, good_records, messages
-from ..log.message import Message
+from ..log.batch import Batch, good_records
 from ..queues.read import ConsumeQueue
 from ..queues.references import batches, of_queue
 from ..queues.rocksdb_copy import database_loss
@@ -339,20 +339,20 @@ class Transactions:
 def transactions(store: StoreReader, note: Note) -> Transactions:
     """The prepared messages of a store and what became of them. Raises Unreadable."""
     found: dict[str, Transaction] = {}
-    for message in _messages(store, HALF_TOPIC, note):
-        _add(found, message, in_rocksdb=False)
+    for batch in topic_records(store, HALF_TOPIC, note):
+        _add(found, batch, in_rocksdb=False)
     ops, positions = OpRecords(), set[int]()
     if found:
         ops = _op_records(store, note)
     # few brokers have them: their topics are not looked for in the log while there are queues
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
-        for message in _messages(store, ROCKSDB_HALF_TOPIC, note):
-            _add(found, message, in_rocksdb=True)
+        for batch in topic_records(store, ROCKSDB_HALF_TOPIC, note):
+            _add(found, batch, in_rocksdb=True)
         note_loss_in(store, store.layout.rocksdb_store, "transactions", note)
         positions = _decided_positions(store, note)
     if not found:
         return Transactions([])
-    given_up = {_key(message) for message in _messages(store, CHECKED_TOO_OFTEN, note)}
+    given_up = _given_up(store, note)
     committed = _committed(store)
     for key, row in found.items():
         if committed & set(row.positions):
@@ -469,10 +469,10 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
     if is_log_mended(store.layout) or any_lacking(store, topics, reached_too=reached_too):
         return None
     found, doubts = dict[str, Transaction](), list[str]()
-    for message in _messages(store, HALF_TOPIC, doubts.append):
-        _add(found, message, in_rocksdb=False)
+    for batch in topic_records(store, HALF_TOPIC, doubts.append):
+        _add(found, batch, in_rocksdb=False)
     ops = _op_records(store, doubts.append)
-    given_up = {_key(message) for message in _messages(store, CHECKED_TOO_OFTEN, doubts.append)}
+    given_up = _given_up(store, doubts.append)
     for key, row in found.items():
         if key in given_up:
             row.state = TransactionState.GIVEN_UP
@@ -510,36 +510,46 @@ def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
         note(f"{what}: {path.name}: {loss.sentence}")
 
 
-def _messages(store: StoreReader, topic: str, note: Note) -> Iterator[Message]:
-    for batch in topic_records(store, topic, note):
-        yield from messages(batch)
+def _given_up(store: StoreReader, note: Note) -> set[str]:
+    read = topic_records(store, CHECKED_TOO_OFTEN, note)
+    return {key for batch in read for key in _keys(batch, _items(batch))}
 
 
-def _key(message: Message) -> str:
-    return message.unique_key or str(message.position)
+def _items(batch: Batch) -> PropertyItems:
+    return PropertyItems(batch.columns.ragged("properties"))
 
 
-def _add(found: dict[str, Transaction], message: Message, *, in_rocksdb: bool) -> None:
-    properties = message.properties
-    key = _key(message)
-    if key not in found:
-        found[key] = Transaction(
-            key,
-            properties.get(names.REAL_TOPIC, ""),
-            _number(properties.get(names.REAL_QID, ""), -1),
-            properties.get(names.PGROUP, ""),
-            message.store_timestamp,
-            in_rocksdb,
-        )
-    row = found[key]
-    row.positions.append(message.position)
-    row.offsets.append(message.queue_offset)
-    row.checks = max(row.checks, _number(properties.get(names.TRANSACTION_CHECK_TIMES, ""), 0))
+def _keys(batch: Batch, items: PropertyItems) -> list[str]:
+    """Unique keys, for a message without one its position."""
+    keys = zip(items.find(names.UNIQ_KEY).tolist(), batch.position.tolist(), strict=True)
+    return [java_string(key) if key else str(position) for key, position in keys]
 
 
-def _number(text: str, otherwise: int) -> int:
+def _add(found: dict[str, Transaction], batch: Batch, *, in_rocksdb: bool) -> None:
+    columns, items = batch.columns, _items(batch)
+    texts = (items.find(name).tolist() for name in (names.REAL_TOPIC, names.REAL_QID, names.PGROUP))
+    rows = zip(
+        _keys(batch, items),
+        batch.position.tolist(),
+        columns.ints("queue_offset").tolist(),
+        columns.ints("store_timestamp").tolist(),
+        items.find(names.TRANSACTION_CHECK_TIMES).tolist(),
+        *texts,
+        strict=True,
+    )
+    for key, position, offset, time_ms, checks, topic, queue_id, group in rows:
+        if (row := found.get(key)) is None:
+            number = _number(queue_id, -1)
+            row = Transaction(key, java_string(topic), number, java_string(group), time_ms, in_rocksdb)
+            found[key] = row
+        row.positions.append(position)
+        row.offsets.append(offset)
+        row.checks = max(row.checks, _number(checks, 0))
+
+
+def _number(text: bytes, otherwise: int) -> int:
     """A number of a property; `otherwise` for what is none, or one that no broker has written."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else otherwise
+    return int(text) if text.isdigit() and len(text) < 20 else otherwise
 
 
 def _op_records(store: StoreReader, note: Note) -> OpRecords:
@@ -547,43 +557,28 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
     found, left = OpRecords(), sum(_units(store, (OP_TOPIC,)))
     for batch in topic_records(store, OP_TOPIC, note):
         left -= len(batch)
-        for message in messages(batch.checked()):
-            found.lost += message.body_crc_ok is False or LOST in message.properties
-            for number in decided_by(message):
-                found.decided[number] = min(message.queue_offset, found.decided.get(number, message.queue_offset))
+        lost = _items(batch).find(LOST).length > 0
+        if (crc_ok := batch.checked().body_crc_ok) is not None:
+            lost |= ~crc_ok
+        found.lost += int(lost.sum())
+        columns = batch.columns
+        for offset, body in zip(columns.ints("queue_offset").tolist(), columns.ragged("body").tolist(), strict=True):
+            for number in decided_by(body):
+                found.decided[number] = min(offset, found.decided.get(number, offset))
     found.lost += max(0, left) + units_lost_behind(store, OP_TOPIC)
     return found
 
 
 def _decided_positions(store: StoreReader, note: Note) -> set[int]:
     """Positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
-    texts = (message.properties.get(names.TRANS_OFFSET, "") for message in _messages(store, ROCKSDB_OP_TOPIC, note))
+    read = topic_records(store, ROCKSDB_OP_TOPIC, note)
+    texts = (text for batch in read for text in _items(batch).find(names.TRANS_OFFSET).tolist())
     return {number for text in texts if (number := _number(text, -1)) >= 0}
 
 
-def decided_by(op: Message) -> set[int]:
-    """Queue offsets of the half messages that an op record names."""
-    parts = op.stored_body.split(b",")
-    return {int(part) for part in parts if part.isdigit() and len(part) < 20}
-
-
-def op_records(store: StoreReader, halves: Collection[Message], note: Note) -> dict[int, Message]:
-    """By queue offset of half messages of one queue the first op record that decides each.
-
-    The topic is read up to the last of them. Raises Unreadable.
-    """
-    first = min(halves, key=lambda half: half.position)
-    open_ = {half.queue_offset for half in halves if half.queue_id == first.queue_id}
-    found: dict[int, Message] = {}
-    for batch in topic_records(store, OP_TOPIC, note, behind=first.position):
-        own = batch.take(batch.columns.ints("queue_id") == first.queue_id)
-        for op in messages(own):
-            decided = open_ & decided_by(op)
-            found |= dict.fromkeys(decided, op)
-            open_ -= decided
-            if not open_:
-                return found
-    return found
+def decided_by(body: bytes) -> set[int]:
+    """Queue offsets of the half messages that an op record of this body names."""
+    return {number for part in body.split(b",") if (number := _number(part, -1)) >= 0}
 
 
 def _committed(store: StoreReader) -> set[int]:

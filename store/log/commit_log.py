@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, Frame
+from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ...formats.derive import Ragged, decode, dtype_of
 from ...formats.derive.program import Noting
-from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.derive.ragged import Flags, Ints, Structs, overlapping
 from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
@@ -39,6 +39,12 @@ from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, Tai
 from .message import Mark, mark_stories
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
+
+_NEAR_BYTES = 32 << 10
+"""Records that begin no further apart are read together: that is quicker than a read for each."""
+_AT_ONCE_BYTES = 4 << 20
+_FEW = 16
+"""So many are read one by one."""
 
 __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
 
@@ -115,14 +121,11 @@ class CommitLog:
 
         Memory is that of the records; ask for a bounded number.
         """
-        found = [
-            (position, data)
-            for position in np.asarray(positions, np.int64).tolist()
-            if (data := self._record_bytes(position)) is not None
-        ]
-        texts = Ragged.of([data for _, data in found])
+        where = np.asarray(positions, np.int64)
+        texts = self._texts(where)
+        if (gone := texts.length < 0).any():
+            where, texts = where[~gone], texts[~gone]
         columns = decode(MESSAGE, texts.buffer, texts.start, texts.start + texts.length)
-        where = np.array([position for position, _ in found], np.int64)
         checked = verdict(columns, where)
         batch = Batch(columns, where, Mark.NONE, checked.body_crc_ok)
         return batch if checked.whole.all() else batch.take(checked.whole)
@@ -135,6 +138,60 @@ class CommitLog:
             isinstance(item, Extent) and item.kind is ExtentKind.BLANK and item.position == position
             for item in self.scan(position, position + 1, crc=False)
         )
+
+    def _texts(self, positions: Ints) -> Ragged:
+        """The record at each position, as long as its size says; none where that cannot be.
+
+        Those that lie near one another are read together, others, and what cannot be read, one by one.
+        """
+        order = np.argsort(positions, kind="stable")
+        ascending = positions[order]
+        parts, rows, alone = list[Ragged](), list[Ints](), list[int]()
+        for begin, end, file in self._near(ascending):
+            own = order[begin:end]
+            found = self._read_near(file, ascending[begin:end]) if file is not None else None
+            if found is None:
+                alone += own.tolist()
+                continue
+            texts, unread = found
+            parts.append(texts[~unread])
+            rows.append(own[~unread])
+            alone += own[unread].tolist()
+        parts.append(Ragged.of(map(self._record_bytes, positions[alone].tolist())))
+        rows.append(np.array(alone, np.int64))
+        back = np.empty(len(positions), np.int64)
+        back[np.concatenate(rows)] = np.arange(len(positions))
+        return Ragged.concat(parts)[back]
+
+    def _near(self, positions: Ints) -> Iterator[tuple[int, int, MappedFile | None]]:
+        """Ascending positions in parts begin ≤ i < end that are near enough for one read of a file; alone: no file."""
+        begin, near = 0, _NEAR_BYTES if self._rate_bytes is None else min(_NEAR_BYTES, PEEK_BYTES)
+        for stop in [*(np.flatnonzero(np.diff(positions) > near) + 1).tolist(), len(positions)]:
+            while begin < stop:
+                file = self.queue.file_at(int(positions[begin])) if stop - begin > _FEW else None
+                end = begin + 1
+                if file is not None:
+                    limit = min(int(positions[begin]) + _AT_ONCE_BYTES, file.end)
+                    end = min(stop, int(np.searchsorted(positions, limit)))
+                yield begin, end, file
+                begin = end
+
+    def _read_near(self, file: MappedFile, positions: Ints) -> tuple[Ragged, Flags] | None:
+        """The records at ascending positions, with one read, and which of them it did not get to their end; None
+        where not all can be read.
+        """
+        first = int(positions[0])
+        block = np.empty(min(int(positions[-1]) + PEEK_BYTES, file.end) - first, np.uint8)
+        got, unread = self.queue.fill(file, first - file.start, memoryview(block))
+        if unread or got < len(block):
+            return None
+        at = positions - first
+        with_head = at[at <= len(block) - HEAD_BYTES]
+        size = np.zeros(len(at), np.int64)
+        size[: len(with_head)] = overlapping(block[PLAIN.size_offset :], SIZE_DTYPE)[with_head]
+        possible = (size >= PLAIN.smallest) & (size <= file.end - positions)
+        not_read = possible & ((size > SMALL_BYTES) | (size > len(block) - at))
+        return Ragged(block, at, np.where(possible, size, -1)), not_read
 
     def _record_bytes(self, position: int) -> bytes | None:
         """Bytes of the record at `position` as long as its size says, None if that cannot be."""

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
-from ..broker.system_topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
+from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import NotFound, StoreError
+from ..log.batch import messages
 from ..log.message import Message
 from ..search.key_search import search_key
 from ..search.selection import Selection, Slice
@@ -41,13 +42,23 @@ class Waiting:
 
     @cached_property
     def ops(self) -> dict[int, Message]:
-        """By queue offset of half messages the op record that decides each."""
+        """By queue offset of half messages of one queue the first op record that decides each."""
         halves = [m for m in self._family.by_role[RecordRole.HALF] if m.topic == HALF_TOPIC]
         if not halves:
             return {}
-        from ..inspect.own_topics import op_records
+        from ..inspect.own_topics import decided_by, topic_records
 
-        return op_records(self._store, halves, self._note)
+        first = min(halves, key=lambda half: half.position)
+        open_ = {half.queue_offset for half in halves if half.queue_id == first.queue_id}
+        found: dict[int, Message] = {}
+        for batch in topic_records(self._store, OP_TOPIC, self._note, behind=first.position):
+            for op in messages(batch.take(batch.columns.ints("queue_id") == first.queue_id)):
+                decided = open_ & decided_by(op.stored_body)
+                found |= dict.fromkeys(decided, op)
+                open_ -= decided
+                if not open_:
+                    return found
+        return found
 
     def judgement(self) -> Judgement | None:
         """Why the message is not in its topic; None where nothing tells."""

@@ -15,7 +15,7 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.commit_log import DLEDGER, PLAIN
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.errors import Missing, NotFound
-from mqstore.store.log import scan
+from mqstore.store.log import commit_log, scan
 from mqstore.store.log.batch import Batch, ExtentKind
 from mqstore.store.log.batch import messages as each
 from mqstore.store.log.commit_log import CommitLog
@@ -114,6 +114,31 @@ def test_without_crc(tmp_path: Path) -> None:
     log = made(random.Random(2), count=10, file_size=FILE_SIZE)
     found = account(log.log(tmp_path), crc=False)
     assert {crc_ok for _, _, crc_ok in found.records.values()} == {None}
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 1 << 22])
+@pytest.mark.parametrize("number", range(4))
+def test_records_that_lie_near_are_read_as_one_by_one(
+    number: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any order, twice, where no record begins, in damaged files and where files are missing."""
+    chance = rng(f"near {number}")
+    log = made(chance, count=120, file_size=FILE_SIZE)
+    log.log(tmp_path)
+    for _ in range(3):
+        damage(victim_of(log, tmp_path), chance)
+    begins = [position for position, _ in log.spans]
+    beside = [chance.randrange(-9, log.end + 999) for _ in range(50)]
+    wanted = [*begins, *chance.sample(begins, 40), *beside, 1 << 50, 2**63 - 1, -(2**63)]
+    chance.shuffle(wanted)
+    monkeypatch.setattr(commit_log, "_AT_ONCE_BYTES", at_once)
+    read = log_of(tmp_path)
+    near = read.records(np.array(wanted, np.int64))
+    monkeypatch.setattr(commit_log, "_NEAR_BYTES", -1)
+    alone = read.records(np.array(wanted, np.int64))
+    assert len(near)
+    assert near.position.tolist() == alone.position.tolist()
+    assert [*each(near)] == [*each(alone)]
 
 
 @around_each
