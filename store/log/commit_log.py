@@ -182,7 +182,7 @@ class CommitLog:
         """
         first = int(positions[0])
         block = np.empty(min(int(positions[-1]) + PEEK_BYTES, file.end) - first, np.uint8)
-        got, unread = self.queue.fill(file, first - file.start, memoryview(block))
+        got, unread = self.queue.fill(file, first - file.start, block.data)
         if unread or got < len(block):
             return None
         at = positions - first
