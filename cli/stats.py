@@ -160,9 +160,11 @@ def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
     for root in roots:
         try:
             with StoreReader(Path(root), common.config()) as store:
-                empty = store.has_log and store.log_end.position <= store.log_files.start
-                if store.queues_problem or not (store.topics or empty):
-                    found[root] = Unreadable(store.queues_problem or "there are no consume queues", path=root)
+                # where the log ends is asked of all queues: not where there are any, which are counted then
+                if not store.topics and not (store.has_log and store.log_end.position <= store.log_files.start):
+                    found[root] = Unreadable("there are no consume queues", path=root)
+                if store.queues_problem:
+                    found[root] = Unreadable(store.queues_problem, path=root)
         except StoreError as error:
             found[root] = error
     return found

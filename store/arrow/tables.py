@@ -230,6 +230,8 @@ _PART_UNITS = 8 << 20
 """Units of a queue that one task reads."""
 _PART_QUEUES = 64
 """Queues that one task reads."""
+_BATCH_UNITS = 1 << 16
+"""Units of small queues that become rows together."""
 _INVALID, _PRE_FILL = 0, 1
 _STATES = ["invalid", "pre_fill"]
 """No Arrow array: that imports pandas, and every session looks at this module."""
@@ -263,11 +265,20 @@ class QueueTable(Table):
         return list(iter(lambda: list(islice(found, _PART_QUEUES)), []))
 
     def rows(self, layout: Layout, ask: Ask, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
-        with _queues(layout) as queues:
-            for topic, queue_id, start, stop in part:
-                with queues.open(topic, queue_id) as queue:
-                    for first, units in queue.units(start, stop):
-                        yield len(units), _values(topic, queue_id, first, units)
+        waiting, count = list[_Window](), 0
+        try:
+            for window in _windows(layout, part):
+                waiting.append(window)
+                count += len(window.units)
+                if count >= _BATCH_UNITS:
+                    yield count, _values(waiting)
+                    waiting, count = [], 0
+        except StoreError:
+            if waiting:  # what was read before
+                yield count, _values(waiting)
+            raise
+        if waiting:
+            yield count, _values(waiting)
 
 
 def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
@@ -292,15 +303,36 @@ def _queues(layout: Layout) -> Iterator[ConsumeQueues]:
         yield queues
 
 
-def _values(topic: str, queue_id: int, first: int, units: Structs) -> Values:
+class _Window(NamedTuple):
+    """Units of a queue that follow one another; first: the number of the first one."""
+
+    topic: str
+    queue_id: int
+    first: int
+    units: Structs
+
+
+def _windows(layout: Layout, part: list[QueuePart]) -> Iterator[_Window]:
+    with _queues(layout) as queues:
+        for topic, queue_id, start, stop in part:
+            with queues.open(topic, queue_id) as queue:
+                for first, units in queue.units(start, stop):
+                    yield _Window(topic, queue_id, first, units)
+
+
+def _values(windows: list[_Window]) -> Values:
+    """The columns of units of several queues: many have a few each."""
+    units = windows[0].units if len(windows) == 1 else np.concatenate([window.units for window in windows])
+    counts = [len(window.units) for window in windows]
     names = units.dtype.names or ()
     invalid = ~is_valid(units)
     state = np.where(invalid, _INVALID, _PRE_FILL)
     ids = pa.array(state, pa.int64(), mask=is_used(units))
+    topics = pa.array([path_text(window.topic) for window in windows], pa.string())
     return {
-        "topic": topic,
-        "queue_id": queue_id,
-        "queue_offset": np.arange(first, first + len(units)),
+        "topic": topics.take(pa.array(np.repeat(np.arange(len(windows)), counts))),
+        "queue_id": np.repeat([window.queue_id for window in windows], counts),
+        "queue_offset": np.concatenate([np.arange(first, first + len(units)) for _, _, first, units in windows]),
         **{name: units[name] for name in names},
         "state": pa.array(_STATES, pa.string()).take(ids),
     }

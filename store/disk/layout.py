@@ -339,7 +339,8 @@ def was_rocksdb(path: Path) -> bool:
     """Whether a directory has files of a RocksDB, but no CURRENT: what opens it refuses, or loses them."""
     if (path / ROCKSDB_CURRENT).is_file() or not path.is_dir():
         return False
-    return any(entry.name.startswith(_MANIFEST) or entry.suffix == _SST for entry in path.iterdir())
+    with os.scandir(path) as entries:
+        return any(entry.name.startswith(_MANIFEST) or entry.name.endswith(_SST) for entry in entries)
 
 
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:

@@ -495,7 +495,7 @@ def _add_queue(
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         ends: list[int | None] = []
         if timed and queue.max_offset > queue.min_offset:
-            for number in (queue.min_offset, queue.max_offset - 1):
+            for number in sorted({queue.min_offset, queue.max_offset - 1}):
                 unit = opened.unit(number)
                 there = unit is not None and unit.valid
                 ends.append(store.store_time(unit.physical_offset) if unit and there else None)
