@@ -109,16 +109,18 @@ def _keys(levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...]) 
             yield from level
 
 
+STATE_VERSION = "stateVersion"
 TOPIC = JsonField("topic", "string", "topic")
 GROUP = JsonField("group", "string", "consumer group")
 QUEUE_ID = JsonField("queueId", "integer", "queue id", bits=32)
+TIME_STAMP = JsonField("timeStamp", "integer", "time of the last change in ms")
 DATA_VERSION = JsonTable(
     "dataVersion",
     "data_version",
     "how often the table was changed; a slave and a switch to RocksDB compare it",
     fields=(
         JsonField("counter", "integer", "number of changes"),
-        JsonField("stateVersion", "integer", "version of the controller's state, 4.9+"),
+        JsonField(STATE_VERSION, "integer", "version of the controller's state, 4.9+"),
         JsonField("timestamp", "integer", "time of the last change in ms"),
     ),
 )

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
+from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
 TABLES = (
     JsonTable(
@@ -13,10 +13,7 @@ TABLES = (
         "timer_count",
         "one entry for each real topic",
         (TOPIC,),
-        (
-            JsonField("count", "integer", "timer messages that wait"),
-            JsonField("timeStamp", "integer", "time of the last change in ms"),
-        ),
+        (JsonField("count", "integer", "timer messages that wait"), TIME_STAMP),
     ),
     DATA_VERSION,
 )

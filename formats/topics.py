@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
 
+TOPIC_CONFIG_TABLE, TOPIC_NAME, TOPIC_SYS_FLAG = "topicConfigTable", "topicName", "topicSysFlag"
+READ_QUEUE_NUMS, WRITE_QUEUE_NUMS, TOPIC_FILTER_TYPE = "readQueueNums", "writeQueueNums", "topicFilterType"
 TABLES = (
     JsonTable(
-        "topicConfigTable",
+        TOPIC_CONFIG_TABLE,
         "topic_config",
         "one entry for each topic",
         (TOPIC,),
         (
-            JsonField("topicName", "string", "the topic again"),
-            JsonField("readQueueNums", "integer", "queues that consumers see", bits=32),
-            JsonField("writeQueueNums", "integer", "queues that producers see", bits=32),
+            JsonField(TOPIC_NAME, "string", "the topic again"),
+            JsonField(READ_QUEUE_NUMS, "integer", "queues that consumers see", bits=32),
+            JsonField(WRITE_QUEUE_NUMS, "integer", "queues that producers see", bits=32),
             JsonField("perm", "integer", "4 read + 2 write + 1 inherit, 8 priority (5.x)", bits=32),
             JsonField("order", "boolean", "messages are kept in order"),
-            JsonField("topicFilterType", "string", "SINGLE_TAG or MULTI_TAG"),
-            JsonField("topicSysFlag", "integer", "1 unit, 2 has subscribers in units", bits=32),
+            JsonField(TOPIC_FILTER_TYPE, "string", "SINGLE_TAG or MULTI_TAG"),
+            JsonField(TOPIC_SYS_FLAG, "integer", "1 unit, 2 has subscribers in units", bits=32),
             JsonField("attributes", "object", "queue.type, cleanup.policy, message.type, reserve.time; 5.x"),
         ),
     ),

@@ -5,7 +5,7 @@ Statistics only: counts may be negative.
 
 from __future__ import annotations
 
-from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
+from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
 TABLES = (
     JsonTable(
@@ -13,10 +13,7 @@ TABLES = (
         "transaction_count",
         "one entry for each topic",
         (TOPIC,),
-        (
-            JsonField("count", "integer", "half messages less commits and rollbacks"),
-            JsonField("timeStamp", "integer", "time of the last change in ms"),
-        ),
+        (JsonField("count", "integer", "half messages less commits and rollbacks"), TIME_STAMP),
     ),
     DATA_VERSION,
 )

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...formats import topics as formats
+from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message_properties import RETRY_PREFIX
 from ..disk.compressed import read_regular
 from ..disk.files import Files, write_new
@@ -103,7 +105,6 @@ def _key(key: str | int) -> str:
 
 
 NAME = "topics.json"
-_TABLE, _VERSION = "topicConfigTable", "dataVersion"
 _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
@@ -143,7 +144,7 @@ class Topics:
 
     @property
     def _table(self) -> dict[str, Any]:
-        table: dict[str, Any] = self._content.get(_TABLE, {})
+        table: dict[str, Any] = self._content.get(formats.TOPIC_CONFIG_TABLE, {})
         return table
 
     @property
@@ -159,7 +160,7 @@ class Topics:
         entry = self._table.get(topic)
         if not isinstance(entry, dict):
             return None
-        counts = (entry.get(name) for name in ("readQueueNums", "writeQueueNums"))
+        counts = (entry.get(name) for name in (formats.READ_QUEUE_NUMS, formats.WRITE_QUEUE_NUMS))
         return max((count for count in counts if isinstance(count, int)), default=0)
 
     def unserved(self, highest_queue: Mapping[str, int]) -> list[tuple[str, int, int]]:
@@ -187,8 +188,8 @@ class Topics:
         if not missing:
             return
         self._added += len(missing)
-        self._content.setdefault(_VERSION, {})
-        table = self._content.setdefault(_TABLE, {})
+        self._content.setdefault(DATA_VERSION.member, {})
+        table = self._content.setdefault(formats.TOPIC_CONFIG_TABLE, {})
         for topic, queue_id in missing.items():
             table[topic] = new_topic(topic, queue_id, profile)
             if topic in batch_topics:
@@ -198,11 +199,11 @@ class Topics:
         """Bring added topics to the disk; the old content becomes the .bak. Nothing without any."""
         if not self._added:
             return
-        version = self._content[_VERSION]
+        version = self._content[DATA_VERSION.member]
         counter = version.get("counter")
         version["counter"] = (counter if isinstance(counter, int) else 0) + self._added
         if profile.modern_topics:
-            version.setdefault("stateVersion", 0)
+            version.setdefault(STATE_VERSION, 0)
         version["timestamp"] = now_ms()
         files.make_directory(self.path.parent)
         if self._main is not None:
@@ -223,11 +224,11 @@ def new_topic(topic: str, highest_queue: int, profile: WriterProfile) -> dict[st
     return entry | {
         "order": False,
         "perm": _WRITE if closed else _READ | _WRITE,
-        "readQueueNums": queues,
-        "topicFilterType": "SINGLE_TAG",
-        "topicName": topic,
-        "topicSysFlag": 0,
-        "writeQueueNums": queues,
+        formats.READ_QUEUE_NUMS: queues,
+        formats.TOPIC_FILTER_TYPE: "SINGLE_TAG",
+        formats.TOPIC_NAME: topic,
+        formats.TOPIC_SYS_FLAG: 0,
+        formats.WRITE_QUEUE_NUMS: queues,
     }
 
 
@@ -245,7 +246,7 @@ def _parse(data: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(content, dict):
         return None
-    parts = (content.get(name, {}) for name in (_TABLE, _VERSION))
+    parts = (content.get(name, {}) for name in (formats.TOPIC_CONFIG_TABLE, DATA_VERSION.member))
     return content if all(isinstance(part, dict) for part in parts) else None
 
 

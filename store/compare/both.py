@@ -20,6 +20,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
+from ...formats.json_table import DATA_VERSION, TIME_STAMP
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
@@ -41,7 +42,7 @@ ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
 _UNITS_AT_ONCE = 1 << 16
 _BLOCKS = 1024
 _EPOCHS = "epochFileCheckpoint"
-_OF_WRITING = frozenset({"dataVersion", "timeStamp"})
+_OF_WRITING = frozenset({DATA_VERSION.member, TIME_STAMP.name})
 """Members that tell how often, or when, a file was written."""
 _HOUR_MS = 3_600_000
 

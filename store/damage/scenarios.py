@@ -23,6 +23,7 @@ from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
+from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..broker.snapshot import DirectoryEntry
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -522,7 +523,7 @@ def _offset_beyond(scene: Scene) -> Iterator[Edit]:
 @scenario("topic-forgotten", 1852, 6343)
 def _topic_forgotten(scene: Scene) -> Iterator[Edit]:
     """The configuration lacks a topic that has messages."""
-    path, value, table = scene.table_of("topics", "topicConfigTable")
+    path, value, table = scene.table_of("topics", TOPIC_CONFIG_TABLE)
     topics = sorted(set(table) & set(scene.store.topics))
     if not topics:
         raise NotFound("no topic of the configuration has a queue", path=path)

@@ -37,6 +37,7 @@ from ...formats import (
 )
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import columns_of
+from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ...formats.message import LATEST_MS, MAGIC_V1, MAGIC_V2, SMALLEST
 from ..disk import byte_reader
@@ -211,13 +212,12 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
 """In this order: an entry of DLedger has the magic code of its record in it."""
 
 
-_SHARED = "dataVersion"
 _GROUP = re.compile(rb"[^\"]@[^\"]*\"\s*:")
 _MEMBERS = {
     table.member: name
     for name, kind in reversed(KINDS.items())
     for table in kind.tables
-    if kind.syntax is Syntax.JSON and table.member not in ("", _SHARED)
+    if kind.syntax is Syntax.JSON and table.member not in ("", DATA_VERSION.member)
 }
 """Member → the first kind that has it."""
 _OFFSETS = "offsetTable"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
 from ..audit.messages import LogObserver, Messages, Tally
 from ..audit.queues import QueueAudit
@@ -260,7 +261,7 @@ def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False
     Where no table can be read every topic may be one that is there.
     """
     taken = load_table(snapshot.layout, TOPICS, rules).taken
-    table = taken.value.get("topicConfigTable") if taken is not None else None
+    table = taken.value.get(TOPIC_CONFIG_TABLE) if taken is not None else None
     known = isinstance(table, dict) and bool(table)
     names = {str(name) for name in table} if table is not None and known else set()
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import OFFSET_TABLES
-from ...formats.json_table import JsonTable
+from ...formats.json_table import DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS, Syntax
+from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, TRANSACTION_POSITIONS, group_of_topic, is_system_topic
@@ -53,11 +54,11 @@ from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
-_TOPIC_TABLE, _GROUP_TABLE, _OFFSETS = "topicConfigTable", "subscriptionGroupTable", "offsetTable"
+_GROUP_TABLE, _OFFSETS = "subscriptionGroupTable", "offsetTable"
 _FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
-_QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
+_QUEUE_NUMBERS = (READ_QUEUE_NUMS, WRITE_QUEUE_NUMS)
 _MENDED = frozenset({"perm", *_QUEUE_NUMBERS})  # numbers of a topic that are put right by themselves
 
 
@@ -89,7 +90,7 @@ def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[s
 
 
 def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    table = content.get(_TOPIC_TABLE)
+    table = content.get(TOPIC_CONFIG_TABLE)
     if not isinstance(table, dict):
         return
     for topic, entry in table.items():
@@ -97,8 +98,8 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             continue
         fresh = new_topic(topic, proven.highest.get(topic, 0), proven.profile)
         wrong = {misfit.key for misfit in misfits(KINDS[FILES[_TOPICS[0]]].tables[0], {topic: entry})}
-        if entry.get("topicName", topic) != topic:
-            yield "I-142", _set(entry, topic, "topicName", topic)
+        if entry.get(TOPIC_NAME, topic) != topic:
+            yield "I-142", _set(entry, topic, TOPIC_NAME, topic)
         perm = entry.get("perm", 0)
         if "perm" in wrong or (_is_int(perm) and not 0 <= perm <= PERM_MOST):
             yield "I-142", _set(entry, topic, "perm", fresh["perm"])
@@ -198,14 +199,13 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
 }
 
 Json = dict[Any, Any]
-_TOPICS = ("topics.json", "topicConfigTable")
+_TOPICS = ("topics.json", TOPIC_CONFIG_TABLE)
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
 _UNSETTLED = {
     _TOPICS[0]: "as new ones: permission, order, message type and other attributes are lost",
     _GROUPS[0]: "as new ones: retries, modes and other settings are lost",
 }
 """What nothing proves of entries that the store proves."""
-_VERSION = "dataVersion"
 _TOLD = 3
 """Entries of a file that are told one by one."""
 _OFFSET_CODES = {"consumerOffset.json": "I-144", "delayOffset.json": "I-146", "lmqConsumerOffset.json": "I-152"}
@@ -448,12 +448,12 @@ def _merge(name: str, content: Json, more: Json) -> int:
             mine = table.get(key)
             if mine is None:
                 table[key] = row
-                changed += member != _VERSION
+                changed += member != DATA_VERSION.member
             elif isinstance(mine, dict) and isinstance(row, dict) and "Offset" in name:
                 higher = {q: o for q, o in row.items() if _less(mine.get(q), o)}
                 mine.update(higher)
                 changed += bool(higher)
-            elif "Offset" in name and member != _VERSION and _less(mine, row):
+            elif "Offset" in name and member != DATA_VERSION.member and _less(mine, row):
                 table[key] = row
                 changed += 1
     return changed

@@ -24,6 +24,7 @@ import numpy as np
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Ints
+from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN
 from ..audit.messages import LogObserver, Messages, scan_messages
@@ -538,7 +539,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
         if name == OFFSETS:
             name, content = _positions(layout, content)
             yield from _other_positions(layout, name)
-        content.setdefault("dataVersion", {"counter": 0, "stateVersion": 0, "timestamp": made_ms})
+        content.setdefault(DATA_VERSION.member, {"counter": 0, STATE_VERSION: 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
         reason = f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
         target, pieces = str(layout.config / name), ((0, data),)

@@ -19,6 +19,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
+from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
@@ -334,7 +335,7 @@ def _policy(layout: Layout, topic: str) -> str | None:
         except Missing:
             continue
         if file.problem is None:
-            table = file.value.get("topicConfigTable")
+            table = file.value.get(TOPIC_CONFIG_TABLE)
             entry = table.get(topic) if isinstance(table, dict) else None
             attributes = entry.get("attributes") if isinstance(entry, dict) else None
             value = attributes.get(CLEANUP_POLICY) if isinstance(attributes, dict) else None

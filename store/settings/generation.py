@@ -20,6 +20,7 @@ from ...formats import message_properties as names
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
+from ...formats.json_table import STATE_VERSION
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, INNER_MULTI_QUEUE_OFFSET, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from ..broker.load_rules import BodyCheck, LoadFailure, walk
@@ -43,7 +44,6 @@ _BY_BROKERS = frozenset(
 )
 """Properties that a broker gives to messages of clients, and a store alone does not."""
 _ROCKSDB = "rocksdbstore"
-_STATE_VERSION = "stateVersion"
 _QUEUE_FILTER = b"ConsumeQueueCompactionFilterFactory"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
 
@@ -210,7 +210,7 @@ class _Evidence:
         text = self.config_text("topics.json")
         if b'"dataVersion"' not in text:
             return 0
-        return 5 if f'"{_STATE_VERSION}"'.encode() in text else 4
+        return 5 if f'"{STATE_VERSION}"'.encode() in text else 4
 
     @cached_property
     def pull_offsets(self) -> bool | None:
@@ -280,11 +280,11 @@ def _no_rocksdb(evidence: _Evidence) -> str:
 
 
 def _state_version(evidence: _Evidence) -> str:
-    return f"topics.json has {_STATE_VERSION}" if evidence.topics_version == 5 else ""
+    return f"topics.json has {STATE_VERSION}" if evidence.topics_version == 5 else ""
 
 
 def _no_state_version(evidence: _Evidence) -> str:
-    return f"topics.json has no {_STATE_VERSION}" if evidence.topics_version == 4 else ""
+    return f"topics.json has no {STATE_VERSION}" if evidence.topics_version == 4 else ""
 
 
 def _pull_offsets(evidence: _Evidence) -> str:

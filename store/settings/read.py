@@ -28,6 +28,7 @@ from ...formats.consumer_offset import steps_to_next
 from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
+from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ..broker.topics import loads
 from ..counted import counted
@@ -445,7 +446,7 @@ def _parse(data: bytes) -> _OffsetTable | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
         rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
-        version = table.get("dataVersion")
+        version = table.get(DATA_VERSION.member)
         written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None

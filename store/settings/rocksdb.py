@@ -27,7 +27,7 @@ from ...formats import (
     topics,
 )
 from ...formats.derive.ragged import Ints
-from ...formats.json_table import DATA_VERSION, JsonTable
+from ...formats.json_table import DATA_VERSION, STATE_VERSION, JsonTable
 from ...formats.kinds import KINDS
 from ...formats.pop import KV_STATE
 from ..broker.snapshot import list_entries
@@ -257,7 +257,7 @@ def _version(value: bytes) -> Any:
     fields = _fields_of(rocksdb_config.VERSION, value)
     if fields is None:
         return None
-    names = {"state_version": "stateVersion", "timestamp": "timestamp", "counter": "counter"}
+    names = {"state_version": STATE_VERSION, "timestamp": "timestamp", "counter": "counter"}
     return {names[name]: number for name, number in fields.items()}
 
 

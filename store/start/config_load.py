@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
+from ...formats.topics import TOPIC_CONFIG_TABLE, TOPIC_FILTER_TYPE
 from ..broker.profiles import Profile
 from ..broker.topics import loads
 from ..disk.layout import Layout, was_rocksdb
@@ -165,11 +166,11 @@ def config_rules(profile: Profile) -> ConfigRules:
     return RULES[profile.version]
 
 
-_VERSION = "dataVersion"
-_CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
+_VERSION = DATA_VERSION.member
+_CONSTANTS = frozenset({"mode", TOPIC_FILTER_TYPE, "type"})
 """Texts that name one of a few constants: another one counts as none, what is no text is refused."""
 _STACK = "nested so deep that the broker dies of it (StackOverflowError)"
-_FILTER_TYPE, _FILTER_TYPES = "topicFilterType", ("SINGLE_TAG", "MULTI_TAG", "")
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
 _INTEGER = JsonField("", "integer", "", bits=32)
@@ -428,9 +429,9 @@ def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
     for table in KINDS[FILES[name]].tables:
         rows = value.get(table.member)
         for row in rows.values() if isinstance(rows, dict) and table.levels else ():
-            filter_type = row.get(_FILTER_TYPE) if isinstance(row, dict) else None
+            filter_type = row.get(TOPIC_FILTER_TYPE) if isinstance(row, dict) else None
             if isinstance(filter_type, str) and filter_type not in _FILTER_TYPES:
-                yield f"{_FILTER_TYPE} of an entry of {table.member} is none that there is"
+                yield f"{TOPIC_FILTER_TYPE} of an entry of {table.member} is none that there is"
 
 
 def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
@@ -583,7 +584,7 @@ def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The rows as the file of this name would have them, as far as keys and offsets go."""
     if name == TOPICS:
         topics = [row["topic"] for row in rows if row["type"] == "topic_config"]
-        return {"topicConfigTable": {topic: {} for topic in topics}}
+        return {TOPIC_CONFIG_TABLE: {topic: {} for topic in topics}}
     if name == GROUPS:
         return {"subscriptionGroupTable": {group: {} for group in _groups(rows)}}
     tables: dict[str, dict[str, dict[str, int]]] = {"offsetTable": {}}

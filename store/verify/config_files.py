@@ -17,6 +17,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
@@ -153,7 +154,6 @@ def counted_by_file(
 
 
 _METRICS = frozenset({"timermetrics", "transactionMetrics"})
-_VERSION = "dataVersion"
 _VERSIONS_APART = 100
 """So many changes between two times that a file is written are not unusual."""
 _ONLY_USED_SINCE = "5.4"
@@ -224,7 +224,7 @@ def _odd_version(main: ConfigFile, backup: ConfigFile | None) -> str:
 
 
 def _counter(value: dict[Any, Any]) -> int | None:
-    version = value.get(_VERSION)
+    version = value.get(DATA_VERSION.member)
     counter = version.get("counter") if isinstance(version, dict) else None
     return counter if isinstance(counter, int) and not isinstance(counter, bool) else None
 
