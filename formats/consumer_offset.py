@@ -11,16 +11,17 @@ from .pop import REVIVE_GROUP
 OFFSET = JsonField(
     "offset", "integer", f"queue offset of the next message to consume; {REVIVE_GROUP}: of the last one read"
 )
+OFFSET_TABLE, PULL_OFFSET_TABLE = "offsetTable", "pullOffsetTable"
 TABLES = (
     JsonTable(
-        "offsetTable",
+        OFFSET_TABLE,
         "consumer_offset",
         "one entry for each topic, group and queue",
         ((TOPIC, GROUP), QUEUE_ID),
         value=OFFSET,
     ),
     JsonTable(
-        "pullOffsetTable",
+        PULL_OFFSET_TABLE,
         "consumer_offset",
         "the same for consumers that pull; 5.5",
         ((TOPIC, GROUP), QUEUE_ID),

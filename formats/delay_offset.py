@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from .consumer_offset import OFFSET_TABLE
 from .json_table import DATA_VERSION, JsonField, JsonTable
 
 TABLES = (
     JsonTable(
-        "offsetTable",
+        OFFSET_TABLE,
         "delay_offset",
         "one entry for each delay level that was ever used",
         (JsonField("delayLevel", "integer", "delay level; its queue is level - 1", bits=32),),

@@ -6,9 +6,10 @@ from .consumer_offset import OFFSET
 from .consumer_offset import TABLES as _PLAIN
 from .json_table import GROUP, TOPIC, JsonTable
 
+LMQ_OFFSET_TABLE = "lmqOffsetTable"
 TABLES = (
     JsonTable(
-        "lmqOffsetTable",
+        LMQ_OFFSET_TABLE,
         "consumer_offset",
         "one entry for each LMQ and group; the queue id is always 0",
         ((TOPIC, GROUP),),

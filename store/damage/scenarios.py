@@ -18,6 +18,7 @@ from ...formats.blank import BLANK
 from ...formats.checkpoint import FIELDS
 from ...formats.commit_log import PLAIN
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.derive import offset_of, spans
 from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
 from ...formats.message import MESSAGE, SMALLEST
@@ -511,7 +512,7 @@ def _config_tail(scene: Scene) -> Iterator[Edit]:
 @scenario("offset-beyond", 551, 1869, 4226)
 def _offset_beyond(scene: Scene) -> Iterator[Edit]:
     """A group's offset lies behind the end of its queue: it gets no messages."""
-    path, value, table = scene.table_of("consumer-offset", "offsetTable")
+    path, value, table = scene.table_of("consumer-offset", OFFSET_TABLE)
     groups = sorted(group for group, offsets in table.items() if offsets)
     if not groups:
         raise NotFound("no group has an offset", path=path)

@@ -36,6 +36,7 @@ from ...formats import (
     timer_wheel,
 )
 from ...formats.blank import MAGIC_BLANK
+from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.derive import columns_of
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
@@ -220,7 +221,6 @@ _MEMBERS = {
     if kind.syntax is Syntax.JSON and table.member not in ("", DATA_VERSION.member)
 }
 """Member → the first kind that has it."""
-_OFFSETS = "offsetTable"
 _EPOCHS = re.compile(rb"\d+\r?\n\d+\r?\n\d+-\d+\r?(\n|\Z)")
 
 
@@ -236,7 +236,7 @@ def kind_of_text(head: bytes) -> str | None:
     names = {name for _, name in places}
     if "lmq-consumer-offset" in names:
         return "lmq-consumer-offset"
-    if places[0][1] == _MEMBERS[_OFFSETS] and not _GROUP.search(text):
+    if places[0][1] == _MEMBERS[OFFSET_TABLE] and not _GROUP.search(text):
         return "delay-offset"  # its keys are levels, not topic@group
     return places[0][1]
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import OFFSET, OFFSET_TABLES, steps_to_next
+from ...formats.consumer_offset import OFFSET, OFFSET_TABLE, OFFSET_TABLES, PULL_OFFSET_TABLE, steps_to_next
 from ...formats.kinds import KINDS
+from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
@@ -43,10 +44,10 @@ TABLES = (CONSUMED, PULLED, LMQ, DELAYED)
 """What has positions in queues, of groups and of delay levels."""
 _DELAY, _VERSION = "delay_offset", "data_version"
 _MEMBERS = {
-    ("consumer_offset", "offsetTable"): CONSUMED,
-    ("consumer_offset", "pullOffsetTable"): PULLED,
-    ("consumer_offset", "lmqOffsetTable"): LMQ,
-    (_DELAY, "offsetTable"): DELAYED,
+    ("consumer_offset", OFFSET_TABLE): CONSUMED,
+    ("consumer_offset", PULL_OFFSET_TABLE): PULLED,
+    ("consumer_offset", LMQ_OFFSET_TABLE): LMQ,
+    (_DELAY, OFFSET_TABLE): DELAYED,
 }
 _OF_DATABASES = (CONSUMED, PULLED)
 MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import OFFSET_TABLES
+from ...formats.consumer_offset import OFFSET_TABLE, OFFSET_TABLES
 from ...formats.json_table import DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
@@ -54,7 +54,7 @@ from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
-_GROUP_TABLE, _OFFSETS = "subscriptionGroupTable", "offsetTable"
+_GROUP_TABLE = "subscriptionGroupTable"
 _FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
@@ -157,7 +157,7 @@ def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
 
 def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     """A key is topic@group; one without @ is split where only one way to do so is known."""
-    table = content.get(_OFFSETS)
+    table = content.get(OFFSET_TABLE)
     if not isinstance(table, dict):
         return
     for key in list(table):
@@ -274,7 +274,7 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
 
 def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
     """Positions that contradict half messages and op records, and, of a file that is made anew, such as are lost."""
-    if name not in (OFFSETS, LMQ_OFFSETS) or not isinstance(table := content.get(_OFFSETS), dict):
+    if name not in (OFFSETS, LMQ_OFFSETS) or not isinstance(table := content.get(OFFSET_TABLE), dict):
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))

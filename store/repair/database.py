@@ -23,8 +23,10 @@ import numpy as np
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, STATE_VERSION
+from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN
 from ..audit.messages import LogObserver, Messages, scan_messages
@@ -574,7 +576,7 @@ def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:
 
 def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name and content of the file that a broker reads: one of its own where it has LMQs."""
-    table, topics = content["offsetTable"], dict[str, list[str]]()
+    table, topics = content[OFFSET_TABLE], dict[str, list[str]]()
     for key in sorted(table):
         topic, _, group = key.rpartition("@")
         topics.setdefault(group, []).append(topic)
@@ -584,4 +586,4 @@ def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, 
     lmq = {key: row for key, row in table.items() if key.rpartition("@")[2].startswith(LMQ_PREFIX)}
     rest = {key: row for key, row in table.items() if key not in lmq}
     lmq = {key: row[0] for key, row in lmq.items() if 0 in row}
-    return LMQ_OFFSETS, {**content, "offsetTable": rest, "lmqOffsetTable": lmq}
+    return LMQ_OFFSETS, {**content, OFFSET_TABLE: rest, LMQ_OFFSET_TABLE: lmq}

@@ -24,12 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
-from ...formats.consumer_offset import steps_to_next
+from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
 from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
+from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ..broker.topics import loads
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
@@ -445,7 +446,7 @@ def _read(config: Path, file_name: str) -> _OffsetTable | None:
 def _parse(data: bytes) -> _OffsetTable | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
-        rows = [*_rows(table["offsetTable"]), *_lmq_rows(table.get("lmqOffsetTable") or {})]
+        rows = [*_rows(table[OFFSET_TABLE]), *_lmq_rows(table.get(LMQ_OFFSET_TABLE) or {})]
         version = table.get(DATA_VERSION.member)
         written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
@@ -489,7 +490,7 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
     except Unreadable:
         return  # what the files say is better than nothing
     for row in rows:
-        if row.get("type") == "consumer_offset" and row["table"] == "offsetTable":
+        if row.get("type") == "consumer_offset" and row["table"] == OFFSET_TABLE:
             queue = QueueId(str(row["topic"]), int(row["queue_id"]))
             group = str(row["group"])
             found.progress.setdefault(queue, {})[group] = int(row["offset"]) + steps_to_next(group)

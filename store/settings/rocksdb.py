@@ -309,7 +309,7 @@ def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
 
 _V2 = "v2"
 _VERSION, _STORE_TYPE = "configManagerVersion", "storeType"
-_OFFSET_TABLE, _FORBIDDEN = "offsetTable", "forbiddenTable"
+_FORBIDDEN = "forbiddenTable"
 _KIND_OF = {kind.file: name for name, kind in KINDS.items()}
 _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
@@ -388,7 +388,7 @@ def table_of(path: Path, file: str) -> dict[str, Any]:
                 if member == DATA_VERSION.member:
                     content[member] = entry
                     continue
-                if table == _OFFSET_TABLE:
+                if table == consumer_offset.OFFSET_TABLE:
                     entry = {int(queue): at for queue, at in entry.get(table, entry).items()}
                 content.setdefault(member or table, {})[name] = entry
     if _FORBIDDEN in more:

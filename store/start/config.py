@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.consumer_offset import PULL_OFFSET_TABLE
 from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS
 from ..broker.profiles import Profile
@@ -67,8 +68,6 @@ _OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
 """What the store itself writes, a broker's configuration or not."""
 _OTHERS = (FILTERS, ORDER, MAPPING, MODES, TIERED)
 """Tables whose entries nothing but their files proves."""
-_NOT_LOADED = frozenset({"pullOffsetTable"})
-"""Written, and never read again."""
 _KEYS = ("topic", "group", "queue_id", "delay_level")
 _KEYS_OF_SEGMENT = ("table", "path", "base_offset")
 _OFFSET_RECORDS = ("consumer_offset", "delay_offset")
@@ -110,8 +109,7 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     for table in KINDS[kind].tables:
         if table.member in value and table.value is not None:
             value[table.member] = numbers(value[table.member])
-    for member in _NOT_LOADED & set(value):
-        del value[member]
+    value.pop(PULL_OFFSET_TABLE, None)  # written, and never read again
     types = {table.record_type for table in KINDS[kind].tables} - {"data_version"}
     found: dict[_Key, int] = {}
     for row in ConfigFile(Path(name), kind, value).records():
@@ -330,7 +328,7 @@ def _without_table(one: LoadedConfig) -> bool:
 def _in_part(one: LoadedConfig) -> list[str]:
     """Tables that neither file nor .bak has whole."""
     texts = [as_proof(one.name, text) for text in (one.main, one.backup) if text.there]
-    tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member not in _NOT_LOADED)
+    tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member != PULL_OFFSET_TABLE)
     return [table.member for table in tables if not any(_has_whole(text, table) for text in texts)]
 
 

@@ -26,6 +26,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import OFFSET_TABLES, steps_to_next
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags
+from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.tiered_consume_queue import UNIT
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
@@ -50,7 +51,6 @@ from .queue_state import queue_bounds
 from .register import after, before
 
 _CLAMPS_SINCE = "4.9"
-_LMQ_TABLE = "lmqOffsetTable"
 _VALUE = "config_value"
 
 
@@ -60,7 +60,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
     tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
-        if row.values.get("table") == _LMQ_TABLE:
+        if row.values.get("table") == LMQ_OFFSET_TABLE:
             continue
         queue = QueueId(row.values["topic"], row.values["queue_id"])
         if context.scope.queue_id not in (None, queue.queue_id):
@@ -156,7 +156,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
 def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
     """An offset of an LMQ names one, and is not behind its end."""
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
-        if row.values.get("table") != _LMQ_TABLE:
+        if row.values.get("table") != LMQ_OFFSET_TABLE:
             continue
         topic, group, offset = row.values["topic"], row.values["group"], row.values["offset"]
         bounds, lmq = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)

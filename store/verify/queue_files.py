@@ -14,6 +14,7 @@ from construct import ConstructError
 
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
+from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -193,7 +194,7 @@ def delayed_messages(context: VerifyContext) -> None:
         found = loads(read_regular(path, _BLOCK_BYTES).decode())
     except (StoreError, ValueError, RecursionError):
         return  # what cannot be read is told by I-140
-    table = found.get("offsetTable") if isinstance(found, dict) else None
+    table = found.get(OFFSET_TABLE) if isinstance(found, dict) else None
     for level, offset in (table if isinstance(table, dict) else {}).items():
         if not str(level).isdecimal() or not isinstance(offset, int):
             continue
