@@ -109,10 +109,11 @@ def _keys(levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...]) 
             yield from level
 
 
-STATE_VERSION = "stateVersion"
+STATE_VERSION, EXPRESSION_TYPE = "stateVersion", "expressionType"
 TOPIC = JsonField("topic", "string", "topic")
 GROUP = JsonField("group", "string", "consumer group")
 QUEUE_ID = JsonField("queueId", "integer", "queue id", bits=32)
+CONSUMER_GROUP = JsonField("consumerGroup", "string", "the group again")
 TIME_STAMP = JsonField("timeStamp", "integer", "time of the last change in ms")
 DATA_VERSION = JsonTable(
     "dataVersion",

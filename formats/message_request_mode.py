@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from .json_table import GROUP, TOPIC, JsonField, JsonTable
+from .json_table import CONSUMER_GROUP, GROUP, TOPIC, JsonField, JsonTable
 
+MESSAGE_REQUEST_MODE_MAP = "messageRequestModeMap"
 TABLES = (
     JsonTable(
-        "messageRequestModeMap",
+        MESSAGE_REQUEST_MODE_MAP,
         "message_request_mode",
         "one entry for each topic and group",
         (TOPIC, GROUP),
         (
-            JsonField("consumerGroup", "string", "the group again"),
+            CONSUMER_GROUP,
             JsonField("mode", "string", "PULL or POP"),
             JsonField("popShareQueueNum", "integer", "queues that members share", bits=32),
         ),

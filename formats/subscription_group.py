@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .json_table import DATA_VERSION, GROUP, TOPIC, JsonField, JsonTable
+from .json_table import DATA_VERSION, EXPRESSION_TYPE, GROUP, TOPIC, JsonField, JsonTable
 
+SUBSCRIPTION_GROUP_TABLE, FORBIDDEN_TABLE, GROUP_NAME = "subscriptionGroupTable", "forbiddenTable", "groupName"
 _DELAY = JsonField("delay", "integer", "ms until the next delivery", nullable=True)
 _CUSTOMIZED = JsonTable(
     "customizedRetryPolicy",
@@ -27,8 +28,8 @@ _RETRY = JsonTable(
     "when a message comes again",
     fields=(
         JsonField("type", "string", "CUSTOMIZED or EXPONENTIAL"),
-        JsonField("customizedRetryPolicy", "object", "of the first type", inner=_CUSTOMIZED),
-        JsonField("exponentialRetryPolicy", "object", "of the second type", inner=_EXPONENTIAL),
+        JsonField(_CUSTOMIZED.member, "object", "of the first type", inner=_CUSTOMIZED),
+        JsonField(_EXPONENTIAL.member, "object", "of the second type", inner=_EXPONENTIAL),
     ),
 )
 _SUBSCRIPTION = JsonTable(
@@ -37,7 +38,7 @@ _SUBSCRIPTION = JsonTable(
     "one item for each topic",
     fields=(
         JsonField("topic", "string", "topic"),
-        JsonField("expressionType", "string", "TAG or SQL92"),
+        JsonField(EXPRESSION_TYPE, "string", "TAG or SQL92"),
         JsonField("expression", "string", "what of it"),
         JsonField("version", "integer", "version that the client numbers it with"),
     ),
@@ -45,19 +46,19 @@ _SUBSCRIPTION = JsonTable(
 
 TABLES = (
     JsonTable(
-        "subscriptionGroupTable",
+        SUBSCRIPTION_GROUP_TABLE,
         "subscription_group",
         "one entry for each consumer group",
         (GROUP,),
         (
-            JsonField("groupName", "string", "the group again"),
+            JsonField(GROUP_NAME, "string", "the group again"),
             JsonField("consumeEnable", "boolean", "the group may consume"),
             JsonField("consumeFromMinEnable", "boolean", "may start at the oldest message"),
             JsonField("consumeBroadcastEnable", "boolean", "may consume in broadcast mode"),
             JsonField("consumeMessageOrderly", "boolean", "consumes in order; 5.x"),
             JsonField("retryQueueNums", "integer", "queues of its %RETRY% topic", bits=32),
             JsonField("retryMaxTimes", "integer", "deliveries before the dead letter topic", bits=32),
-            JsonField("groupRetryPolicy", "object", "when a message comes again; 5.x", inner=_RETRY),
+            JsonField(_RETRY.member, "object", "when a message comes again; 5.x", inner=_RETRY),
             JsonField("brokerId", "integer", "broker that is consumed from"),
             JsonField("whichBrokerWhenConsumeSlowly", "integer", "broker for slow consumers"),
             JsonField("notifyConsumerIdsChangedEnable", "boolean", "members are notified of changes"),
@@ -68,7 +69,7 @@ TABLES = (
         ),
     ),
     JsonTable(
-        "forbiddenTable",
+        FORBIDDEN_TABLE,
         "forbidden",
         "topics that a group may not consume; 5.x",
         (GROUP, TOPIC),

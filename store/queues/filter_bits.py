@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ...formats import consumer_filter as formats
+from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.murmur3 import murmur3_low
 from ..broker import topics
 from ..counted import counted
@@ -150,8 +152,8 @@ def consumer_filters(config: Mapping[str, Any], bloom: BloomFilter | None) -> di
     bloom filter: a broker forgets all of them then. Raises InvalidInput where the object is not of that form.
     """
     found: dict[str, list[ConsumerFilter]] = {}
-    for topic, groups in _object(_object(config).get("filterDataByTopic")).items():
-        for group, data in _object(_object(groups).get("groupFilterData")).items():
+    for topic, groups in _object(_object(config).get(formats.FILTER_DATA_BY_TOPIC)).items():
+        for group, data in _object(_object(groups).get(formats.GROUP_FILTER_DATA)).items():
             if data is None:
                 continue
             one = _consumer_filter(str(topic), str(group), _object(data), bloom)
@@ -173,19 +175,19 @@ def _consumer_filter(
     topic: str, group: str, data: Mapping[str, Any], bloom: BloomFilter | None
 ) -> ConsumerFilter | None:
     """None where the bits are not of this bloom filter."""
-    bits = _object(data.get("bloomFilterData"))
-    positions = bits.get("bitPos")
+    bits = _object(data.get(formats.BLOOM_FILTER_DATA))
+    positions = bits.get(formats.BIT_POS)
     if bloom is None:
         bloom, positions = _own_bloom(bits)
-    if bits.get("bitNum") != bloom.bits or not isinstance(positions, list):
+    if bits.get(formats.BIT_NUM) != bloom.bits or not isinstance(positions, list):
         return None
     if len(positions) != bloom.hashes:
         return None
     if not all(isinstance(at, int) and 0 <= at < bloom.bits for at in positions):
         raise InvalidInput(f"consumerFilter.json: bits of {group} outside of the bit map")
-    born = data.get("bornTime", 0)
+    born = data.get(formats.BORN_TIME, 0)
     expression = data.get("expression")
-    where = _compiled(expression) if data.get("expressionType") == SQL92 else None
+    where = _compiled(expression) if data.get(EXPRESSION_TYPE) == SQL92 else None
     return ConsumerFilter(
         group,
         topic,
@@ -199,7 +201,7 @@ def _consumer_filter(
 
 def _own_bloom(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
     """The bloom filter that the bits of one group are of, and these; no bits where they are odd."""
-    number, positions = bits.get("bitNum"), bits.get("bitPos")
+    number, positions = bits.get(formats.BIT_NUM), bits.get(formats.BIT_POS)
     if not isinstance(number, int):
         return BloomFilter(0, 0), []
     if isinstance(positions, list) and all(isinstance(at, int) and 0 <= at < number for at in positions):

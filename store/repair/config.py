@@ -15,9 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.consumer_filter import FILTER_DATA_BY_TOPIC, GROUP_FILTER_DATA
 from ...formats.consumer_offset import OFFSET_TABLE, OFFSET_TABLES
-from ...formats.json_table import DATA_VERSION, JsonTable
+from ...formats.json_table import CONSUMER_GROUP, DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS, Syntax
+from ...formats.message_request_mode import MESSAGE_REQUEST_MODE_MAP
+from ...formats.subscription_group import GROUP_NAME, SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
 from ..broker.snapshot import QueueId, Snapshot
@@ -54,8 +57,6 @@ from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
 from ..verify.config_files import ConfigTables
 
-_GROUP_TABLE = "subscriptionGroupTable"
-_FILTERS, _MODES_TABLE = "filterDataByTopic", "messageRequestModeMap"
 _TOLD_CHARS = 60
 """Of a name or value that is told."""
 _QUEUE_NUMBERS = (READ_QUEUE_NUMS, WRITE_QUEUE_NUMS)
@@ -119,19 +120,19 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
 
 def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     del proven
-    table = content.get(_GROUP_TABLE)
+    table = content.get(SUBSCRIPTION_GROUP_TABLE)
     for group, entry in table.items() if isinstance(table, dict) else ():
-        if isinstance(entry, dict) and entry.get("groupName", group) != group:
-            yield "I-143", _set(entry, group, "groupName", group)
+        if isinstance(entry, dict) and entry.get(GROUP_NAME, group) != group:
+            yield "I-143", _set(entry, group, GROUP_NAME, group)
 
 
 def _filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     del proven
-    topics = content.get(_FILTERS)
+    topics = content.get(FILTER_DATA_BY_TOPIC)
     for topic, entry in topics.items() if isinstance(topics, dict) else ():
-        groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
+        groups = entry.get(GROUP_FILTER_DATA) if isinstance(entry, dict) else None
         for group, data in groups.items() if isinstance(groups, dict) else ():
-            for column, own in (("topic", topic), ("consumerGroup", group)):
+            for column, own in (("topic", topic), (CONSUMER_GROUP.name, group)):
                 if isinstance(data, dict) and data.get(column, own) != own:
                     yield "I-149", _set(data, f"{topic} {group}", column, own)
 
@@ -139,7 +140,7 @@ def _filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
 def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     """A mode is one of two, or the entry goes: then a broker takes its default, as it does now."""
     del proven
-    topics = content.get(_MODES_TABLE)
+    topics = content.get(MESSAGE_REQUEST_MODE_MAP)
     for topic, groups in topics.items() if isinstance(topics, dict) else ():
         for group in list(groups) if isinstance(groups, dict) else ():
             entry = groups[group]
@@ -200,7 +201,7 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
 
 Json = dict[Any, Any]
 _TOPICS = ("topics.json", TOPIC_CONFIG_TABLE)
-_GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
+_GROUPS = ("subscriptionGroup.json", SUBSCRIPTION_GROUP_TABLE)
 _UNSETTLED = {
     _TOPICS[0]: "as new ones: permission, order, message type and other attributes are lost",
     _GROUPS[0]: "as new ones: retries, modes and other settings are lost",
@@ -482,7 +483,7 @@ def _prove_groups(content: Json, proven: Proven) -> int:
     groups = {group_of_topic(queue.topic) for queue in proven.queues}
     missing = sorted((groups | proven.lost_groups) - {"", *table})
     for group in missing:
-        table[group] = {"groupName": group}
+        table[group] = {GROUP_NAME: group}
     return len(missing)
 
 

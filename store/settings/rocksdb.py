@@ -309,7 +309,6 @@ def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
 
 _V2 = "v2"
 _VERSION, _STORE_TYPE = "configManagerVersion", "storeType"
-_FORBIDDEN = "forbiddenTable"
 _KIND_OF = {kind.file: name for name, kind in KINDS.items()}
 _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
@@ -391,8 +390,8 @@ def table_of(path: Path, file: str) -> dict[str, Any]:
                 if table == consumer_offset.OFFSET_TABLE:
                     entry = {int(queue): at for queue, at in entry.get(table, entry).items()}
                 content.setdefault(member or table, {})[name] = entry
-    if _FORBIDDEN in more:
-        content.setdefault(_FORBIDDEN, {})
+    if subscription_group.FORBIDDEN_TABLE in more:
+        content.setdefault(subscription_group.FORBIDDEN_TABLE, {})
     return content
 
 
@@ -402,7 +401,7 @@ def _member(directory: str, family: str, file: str) -> str | None:
         single = FAMILIES.get(family)
         return single[1].member if single and single[0] == file else None
     members = [table.member for table in KINDS[_KIND_OF[file]].tables]
-    found = {_OWN: members[0], "kvDataVersion": DATA_VERSION.member, "forbidden": _FORBIDDEN}
+    found = {_OWN: members[0], "kvDataVersion": DATA_VERSION.member, "forbidden": subscription_group.FORBIDDEN_TABLE}
     return found[family] if found.get(family) in members else None
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
+from ...formats.subscription_group import SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import TOPIC_CONFIG_TABLE, TOPIC_FILTER_TYPE
 from ..broker.profiles import Profile
 from ..broker.topics import loads
@@ -587,7 +588,7 @@ def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         topics = [row["topic"] for row in rows if row["type"] == "topic_config"]
         return {TOPIC_CONFIG_TABLE: {topic: {} for topic in topics}}
     if name == GROUPS:
-        return {"subscriptionGroupTable": {group: {} for group in _groups(rows)}}
+        return {SUBSCRIPTION_GROUP_TABLE: {group: {} for group in _groups(rows)}}
     tables: dict[str, dict[str, dict[str, int]]] = {OFFSET_TABLE: {}}
     for row in rows:
         if row["type"] == "consumer_offset":

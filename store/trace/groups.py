@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import steps_to_next
 from ...formats.hashing import tags_code
+from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.filter import Where
 from ..broker.snapshot import QueueId
@@ -215,7 +216,7 @@ def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription
     """What the store says of it; None where it says nothing."""
     row = groups.subscribed(topic, group)
     if row is not None and isinstance(row.get("expression"), str):
-        kind = SQL92 if row.get("expressionType") == SQL92 else TAG
+        kind = SQL92 if row.get(EXPRESSION_TYPE) == SQL92 else TAG
         return Subscription(kind, row["expression"], f"config/{GROUPS}")
     found = groups.filter_of(topic, group)
     if found is not None and found.expression:
