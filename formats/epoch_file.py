@@ -15,6 +15,7 @@ LINE_END = b"\n"
 #: A CRC that is not compared.
 CRC_UNCHECKED = 0
 HEADER, EPOCHS = "header", "epochs"
+CRC_OK = "crcOk"
 
 TABLES = (
     JsonTable(
@@ -24,7 +25,7 @@ TABLES = (
         fields=(
             JsonField("count", "integer", "number of entries"),
             JsonField("crc", "integer", "CRC-32 of their lines, top bit cleared; 0: not compared"),
-            JsonField("crcOk", "boolean", "whether it fits; only where it is compared"),
+            JsonField(CRC_OK, "boolean", "whether it fits; only where it is compared"),
         ),
     ),
     JsonTable(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
 
+QUEUE_OFFSET_MAP = "queueOffsetMap"
 TABLES = (
     JsonTable(
-        "queueOffsetMap",
+        QUEUE_OFFSET_MAP,
         "compaction_position",
         "one entry for each queue of a compaction topic",
         ((TOPIC, QUEUE_ID._replace(after="_")),),

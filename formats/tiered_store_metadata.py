@@ -43,6 +43,11 @@ TOPIC_TABLE = JsonTable(
         JsonField("updateTimestamp", "integer", "time of the last change in ms"),
     ),
 )
+SEGMENT_TABLES = (
+    _segments("commitLogFileSegmentTable", "commit logs"),
+    _segments("consumeQueueFileSegmentTable", "consume queues"),
+    _segments("indexFileSegmentTable", "indexes"),
+)
 TABLES = (
     TOPIC_TABLE,
     JsonTable(
@@ -57,7 +62,5 @@ TABLES = (
             JsonField("updateTimestamp", "integer", "time of the last change in ms"),
         ),
     ),
-    _segments("commitLogFileSegmentTable", "commit logs"),
-    _segments("consumeQueueFileSegmentTable", "consume queues"),
-    _segments("indexFileSegmentTable", "indexes"),
+    *SEGMENT_TABLES,
 )

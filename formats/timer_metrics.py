@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
+TIMING_COUNT = "timingCount"
 TABLES = (
     JsonTable(
-        "timingCount",
+        TIMING_COUNT,
         "timer_count",
         "one entry for each real topic",
         (TOPIC,),

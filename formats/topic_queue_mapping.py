@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, QUEUE_ID, TOPIC, JsonField, JsonTable
 
+LOGIC_OFFSET = "logicOffset"
 _PART = JsonTable(
     "part",
     "topic_queue_part",
@@ -12,7 +13,7 @@ _PART = JsonTable(
         JsonField("gen", "integer", "number of the part", bits=32),
         JsonField("queueId", "integer", "queue of the broker", bits=32),
         JsonField("bname", "string", "broker"),
-        JsonField("logicOffset", "integer", "its first offset in the logical queue, -1 while unknown"),
+        JsonField(LOGIC_OFFSET, "integer", "its first offset in the logical queue, -1 while unknown"),
         JsonField("startOffset", "integer", "the same in the queue of the broker"),
         JsonField("endOffset", "integer", "behind its last offset there, -1 while it is written"),
         JsonField("timeOfStart", "integer", "in ms"),

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
+TRANSACTION_COUNT = "transactionCount"
 TABLES = (
     JsonTable(
-        "transactionCount",
+        TRANSACTION_COUNT,
         "transaction_count",
         "one entry for each topic",
         (TOPIC,),

@@ -28,6 +28,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
+from ...formats.position_checkpoint import QUEUE_OFFSET_MAP
 from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..audit.messages import Tally
@@ -344,7 +345,7 @@ def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile | None:
 
 
 _DEFAULT_BYTES = 10 << 20
-_POSITIONS, _EMPTY = "queueOffsetMap", "empty"
+_EMPTY = "empty"
 _END_UNIT = UNIT.build(END)
 
 
@@ -496,11 +497,11 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
     if content is None and backup.is_file():
         content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
     if content is None:
-        left = read_config_file(path, path.name).value.get(_POSITIONS)
+        left = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
         rows = left if isinstance(left, dict) else {}
         known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
-        content, reasons = {_EMPTY: not known, _POSITIONS: known}, ["what is left of it: it cannot be read"]
-    table = content.get(_POSITIONS)
+        content, reasons = {_EMPTY: not known, QUEUE_OFFSET_MAP: known}, ["what is left of it: it cannot be read"]
+    table = content.get(QUEUE_OFFSET_MAP)
     if not isinstance(table, dict):
         return
     highest: Mapping[str, int] = {f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()}

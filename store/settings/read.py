@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
 from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
-from ...formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
+from ...formats.epoch_file import CRC_OK, CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
 from ...formats.json_table import DATA_VERSION
@@ -272,8 +272,8 @@ def parse_epochs(data: bytes) -> ParsedConfig:
         return ParsedConfig(value, reason, min(strange, default=0))
     if header["crc"] != CRC_UNCHECKED:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
-        header["crcOk"] = crc == header["crc"]
-        if not header["crcOk"]:
+        header[CRC_OK] = crc == header["crc"]
+        if not header[CRC_OK]:
             return ParsedConfig(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
     return ParsedConfig(value, note=_note([entry for _, entry in rows]))
 

@@ -43,7 +43,7 @@ from ...formats.tiered_index_file import HEADER as OPEN_HEADER
 from ...formats.tiered_index_file import ITEM as OPEN_ITEM
 from ...formats.tiered_index_file import SLOT as OPEN_SLOT
 from ...formats.tiered_index_file import items_offset as open_items_offset
-from ...formats.tiered_store_metadata import SERIAL, TOPIC_ID, TOPIC_TABLE
+from ...formats.tiered_store_metadata import SEGMENT_TABLES, SERIAL, TOPIC_ID, TOPIC_TABLE
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
@@ -52,12 +52,8 @@ from ..errors import os_errors
 
 SEGMENTS = {"COMMIT_LOG": "tiered-commit-log", "CONSUME_QUEUE": "tiered-consume-queue", "INDEX": "tiered-index"}
 """Directories of segments, and the kind of the files in them."""
-MEMBERS = {
-    "commitLogFileSegmentTable": "COMMIT_LOG",
-    "consumeQueueFileSegmentTable": "CONSUME_QUEUE",
-    "indexFileSegmentTable": "INDEX",
-}
-"""Tables of tieredStoreMetadata.json, and the directories of their segments."""
+MEMBERS = dict(zip((table.member for table in SEGMENT_TABLES), SEGMENTS, strict=True))
+"""Tables of tieredStoreMetadata.json, and the directories of their segments: both in the order of their types."""
 COMPACTING = "compacting"
 """In the directory of index files: compacted ones that wait to become segments, named by times."""
 _OPTION, _DIRECTORY = "tieredStoreFilePath", "tieredStore"

@@ -28,6 +28,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.tiered_consume_queue import UNIT
+from ...formats.topic_queue_mapping import LOGIC_OFFSET
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
@@ -327,10 +328,10 @@ def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
     for queue, items in row.values.get("hosted_queues", {}).items():
         parts = [part for part in items or [] if isinstance(part, dict)]
         for one, later in pairwise(parts):
-            for name in ("gen", "logicOffset"):
+            for name in ("gen", LOGIC_OFFSET):
                 before_, then = one.get(name), later.get(name)
                 ordered = isinstance(before_, int) and isinstance(then, int) and before_ <= then
-                if not ordered and not (name == "logicOffset" and then == -1):
+                if not ordered and not (name == LOGIC_OFFSET and then == -1):
                     yield f"static topic {topic!r}, queue {queue}: {name} {then} behind {before_}"
 
 

@@ -14,7 +14,9 @@ import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.timer_log import UNIT_BYTES
+from ...formats.timer_metrics import TIMING_COUNT
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
+from ...formats.transaction_metrics import TRANSACTION_COUNT
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
@@ -470,7 +472,7 @@ def _tell_missing(context: VerifyContext, records: TimerColumns, missing: Flags,
     )
 
 
-_METRICS = {"timermetrics": "timingCount", "transactionMetrics": "transactionCount"}
+_METRICS = {"timermetrics": TIMING_COUNT, "transactionMetrics": TRANSACTION_COUNT}
 
 
 @after("I-134")
