@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 _DIGITS = 19
 """Of an integer at most."""
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "string": (str,),
@@ -25,7 +24,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @lru_cache(maxsize=1 << 10)
 def _in_snake_case(name: str) -> str:
-    return _WORD.sub("_", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 class JsonField(NamedTuple):

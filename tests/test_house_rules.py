@@ -10,11 +10,14 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from mqstore.formats.json_table import JsonTable, Member
+from mqstore.formats.kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("formats", "store", "pipeline", "cli")
@@ -38,6 +41,12 @@ WRITERS = {
     "store/arrow/stores.py": "copies of object storage in a temporary directory",
     "store/disk/temporary.py": "temporary files",
     "store/queues/rocksdb_write.py": "a copy of a RocksDB in a temporary directory, a new one in a session's folder",
+}
+
+# (module, name of a member of a file) that is written there as the name of something else: of what
+OTHER_NAMES = {
+    ("store/verify/compaction.py", "brokerName"): "an option of brokers",
+    ("store/verify/config_entries.py", "brokerName"): "an option of brokers",
 }
 
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
@@ -219,6 +228,38 @@ def test_bytes_are_described_in_formats_only() -> None:
             if described and isinstance(node, ast.expr):
                 wrong.append(f"{place(path, node)} {ast.unparse(node)}")
     assert not wrong
+
+
+def members(table: JsonTable) -> Iterator[str]:
+    """The names that a table, and all that is inside of it, has in its file."""
+    yield table.member
+    yield from (level.name for level in table.levels if isinstance(level, Member))
+    for field in table.columns:
+        yield field.name
+        yield from members(field.inner) if field.inner else ()
+
+
+def written(path: Path, names: Container[str]) -> Iterator[tuple[ast.Constant, str]]:
+    """Where a module has one of some names as a text of its own, in quotes of JSON or not."""
+    for node in nodes(path):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            if (name := text.strip('"')) in names:
+                yield node, name
+
+
+def test_members_of_files_are_named_in_formats_only() -> None:
+    """Of words without an upper-case letter nobody can tell what they name."""
+    every = (name for kind in KINDS.values() for table in kind.tables for name in members(table))
+    names = frozenset(name for name in every if name != name.lower())
+    assert {"topicConfigTable", "groupFilterData", "bitPos", "dataVersion"} <= names
+    found = [
+        ((str(path.relative_to(ROOT)), name), f"{place(path, node)} {name}")
+        for path in modules("store", "pipeline", "cli")
+        for node, name in written(path, names)
+    ]
+    assert not [where for key, where in found if key not in OTHER_NAMES]
+    assert OTHER_NAMES.keys() <= {key for key, _ in found}, "a reason that is no longer needed"
 
 
 def test_heavy_imports_stay_above_formats_and_store() -> None:

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
+from ...formats.consumer_offset import OFFSET_TABLE, PULL_OFFSET_TABLE
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
-from ...formats.json_table import STATE_VERSION
+from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, INNER_MULTI_QUEUE_OFFSET, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from ..broker.load_rules import BodyCheck, LoadFailure, walk
@@ -208,7 +209,7 @@ class _Evidence:
     def topics_version(self) -> int:
         """4 or 5 by the data version in topics.json, 0 where there is no such file."""
         text = self.config_text("topics.json")
-        if b'"dataVersion"' not in text:
+        if f'"{DATA_VERSION.member}"'.encode() not in text:
             return 0
         return 5 if f'"{STATE_VERSION}"'.encode() in text else 4
 
@@ -216,7 +217,8 @@ class _Evidence:
     def pull_offsets(self) -> bool | None:
         """Whether consumerOffset.json has its second table, None without a file that shows it."""
         text = self.config_text("consumerOffset.json")
-        return b'"pullOffsetTable"' in text if b'"offsetTable"' in text else None
+        offsets, pulled = (f'"{name}"'.encode() in text for name in (OFFSET_TABLE, PULL_OFFSET_TABLE))
+        return pulled if offsets else None
 
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
