@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .json_table import JsonField, JsonTable
 
+FILE = "broker.properties"
 TABLES = (
     JsonTable(
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import CONSUMER_GROUP, EXPRESSION_TYPE, GROUP, TOPIC, JsonField, JsonTable, Member
 
+FILE = "consumerFilter.json"
 FILTER_DATA_BY_TOPIC, GROUP_FILTER_DATA, BORN_TIME = "filterDataByTopic", "groupFilterData", "bornTime"
 BLOOM_FILTER_DATA, BIT_NUM, BIT_POS = "bloomFilterData", "bitNum", "bitPos"
 _BIT = JsonField("bit", "integer", "number of a bit", bits=32, nullable=True)

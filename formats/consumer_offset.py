@@ -8,6 +8,7 @@ from __future__ import annotations
 from .json_table import DATA_VERSION, GROUP, QUEUE_ID, TOPIC, JsonField, JsonTable
 from .pop import REVIVE_GROUP
 
+FILE = "consumerOffset.json"
 OFFSET = JsonField(
     "offset", "integer", f"queue offset of the next message to consume; {REVIVE_GROUP}: of the last one read"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import GROUP, QUEUE_ID, TOPIC, JsonField, JsonTable
 
+FILE = "consumerOrderInfo.json"
 _OFFSET = JsonField("queueOffset", "integer", "queue offset")
 _TIME = JsonField("time", "integer", "in ms", nullable=True)
 _COUNT = JsonField("count", "integer", "deliveries", bits=32, nullable=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .consumer_offset import OFFSET_TABLE
 from .json_table import DATA_VERSION, JsonField, JsonTable
 
+FILE = "delayOffset.json"
 TABLES = (
     JsonTable(
         OFFSET_TABLE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from .json_table import JsonField, JsonTable
 
+FILE = "epochFileCheckpoint"
 SEPARATOR = "-"
 #: Ends the lines over which the CRC goes, whatever ends them in the file.
 LINE_END = b"\n"

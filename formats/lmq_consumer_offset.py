@@ -6,6 +6,7 @@ from .consumer_offset import OFFSET
 from .consumer_offset import TABLES as _PLAIN
 from .json_table import GROUP, TOPIC, JsonTable
 
+FILE = "lmqConsumerOffset.json"
 LMQ_OFFSET_TABLE = "lmqOffsetTable"
 TABLES = (
     JsonTable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import CONSUMER_GROUP, GROUP, TOPIC, JsonField, JsonTable
 
+FILE = "messageRequestMode.json"
 MESSAGE_REQUEST_MODE_MAP = "messageRequestModeMap"
 TABLES = (
     JsonTable(

@@ -19,9 +19,7 @@ from .message_properties import RETRY_PREFIX
 #: The revive topic is this and the name of the cluster.
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-#: Directory with the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
-KV_STORE: Final = "kvStore"
-#: Its column family.
+#: Column family of `kvStore/`, the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
 KV_STATE: Final = "popState"
 KV_KEY = Struct(
     "visibility_timestamp" / Int64sb * "until then no other consumer gets the message, in ms",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
 
+FILE = "position-checkpoint"
 QUEUE_OFFSET_MAP = "queueOffsetMap"
 TABLES = (
     JsonTable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, EXPRESSION_TYPE, GROUP, TOPIC, JsonField, JsonTable
 
+FILE = "subscriptionGroup.json"
 SUBSCRIPTION_GROUP_TABLE, FORBIDDEN_TABLE, GROUP_NAME = "subscriptionGroupTable", "forbiddenTable", "groupName"
 _DELAY = JsonField("delay", "integer", "ms until the next delivery", nullable=True)
 _CUSTOMIZED = JsonTable(

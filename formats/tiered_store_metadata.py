@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
 
+FILE = "tieredStoreMetadata.json"
 _SEGMENT = (
     JsonField("type", "integer", "0 commit log, 1 consume queue, 2 index", "segment_type"),
     JsonField("status", "integer", "0 new, 1 sealed, 2 deleted"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
+FILE = "timermetrics"
 TIMING_COUNT = "timingCount"
 TABLES = (
     JsonTable(

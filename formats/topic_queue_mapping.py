@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, QUEUE_ID, TOPIC, JsonField, JsonTable
 
+FILE = "topicQueueMapping.json"
 LOGIC_OFFSET = "logicOffset"
 _PART = JsonTable(
     "part",

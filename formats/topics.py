@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
 
+FILE = "topics.json"
 TOPIC_CONFIG_TABLE, TOPIC_NAME, TOPIC_SYS_FLAG = "topicConfigTable", "topicName", "topicSysFlag"
 READ_QUEUE_NUMS, WRITE_QUEUE_NUMS, TOPIC_FILTER_TYPE = "readQueueNums", "writeQueueNums", "topicFilterType"
 TABLES = (

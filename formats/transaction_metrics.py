@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .json_table import DATA_VERSION, TIME_STAMP, TOPIC, JsonField, JsonTable
 
+FILE = "transactionMetrics"
 TRANSACTION_COUNT = "transactionCount"
 TABLES = (
     JsonTable(

@@ -104,7 +104,6 @@ def _key(key: str | int) -> str:
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
 
 
-NAME = "topics.json"
 _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
@@ -128,8 +127,8 @@ class Topics:
 
         Raises Refused where neither can be parsed: no broker starts then. Unreadable.
         """
-        path = config / NAME
-        main, backup = _read(path), _read(path.with_name(NAME + ".bak"))
+        path = config / formats.FILE
+        main, backup = _read(path), _read(path.with_name(formats.FILE + ".bak"))
         for data in (main, backup):
             content = _parse(data) if data else None
             if content is not None:
@@ -207,7 +206,7 @@ class Topics:
         version["timestamp"] = now_ms()
         files.make_directory(self.path.parent)
         if self._main is not None:
-            _replace(files, self.path.with_name(NAME + ".bak"), self._main)
+            _replace(files, self.path.with_name(formats.FILE + ".bak"), self._main)
         data = dumps(self._content).encode()
         _replace(files, self.path, data)
         self._main, self._added = data, 0

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
+from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.json_table import DATA_VERSION, TIME_STAMP
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout
@@ -41,7 +42,6 @@ from .logs import LogsCompared, Note, PositionRange, compare_logs, differing_fie
 ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
 _UNITS_AT_ONCE = 1 << 16
 _BLOCKS = 1024
-_EPOCHS = "epochFileCheckpoint"
 _OF_WRITING = frozenset({DATA_VERSION.member, TIME_STAMP.name})
 """Members that tell how often, or when, a file was written."""
 _HOUR_MS = 3_600_000
@@ -275,7 +275,7 @@ def epochs(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
 
 def _epochs(layout: Layout) -> dict[str, Any]:
     try:
-        records: Iterable[dict[str, Any]] = list(read_config_file(layout.root / _EPOCHS, "epoch-file").records())
+        records: Iterable[dict[str, Any]] = list(read_config_file(layout.root / EPOCH_FILE, "epoch-file").records())
     except Missing:
         return {}
     return {f"epoch {r['epoch']}": r["start_offset"] for r in records if r["type"] == "epoch"}

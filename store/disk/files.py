@@ -458,9 +458,11 @@ def _parts(layout: Layout) -> Iterator[Path]:
 
 
 def _files(layout: Layout) -> Iterator[Path]:
+    from ...formats.topics import FILE  # before a log is read nobody asks
+
     yield from (layout.abort, layout.lock, layout.checkpoint, layout.timer_wheel, layout.journal)
-    for name in ("topics.json", "topics.json.bak", "topics.json.tmp"):
-        yield layout.config / name
+    for suffix in ("", ".bak", ".tmp"):
+        yield layout.config / f"{FILE}{suffix}"
 
 
 Content = bytes | memoryview

@@ -36,18 +36,15 @@ BARRIER_PREFIX = "mqstore-recover-"
 """Name of the file in the log directory that keeps brokers from starting during a repair."""
 ROCKSDB_STORE = "rocksdbstore"
 COMPACTION = "compaction"
-COMPACTION_LOG = "compactionLog"
-COMPACTION_QUEUES = "compactionCq"
+COMPACTION_LOG, COMPACTION_QUEUES = "compactionLog", "compactionCq"
+KV_STORE = "kvStore"
 TIERED_INDEX_FILES = "tiered_index_file"
 
 _DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
-    | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, "kvStore", JOURNAL, TIERED_INDEX_FILES}
+    | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, KV_STORE, JOURNAL, TIERED_INDEX_FILES}
 )
-_FILES = frozenset(
-    {"abort", "abort.bak", "lock", "checkpoint", "timerwheel", "epochFileCheckpoint", "epochFileCheckpoint.bak"}
-    | {"brokerIdentity", "brokerIdentity.bak", "brokerIdentity-temp", "brokerIdentity-temp.bak"}
-)
+_FILES = frozenset({"abort", "abort.bak", "lock", "checkpoint", "timerwheel"})
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
@@ -73,6 +70,8 @@ def is_file_of_store(path: Path) -> bool:
     One of a log or a queue by its name alone where it is there, whatever directory a link leads to; any
     other by the part of a store that it lies in: a broker does not start beside a name that it does not know.
     """
+    from ...formats import broker_identity, epoch_file
+
     if path.is_dir():
         return False
     if len(path.name) == NAME_DIGITS and path.name.isdecimal() and path.is_file():
@@ -80,7 +79,8 @@ def is_file_of_store(path: Path) -> bool:
     for root in path.parents:
         if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
             first = path.relative_to(root).parts[0]
-            return first in _DIRECTORIES or first in _FILES or first.startswith(DLEDGER_PREFIX)
+            known = first in _DIRECTORIES or first in _FILES or first.startswith(DLEDGER_PREFIX)
+            return known or first.removesuffix(".bak") in (epoch_file.FILE, *broker_identity.FILES)
     return False
 
 
@@ -313,13 +313,15 @@ class Layout:
 
     def _topics_in_rocksdb(self) -> bool:
         """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
+        from ...formats.topics import FILE  # of most stores nobody asks
+
         try:
             found = [
                 path.stat().st_mtime
                 for path in (self.config / "topics", self.config / "metadata")
                 if (path / ROCKSDB_CURRENT).is_file()
             ]
-            return bool(found) and max(found) >= (self.config / "topics.json").stat().st_mtime
+            return bool(found) and max(found) >= (self.config / FILE).stat().st_mtime
         except FileNotFoundError:
             return bool(found)
         except OSError:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
+from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
 from ...formats.property_columns import PropertyItems
@@ -162,7 +163,6 @@ def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterat
             yield batch.take(np.flatnonzero(own).astype(np.int64))
 
 
-DELAY_FILE = "delayOffset.json"
 _KIND = "delay-offset"
 
 

@@ -21,12 +21,14 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats import pop as pop_format
+from ...formats.consumer_order_info import FILE as ORDER_FILE
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import DEAD_LETTER_PREFIX, TIMER_TOPIC
 from ..columns import dictionary
+from ..disk.layout import KV_STORE
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..queues.references import RecordPlaces, batches
@@ -172,7 +174,6 @@ def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
     return b"%d %d" % (columns.ints("born_timestamp")[row], columns.ints("body_crc")[row])
 
 
-_ORDER = "consumerOrderInfo.json"
 _ORDER_KIND = "consumer-order-info"
 
 
@@ -316,12 +317,12 @@ def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note)
 def _tell(store: StoreReader, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
-        note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
+        note(f"pop: config/{ORDER_FILE} has what groups consume in order: see `mqstore dump` of it")
 
 
 def _kept(store: StoreReader, note: Note) -> list[Popped]:
     """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
-    path = store.layout.root / pop_format.KV_STORE
+    path = store.layout.root / KV_STORE
     note_loss_in(store, path, "pop", note)
     if not is_rocksdb(path):
         return []
@@ -349,7 +350,7 @@ def _kept(store: StoreReader, note: Note) -> list[Popped]:
 
 def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
     try:
-        file = read_config_file(store.layout.config / _ORDER, _ORDER_KIND)
+        file = read_config_file(store.layout.config / ORDER_FILE, _ORDER_KIND)
     except Missing:
         return
     yield from file.records()

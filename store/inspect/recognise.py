@@ -41,6 +41,7 @@ from ...formats.derive import columns_of
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ...formats.message import LATEST_MS, MAGIC_V1, MAGIC_V2, SMALLEST
+from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ..disk import byte_reader
 from ..disk.broker_conf import BrokerConfig
 from ..disk.compressed import open_any, plain_name
@@ -266,7 +267,7 @@ _CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
 _IN_CONFIG = [kind.file for kind in KINDS.values() if kind.file and kind.place == "config"]
 _SUFFIXES = (".bak", ".tmp", "-temp")
 _NOT_YET = (COMPACTION, "config")
-_OF_COMPACTION = (COMPACTION_LOG, "position-checkpoint")
+_OF_COMPACTION = (COMPACTION_LOG, POSITION_CHECKPOINT)
 DLEDGER_DATA = "data"
 _HEAD_BYTES = 1 << 16
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...formats.broker_properties import FILE as BROKER_PROPERTIES
 from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
 from ..disk.broker_conf import BrokerConfig, parse_properties
@@ -89,7 +90,6 @@ _TAKEN = {
 }
 """The least and the most that a broker takes of a ratio."""
 _WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
-_PROPERTIES = "broker.properties"
 
 
 def rules_of(layout: Layout) -> ExpiryRules:
@@ -100,7 +100,7 @@ def rules_of(layout: Layout) -> ExpiryRules:
     config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
     if not any(name in config for name in names):
-        config, notes = _sound(layout.config / _PROPERTIES)
+        config, notes = _sound(layout.config / BROKER_PROPERTIES)
     numbers = {name: _number(config, name) for name in _DEFAULTS}
     delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items())
     # DLedgerCommitLog keeps an hour more

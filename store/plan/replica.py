@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import FILLER_TOPIC, is_filler
@@ -42,7 +43,6 @@ from .gaps import Gap, GapFinder, readable_numbers
 from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
-_EPOCH_FILE = "epochFileCheckpoint"
 
 
 @dataclass
@@ -141,7 +141,7 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
         raise
     if layout.dledger is not None:
         raise Unsupported("a DLedger log is no copy of this log", path=layout.dledger)
-    if not (layout.root / _EPOCH_FILE).exists():
+    if not (layout.root / EPOCH_FILE).exists():
         return layout.commit_log_directories, None
     checkpoint = read_checkpoint(layout.checkpoint)
     confirmed = checkpoint.confirm_phy_offset if checkpoint else 0

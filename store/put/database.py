@@ -16,6 +16,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
 from ...formats.hashing import java_string
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, UNITS
+from ...formats.topics import FILE as TOPICS
 from ..broker.snapshot import QueueId
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..disk.files import Content, Files, write_new
@@ -174,8 +175,8 @@ class TopicsInDatabase:
     @classmethod
     def of(cls, layout: Layout) -> TopicsInDatabase | None:
         """None where topics are in a file. Raises Unsupported, Unreadable."""
-        path = stand_ins(layout.config, layout.broker_config).get(_TOPICS)
-        return None if path is None else cls(path, _TOPICS)
+        path = stand_ins(layout.config, layout.broker_config).get(TOPICS)
+        return None if path is None else cls(path, TOPICS)
 
     def check(self, topic: str) -> None:
         """Raises InvalidInput for a topic that is not there, and one with batch queues."""
@@ -187,6 +188,3 @@ class TopicsInDatabase:
             )
         if (found.get("attributes") or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
             raise InvalidInput(NO_BATCHES)
-
-
-_TOPICS = "topics.json"

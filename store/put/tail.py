@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import NEWEST, WriterProfile, writer_profile
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -274,7 +275,7 @@ def end_with_unit(batch: Batch) -> int:
 
 
 _LOCK = "lock"
-_CONFIG, _TOPICS = "config", "topics.json"
+_CONFIG = "config"
 
 
 def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
@@ -291,7 +292,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
         raise NotAStore("not a directory", path=root, hint="a store is a directory") from None
     except OSError as error:
         raise from_os_error(error, root) from error
-    if (root / _CONFIG / _TOPICS).is_file():
+    if (root / _CONFIG / TOPICS).is_file():
         names.discard(_CONFIG)
     return Layout.open(root, config) if names - {_LOCK} else Layout.of(root, config)
 

@@ -115,7 +115,7 @@ def read_filters(layout: Layout) -> dict[str, object]:
 
     Raises Unsupported where the .bak is broken: no broker starts then.
     """
-    path, broken = layout.config / "consumerFilter.json", None
+    path, broken = layout.config / formats.FILE, None
     for each in (path, path.with_name(f"{path.name}.bak")):
         try:
             found = _read_object(each)

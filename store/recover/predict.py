@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
+from ...formats.epoch_file import FILE as EPOCH_FILE
 from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal, size_at
@@ -364,7 +365,6 @@ def _inside(change: FileChange, root: str) -> FileChange:
     return FileChange(path, change.change, change.begin, change.end)
 
 
-EPOCH_FILE = "epochFileCheckpoint"
 _OPEN = (1 << 63) - 1
 
 

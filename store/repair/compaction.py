@@ -28,6 +28,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
+from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ...formats.position_checkpoint import QUEUE_OFFSET_MAP
 from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
@@ -489,7 +490,7 @@ def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
 
 def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
     """position-checkpoint, its .bak, or what is left of it, names no offset that its queue does not have."""
-    path = layout.compaction_log.parent / "position-checkpoint"
+    path = layout.compaction_log.parent / POSITION_CHECKPOINT
     if not path.is_file():
         return
     content, reasons = read_json(path), list[str]()

@@ -19,6 +19,7 @@ from ...formats.consumer_filter import FILTER_DATA_BY_TOPIC, GROUP_FILTER_DATA
 from ...formats.consumer_offset import OFFSET_TABLE, OFFSET_TABLES
 from ...formats.json_table import CONSUMER_GROUP, DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS, Syntax
+from ...formats.message_request_mode import FILE as MODES_FILE
 from ...formats.message_request_mode import MESSAGE_REQUEST_MODE_MAP
 from ...formats.subscription_group import GROUP_NAME, SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
@@ -40,9 +41,13 @@ from ..settings.parse import with_numbers
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
+    DELAYS,
+    FILTERS,
+    GROUPS,
     LMQ_OFFSETS,
     OFFSETS,
     TIERED,
+    TOPICS,
     LoadAction,
     LoadedConfig,
     Text,
@@ -98,7 +103,7 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if not isinstance(entry, dict):
             continue
         fresh = new_topic(topic, proven.highest.get(topic, 0), proven.profile)
-        wrong = {misfit.key for misfit in misfits(KINDS[FILES[_TOPICS[0]]].tables[0], {topic: entry})}
+        wrong = {misfit.key for misfit in misfits(KINDS[FILES[TOPICS]].tables[0], {topic: entry})}
         if entry.get(TOPIC_NAME, topic) != topic:
             yield "I-142", _set(entry, topic, TOPIC_NAME, topic)
         perm = entry.get("perm", 0)
@@ -192,24 +197,22 @@ def _is_int(value: Any) -> bool:
 
 
 _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
-    "topics.json": _topics,
-    "subscriptionGroup.json": _groups,
-    "consumerFilter.json": _filters,
-    "messageRequestMode.json": _modes,
-    "consumerOffset.json": _offsets,
+    TOPICS: _topics,
+    GROUPS: _groups,
+    FILTERS: _filters,
+    MODES_FILE: _modes,
+    OFFSETS: _offsets,
 }
 
 Json = dict[Any, Any]
-_TOPICS = ("topics.json", TOPIC_CONFIG_TABLE)
-_GROUPS = ("subscriptionGroup.json", SUBSCRIPTION_GROUP_TABLE)
 _UNSETTLED = {
-    _TOPICS[0]: "as new ones: permission, order, message type and other attributes are lost",
-    _GROUPS[0]: "as new ones: retries, modes and other settings are lost",
+    TOPICS: "as new ones: permission, order, message type and other attributes are lost",
+    GROUPS: "as new ones: retries, modes and other settings are lost",
 }
 """What nothing proves of entries that the store proves."""
 _TOLD = 3
 """Entries of a file that are told one by one."""
-_OFFSET_CODES = {"consumerOffset.json": "I-144", "delayOffset.json": "I-146", "lmqConsumerOffset.json": "I-152"}
+_OFFSET_CODES = {OFFSETS: "I-144", DELAYS: "I-146", LMQ_OFFSETS: "I-152"}
 Mended = tuple[str, str]
 
 
@@ -230,7 +233,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
-    if _TOPICS[0] in start.databases:  # an entry in the file is none that a broker takes
+    if TOPICS in start.databases:  # an entry in the file is none that a broker takes
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     delays = {
@@ -466,12 +469,12 @@ def _less(mine: Any, other: Any) -> bool:
 
 def _prove(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups that have a retry topic. Returns how many."""
-    prove = {_TOPICS[0]: _prove_topics, _GROUPS[0]: _prove_groups}.get(name)
+    prove = {TOPICS: _prove_topics, GROUPS: _prove_groups}.get(name)
     return prove(content, proven) if prove else 0
 
 
 def _prove_topics(content: Json, proven: Proven) -> int:
-    table = _table(content, _TOPICS[1])
+    table = _table(content, TOPIC_CONFIG_TABLE)
     missing = sorted(proven.highest.keys() - table.keys())
     for topic in missing:
         table[topic] = proven.topic(topic)
@@ -479,7 +482,7 @@ def _prove_topics(content: Json, proven: Proven) -> int:
 
 
 def _prove_groups(content: Json, proven: Proven) -> int:
-    table = _table(content, _GROUPS[1])
+    table = _table(content, SUBSCRIPTION_GROUP_TABLE)
     groups = {group_of_topic(queue.topic) for queue in proven.queues}
     missing = sorted((groups | proven.lost_groups) - {"", *table})
     for group in missing:

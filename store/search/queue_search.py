@@ -19,6 +19,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
+from ...formats.topics import FILE as TOPICS
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
@@ -329,7 +330,7 @@ def _policy(layout: Layout, topic: str) -> str | None:
     """The attribute of the topic; without topics.json what there is on disk tells."""
     from ..settings.read import read_config_file  # only of topics with compaction queues
 
-    for name in ("topics.json", "topics.json.bak"):
+    for name in (TOPICS, f"{TOPICS}.bak"):
         try:
             file = read_config_file(layout.config / name, "topics")
         except Missing:

@@ -86,7 +86,6 @@ _CANDIDATES = 256
 _QUEUES_ASKED = 32
 """Queues whose last record is compared with a record that may be dead."""
 _FIRST_5 = "5"
-_TOPICS = "topics.json"
 
 
 def _nothing(_: int) -> None:
@@ -431,20 +430,21 @@ class StoreReader(Closing):
         """The topics of the broker's configuration, or its .bak, and of a RocksDB in its place, as far as they can be
         read.
         """
+        from ...formats.topics import FILE as TOPICS
         from ..settings.read import read_config_file
         from ..settings.rocksdb import rows_of, stand_ins
 
         rows: list[dict[str, Any]] = []
-        for path in (self.layout.config / _TOPICS, self.layout.config / f"{_TOPICS}.bak"):
+        for path in (self.layout.config / TOPICS, self.layout.config / f"{TOPICS}.bak"):
             with suppress(StoreError):
                 file = read_config_file(path, "topics")
                 if file.problem is None:
                     rows += file.records()
                     break
-        database = stand_ins(self.layout.config, self.config).get(_TOPICS)
+        database = stand_ins(self.layout.config, self.config).get(TOPICS)
         if database is not None:
             with suppress(StoreError):
-                rows += rows_of(database, _TOPICS)
+                rows += rows_of(database, TOPICS)
         return {str(row["topic"]) for row in rows if row["type"] == "topic_config" and row.get("topic")}
 
     def has_batch_queues(self, topic: str) -> bool:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats import consumer_offset, consumer_order_info, topic_queue_mapping, topics, transaction_metrics
 from ...formats import message_properties as names
-from ...formats.consumer_offset import OFFSET_TABLE, PULL_OFFSET_TABLE
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import items_offset, slots_offset
@@ -31,7 +31,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
+from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
 from ..index.read import IndexFile, sizes_of
 
@@ -208,7 +208,7 @@ class _Evidence:
     @cached_property
     def topics_version(self) -> int:
         """4 or 5 by the data version in topics.json, 0 where there is no such file."""
-        text = self.config_text("topics.json")
+        text = self.config_text(topics.FILE)
         if f'"{DATA_VERSION.member}"'.encode() not in text:
             return 0
         return 5 if f'"{STATE_VERSION}"'.encode() in text else 4
@@ -216,9 +216,9 @@ class _Evidence:
     @cached_property
     def pull_offsets(self) -> bool | None:
         """Whether consumerOffset.json has its second table, None without a file that shows it."""
-        text = self.config_text("consumerOffset.json")
-        offsets, pulled = (f'"{name}"'.encode() in text for name in (OFFSET_TABLE, PULL_OFFSET_TABLE))
-        return pulled if offsets else None
+        text = self.config_text(consumer_offset.FILE)
+        pulled = f'"{consumer_offset.PULL_OFFSET_TABLE}"'.encode() in text
+        return pulled if f'"{consumer_offset.OFFSET_TABLE}"'.encode() in text else None
 
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
@@ -433,7 +433,7 @@ def _tag_hashes(records: Columns) -> Iterator[int]:
 
 _SIGNS_OF_5 = (
     Sign("5.1", NEWEST, _file("abort.bak", "timerwheel", "compaction", "config/timercheck")),
-    Sign("5.1", NEWEST, _file("config/consumerOrderInfo.json", "config/topicQueueMapping.json")),
+    Sign("5.1", NEWEST, _file(f"config/{consumer_order_info.FILE}", f"config/{topic_queue_mapping.FILE}")),
     Sign("5.1", NEWEST, _pid_in_abort),
     Sign("5.1", NEWEST, _field("master_flushed_offset")),
     Sign("5.1", NEWEST, _field("confirm_phy_offset")),
@@ -444,7 +444,7 @@ _SIGNS_OF_5 = (
 
 SIGNS = (
     *_SIGNS_OF_5,
-    Sign("5.3", NEWEST, _file("config/transactionMetrics", "consumequeue/CURRENT", "kvStore")),
+    Sign("5.3", NEWEST, _file(f"config/{transaction_metrics.FILE}", f"consumequeue/{ROCKSDB_CURRENT}", KV_STORE)),
     Sign("5.3", NEWEST, _property_crc),
     Sign("5.3", NEWEST, _closed_5),
     Sign("5.4", NEWEST, _file("rocksdbstore")),

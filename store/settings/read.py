@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
+from ...formats.consumer_offset import FILE as OFFSETS
 from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
 from ...formats.epoch_file import CRC_OK, CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
+from ...formats.lmq_consumer_offset import FILE as LMQ_OFFSETS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ..broker.topics import loads
 from ..counted import counted
@@ -401,8 +403,6 @@ _PARSERS: Mapping[Syntax, Callable[[bytes], ParsedConfig]] = {
 
 
 _LARGEST_OFFSETS_BYTES = 256 << 20
-_PLAIN = "consumerOffset.json"
-_LMQ = "lmqConsumerOffset.json"
 
 Progress = Mapping["QueueId", Mapping[str, int]]
 """Per queue and group the next queue offset to consume."""
@@ -420,7 +420,7 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
 
     Of two files that name the same group the one written later counts. options: of the broker.
     """
-    tables = [table for name in (_PLAIN, _LMQ) if (table := _read(config, name)) is not None]
+    tables = [table for name in (OFFSETS, LMQ_OFFSETS) if (table := _read(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)
     tables += _of_rocksdb(config, options)
     progress: dict[QueueId, dict[str, int]] = {}
@@ -481,12 +481,12 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
     from ..queues.rocksdb import readable
     from .rocksdb import rows_of, stand_ins
 
-    path = stand_ins(config, options).get(_PLAIN)
+    path = stand_ins(config, options).get(OFFSETS)
     if path is None or not readable():
         return
     found = _OffsetTable({})
     try:
-        rows = rows_of(path, _PLAIN)
+        rows = rows_of(path, OFFSETS)
     except Unreadable:
         return  # what the files say is better than nothing
     for row in rows:

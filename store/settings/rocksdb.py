@@ -31,7 +31,7 @@ from ...formats.json_table import DATA_VERSION, STATE_VERSION, JsonTable
 from ...formats.kinds import KINDS
 from ...formats.pop import KV_STATE
 from ..broker.snapshot import list_entries
-from ..disk.layout import ROCKSDB_STORE_TYPE, was_rocksdb
+from ..disk.layout import KV_STORE, ROCKSDB_STORE_TYPE, was_rocksdb
 from ..errors import Unreadable
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from .parse import entries, parse
@@ -118,7 +118,7 @@ def _reader(database: RocksDb, family: str) -> _Reader:
     if {rocksdb_store.TIMER, rocksdb_store.TRANSACTION} <= families:
         return _store(family) if family in _SCHEMAS else _unknown
     name = database.path.absolute().name
-    if name == pop.KV_STORE and family == pop.KV_STATE:
+    if name == KV_STORE and family == pop.KV_STATE:
         return _given_out
     if name in _CONFIG and family in (_OWN, _DATA_VERSION):
         file, table = _CONFIG[name]

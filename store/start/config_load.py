@@ -31,12 +31,12 @@ from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
 from ..settings.read import BACKUP, FILES, read_content
 from ..settings.rocksdb import SECOND, in_force, rows_of, table_of
 
-TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
-OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
-DELAYS, FILTERS = "delayOffset.json", "consumerFilter.json"
-ORDER, MAPPING, MODES = "consumerOrderInfo.json", "topicQueueMapping.json", "messageRequestMode.json"
-TIMERS, TRANSACTIONS = "timermetrics", "transactionMetrics"
-TIMER_CHECK, TIERED = "timercheck", "tieredStoreMetadata.json"
+TOPICS, GROUPS = KINDS["topics"].file, KINDS["subscription-group"].file
+OFFSETS, LMQ_OFFSETS = KINDS["consumer-offset"].file, KINDS["lmq-consumer-offset"].file
+DELAYS, FILTERS, MODES = (KINDS[kind].file for kind in ("delay-offset", "consumer-filter", "message-request-mode"))
+ORDER, MAPPING = KINDS["consumer-order-info"].file, KINDS["topic-queue-mapping"].file
+TIMERS, TRANSACTIONS = KINDS["timer-metrics"].file, KINDS["transaction-metrics"].file
+TIMER_CHECK, TIERED = "timercheck", KINDS["tiered-store-metadata"].file
 STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 """Counts that a broker makes again."""
 

@@ -29,11 +29,10 @@ from ..search.selection import Selection
 from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
+from ..start.config_load import FILTERS, GROUPS, OFFSETS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import FoundUnit
 
-TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
-OFFSETS, FILTERS = "consumerOffset.json", "consumerFilter.json"
 _MS_NS = 1_000_000
 _ONE_SHUTDOWN_MS = 3 * 60_000
 """Times of files that one shutdown wrote are no further apart."""

@@ -11,19 +11,20 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...formats.pop import KV_STORE, REVIVE_TOPIC
+from ...formats.pop import REVIVE_TOPIC
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
-from ..disk.layout import Layout
+from ..disk.layout import KV_STORE, Layout
 from ..disk.lock import holder
 from ..errors import StoreError
 from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, StoreReader
+from ..start.config_load import FILTERS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
-from .groups import FILTERS, TOPICS, GroupTables, Subscription, read_groups
+from .groups import GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, for_all, judge

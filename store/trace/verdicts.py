@@ -17,10 +17,12 @@ from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, is_system_topic
 from ..counted import counted
+from ..disk.layout import KV_STORE
 from ..log.message import Mark, Message
+from ..start.config_load import GROUPS, OFFSETS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import Family, FoundUnit, Naming, QueuePlace
-from .groups import GROUPS, OFFSETS, TOPICS, GroupTables, Subscription, filtered
+from .groups import GroupTables, Subscription, filtered
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
@@ -130,7 +132,7 @@ def _popped(known: Known, group: str) -> Judgement | None:
 
     last = times[-1]
     until = last.visible_timestamp
-    where = "kvStore" if last.check_point is None else f"commitlog at {last.check_point}"
+    where = KV_STORE if last.check_point is None else f"commitlog at {last.check_point}"
     evidence = (Evidence("its newest check point", where),)
     if last.state is PopState.ACKED:
         return Judgement(DeliveryVerdict.PASSED, "a consumer acknowledged it (POP)", evidence)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
+from ...formats.delay_offset import FILE as DELAY_FILE
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import NotFound, StoreError
@@ -144,7 +145,7 @@ class Waiting:
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _delayed(self, message: Message) -> Judgement:
-        from ..inspect.own_topics import DELAY_FILE, delay_progress
+        from ..inspect.own_topics import delay_progress
 
         level = message.queue_id + 1
         due = self.due_ms(message)

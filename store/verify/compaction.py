@@ -17,8 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
+from ...formats.broker_identity import FILE as IDENTITY_FILE
+from ...formats.broker_identity import TEMPORARY
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.hashing_columns import java_hash_column
+from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
 from ..broker.snapshot import QueueId
@@ -338,7 +342,7 @@ def full_files_are_closed(context: VerifyContext) -> None:
 @after("I-165")
 def compaction_is_not_ahead(context: VerifyContext) -> None:
     """What position-checkpoint says was compacted is in the queue."""
-    path = context.store.layout.compaction_log.parent / "position-checkpoint"
+    path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     try:
         file = read_config_file(path, "position-checkpoint")
     except Missing:
@@ -374,7 +378,7 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
 @after("I-167")
 def keys_are_there_once(context: VerifyContext) -> None:
     """Of each key only the newest message is left in what was compacted."""
-    path = context.store.layout.compaction_log.parent / "position-checkpoint"
+    path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     try:
         rows = list(read_config_file(path, "position-checkpoint").records())
     except Missing:
@@ -416,7 +420,6 @@ def _tell(
 
 
 _IDENTITY, _EPOCHS = "broker-identity", "epoch-file"
-_TEMPORARY = "-temp"
 _NAMES = {"cluster_name": "brokerClusterName", "broker_name": "brokerName"}
 """Parts of an identity, and the options that have to say the same."""
 
@@ -426,7 +429,7 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     """The epoch file that a broker takes is whole, its epochs and offsets increase, and each begins with a
     record of the log, or at its end.
     """
-    path = _path(context, "storePathEpochFile", "epochFileCheckpoint")
+    path = _path(context, "storePathEpochFile", EPOCH_FILE)
     file, backup = _read(path, _EPOCHS), _read(path.with_name(path.name + BACKUP), _EPOCHS)
     taken, problem = file, file.problem if file is not None else None
     if file is None or (problem is not None and not problem.gives_up):
@@ -474,8 +477,8 @@ def the_identity_is_this_broker(context: VerifyContext) -> None:
     """Cluster, name and a number, in the file and in one that a registration has left; the names are
     those of the configuration, where that is given.
     """
-    path = _path(context, "storePathBrokerIdentity", "brokerIdentity")
-    for place in (path, path.with_name(path.name + _TEMPORARY)):
+    path = _path(context, "storePathBrokerIdentity", IDENTITY_FILE)
+    for place in (path, path.with_name(path.name + TEMPORARY)):
         file = _read(place, _IDENTITY)
         if file is None:
             continue

@@ -28,7 +28,7 @@ from ..search.log_search import never_delivered
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
-from ..start.config_load import STATISTICS, TIMER_CHECK, LoadAction
+from ..start.config_load import STATISTICS, TIMER_CHECK, TIMERS, LoadAction
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import Once, after, before
@@ -153,19 +153,18 @@ def counted_by_file(
     return register
 
 
-_METRICS = frozenset({"timermetrics", "transactionMetrics"})
 _VERSIONS_APART = 100
 """So many changes between two times that a file is written are not unusual."""
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
 _ASIDE = "mv {path} {aside}"
-_RENAMED = "timermetrics" + TEMPORARY
+_RENAMED = TIMERS + TEMPORARY
 
 
 def _checked(name: str) -> bool:
     """Statistics are told by I-134; a file without .bak is no table that a start needs."""
     kind = KINDS[FILES[name]]
-    return name not in _METRICS and kind.syntax is Syntax.JSON
+    return name not in STATISTICS and kind.syntax is Syntax.JSON
 
 
 @before("I-140")

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...formats.locked_range import CONTENT
-from ...formats.pop import KV_STORE
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import DirectoryEntry, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import BARRIER_PREFIX, JOURNAL, ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE, was_rocksdb
+from ..disk.layout import BARRIER_PREFIX, JOURNAL, KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE, was_rocksdb
 from ..disk.lock import holder
 from ..errors import Missing, NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity

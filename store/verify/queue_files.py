@@ -15,6 +15,7 @@ from construct import ConstructError
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consumer_offset import OFFSET_TABLE
+from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -187,7 +188,7 @@ def delayed_messages(context: VerifyContext) -> None:
     from ..errors import StoreError
 
     queues = queues_of(context)
-    path = context.store.layout.config / "delayOffset.json"
+    path = context.store.layout.config / DELAY_FILE
     if queues.unreadable or context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     try:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...formats import timer_metrics, transaction_metrics
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.timer_log import UNIT_BYTES
-from ...formats.timer_metrics import TIMING_COUNT
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
-from ...formats.transaction_metrics import TRANSACTION_COUNT
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
@@ -472,7 +471,10 @@ def _tell_missing(context: VerifyContext, records: TimerColumns, missing: Flags,
     )
 
 
-_METRICS = {"timermetrics": TIMING_COUNT, "transactionMetrics": TRANSACTION_COUNT}
+_METRICS = {
+    timer_metrics.FILE: timer_metrics.TIMING_COUNT,
+    transaction_metrics.FILE: transaction_metrics.TRANSACTION_COUNT,
+}
 
 
 @after("I-134")
@@ -480,7 +482,7 @@ def the_counts_can_be_read(context: VerifyContext) -> None:
     """timermetrics and transactionMetrics parse; no message waits less than no time."""
     for name, member in _METRICS.items():
         path = context.store.layout.config / name
-        for text in _wrong_counts(path, member, signed=name == "transactionMetrics"):
+        for text in _wrong_counts(path, member, signed=name == transaction_metrics.FILE):
             context.findings.add("I-134", os.fspath(path), text)
 
 

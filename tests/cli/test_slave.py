@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqstore.cli.slave import _text
-from mqstore.store.recover.predict import EPOCH_FILE
+from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 
 from .. import stores
 from .datadriven import Result, run_here

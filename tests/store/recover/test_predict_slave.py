@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.epoch_file import FILE as EPOCH_FILE
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound
-from mqstore.store.recover.predict import EPOCH_FILE, SlaveCut, slave_cut
+from mqstore.store.recover.predict import SlaveCut, slave_cut
 from tests import stores
 
 NAME = "5.3.3-v2"
