@@ -46,8 +46,6 @@ _GROUPS = {
     "lock": _LAYOUT,
 }
 """The group of checks that is about a part of a store, by the part's name."""
-_TIMER_FILES = ("timercheck", "timermetrics")
-"""Of config/, but the timer's."""
 _ABOVE_TOPICS = {CONSUME_QUEUE: 1, BATCH_CONSUME_QUEUE: 1, CONSUME_QUEUE_EXT: 1, COMPACTION: 2}
 """Directories between the root and those of the topics, with this one."""
 _OF_ROOTS = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, "checkpoint")
@@ -133,6 +131,8 @@ def _is_root(path: Path) -> bool:
 
 def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTarget | None:
     """None where `root` is no store, or `path` is not one of its parts. Raises Unsupported."""
+    from ..formats import timer_check, timer_metrics
+
     try:
         layout = Layout.open(root, config)
     except (NotAStore, Unreadable):
@@ -141,7 +141,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
     group = _GROUPS.get(inside[0].partition(".")[0])
     if inside[0].startswith(DLEDGER_PREFIX) or any(_inside(whole, log) or _inside(log, whole) for log in logs):
         group = _LOG
-    elif whole.name.partition(".")[0] in _TIMER_FILES:
+    elif whole.name.partition(".")[0] in (timer_check.FILE, timer_metrics.FILE):
         group = "timer"
     if group is None:
         from ..store.tiered.segments import is_of_tier  # with numpy

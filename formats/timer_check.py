@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from construct import Int64sb, Padded, Struct
 
+FILE = "timercheck"
 PAGE_BYTES = 4096
 
 FIELDS = Struct(

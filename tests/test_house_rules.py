@@ -240,19 +240,20 @@ def members(table: JsonTable) -> Iterator[str]:
 
 
 def written(path: Path, names: Container[str]) -> Iterator[tuple[ast.Constant, str]]:
-    """Where a module has one of some names as a text of its own, in quotes of JSON or not."""
+    """Where a module has one of some names as a text of its own: in quotes of JSON, behind a directory or not."""
     for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
             text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
-            if (name := text.strip('"')) in names:
+            if (name := text.strip('"').rpartition("/")[2].removesuffix(".bak")) in names:
                 yield node, name
 
 
-def test_members_of_files_are_named_in_formats_only() -> None:
-    """Of words without an upper-case letter nobody can tell what they name."""
-    every = (name for kind in KINDS.values() for table in kind.tables for name in members(table))
-    names = frozenset(name for name in every if name != name.lower())
-    assert {"topicConfigTable", "groupFilterData", "bitPos", "dataVersion"} <= names
+def test_files_and_their_members_are_named_in_formats_only() -> None:
+    """Of words without an upper-case letter or a dot nobody can tell what they name."""
+    every = {name for kind in KINDS.values() for table in kind.tables for name in members(table)}
+    every |= {kind.file for kind in KINDS.values()}
+    names = frozenset(name for name in every if name != name.lower() or "." in name)
+    assert {"topics.json", "topicConfigTable", "groupFilterData", "bitPos", "dataVersion"} <= names
     found = [
         ((str(path.relative_to(ROOT)), name), f"{place(path, node)} {name}")
         for path in modules("store", "pipeline", "cli")

@@ -23,6 +23,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Bytes
 from ...formats.hashing import java_hash
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, start_of, still
@@ -166,7 +167,7 @@ class Snapshot:
         ext = dict(list_queues(layout.consume_queue_ext))
         batches = dict(list_queues(layout.batch_consume_queue))
         timer_log = tuple(list_entries(layout.timer_log))
-        check = layout.config / "timercheck"
+        check = layout.config / TIMER_CHECK
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),

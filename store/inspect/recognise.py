@@ -42,6 +42,7 @@ from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ...formats.message import LATEST_MS, MAGIC_V1, MAGIC_V2, SMALLEST
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk import byte_reader
 from ..disk.broker_conf import BrokerConfig
 from ..disk.compressed import open_any, plain_name
@@ -261,7 +262,7 @@ _BY_DIRECTORY = QUEUES | {
 }
 _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
     "timerwheel": "timer-wheel",
-    "timercheck": "timer-check",
+    TIMER_CHECK: "timer-check",
 }
 _CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
 _IN_CONFIG = [kind.file for kind in KINDS.values() if kind.file and kind.place == "config"]

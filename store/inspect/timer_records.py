@@ -25,6 +25,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import PropertyItems
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.system_topics import TIMER_TOPIC
@@ -513,7 +514,7 @@ def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
 def _as_it_lies(store: StoreReader, now_ms: int) -> WheelPosition:
     layout = store.layout
     ticks = Ticks.of_store(store.layout)
-    check = read_timer_check(layout.config / "timercheck") or TimerCheck()
+    check = read_timer_check(layout.config / TIMER_CHECK) or TimerCheck()
     read_ms = max(check.last_read_time_ms, ticks.oldest_ms(now_ms))
     queue_offset = min(check.last_timer_queue_offset, check.master_timer_queue_offset)
     wheel = WheelPosition(ticks, check.last_read_time_ms, read_ms, queue_offset)

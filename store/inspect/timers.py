@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
@@ -329,7 +330,7 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
             waiting = counted(waits, "timer waits", "timers wait")
             note(f"timers: {waiting} in rocksdbstore, where a broker with {OPTION}=false does not look")
         return None
-    check = read_timer_check(store.layout.config / "timercheck")
+    check = read_timer_check(store.layout.config / TIMER_CHECK)
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
     if kept is None or not (kept.queue_offset > behind or (len(kept.due_ms) and not behind)):
         return None

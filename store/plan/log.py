@@ -31,6 +31,7 @@ import numpy as np
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive.ragged import Ints, Structs
 from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ..audit.messages import LogObserver, Messages
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedRun
@@ -253,7 +254,7 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
     yield from _moved(snapshot.index)
     yield from _moved(snapshot.timer_log)
     layout = snapshot.layout
-    for path in (layout.timer_wheel, layout.config / "timercheck"):
+    for path in (layout.timer_wheel, layout.config / TIMER_CHECK):
         if path.exists():
             yield Edit("move", str(path), _REASON, _CODES)
 

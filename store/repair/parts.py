@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ..broker.snapshot import QueueId
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
@@ -98,7 +99,7 @@ def part_of(layout: Layout, path: Path) -> RepairPart:
     if not path.is_relative_to(layout.root):
         return RepairPart.LOG
     parts = path.relative_to(layout.root).parts
-    if path.name.startswith("timercheck"):
+    if path.name.startswith(TIMER_CHECK):
         return RepairPart.TIMER
     return _FOLDERS.get(parts[0]) or _FILES.get(parts[0]) or RepairPart.LOG
 

@@ -16,7 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats import consumer_offset, consumer_order_info, topic_queue_mapping, topics, transaction_metrics
+from ...formats import (
+    consumer_offset,
+    consumer_order_info,
+    timer_check,
+    topic_queue_mapping,
+    topics,
+    transaction_metrics,
+)
 from ...formats import message_properties as names
 from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
@@ -432,7 +439,7 @@ def _tag_hashes(records: Columns) -> Iterator[int]:
 
 
 _SIGNS_OF_5 = (
-    Sign("5.1", NEWEST, _file("abort.bak", "timerwheel", "compaction", "config/timercheck")),
+    Sign("5.1", NEWEST, _file("abort.bak", "timerwheel", "compaction", f"config/{timer_check.FILE}")),
     Sign("5.1", NEWEST, _file(f"config/{consumer_order_info.FILE}", f"config/{topic_queue_mapping.FILE}")),
     Sign("5.1", NEWEST, _pid_in_abort),
     Sign("5.1", NEWEST, _field("master_flushed_offset")),

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats import timer_check
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
@@ -36,7 +37,7 @@ OFFSETS, LMQ_OFFSETS = KINDS["consumer-offset"].file, KINDS["lmq-consumer-offset
 DELAYS, FILTERS, MODES = (KINDS[kind].file for kind in ("delay-offset", "consumer-filter", "message-request-mode"))
 ORDER, MAPPING = KINDS["consumer-order-info"].file, KINDS["topic-queue-mapping"].file
 TIMERS, TRANSACTIONS = KINDS["timer-metrics"].file, KINDS["transaction-metrics"].file
-TIMER_CHECK, TIERED = "timercheck", KINDS["tiered-store-metadata"].file
+TIMER_CHECK, TIERED = timer_check.FILE, KINDS["tiered-store-metadata"].file
 STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 """Counts that a broker makes again."""
 

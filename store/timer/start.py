@@ -22,6 +22,7 @@ import numpy as np
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import decode_one, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Structs
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.load_rules import LoadedFile, LoadedFiles, Refusal, knows, load_files, schema_of, truncate
@@ -72,7 +73,7 @@ class TimerState:
     @classmethod
     def without_files(cls, layout: Layout) -> TimerState:
         """What timercheck alone tells."""
-        check = read_timer_check(layout.config / "timercheck") or TimerCheck()
+        check = read_timer_check(layout.config / TIMER_CHECK) or TimerCheck()
         found = cls([], 0, check, np.zeros(SLOTS, _SLOT), Ticks.of_store(layout))
         found.read_time_ms = check.last_read_time_ms
         return found
@@ -104,7 +105,7 @@ def recover_timer(
     state = TimerState(
         loaded.files,
         snapshot.timer_file_bytes,
-        read_timer_check(layout.config / "timercheck") or TimerCheck(),
+        read_timer_check(layout.config / TIMER_CHECK) or TimerCheck(),
         _wheel(layout),
         Ticks.of_store(layout),
         deleted=loaded.deleted,
@@ -365,7 +366,7 @@ def _wheel_edits(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Iterator[Edi
 
 def _needs_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> bool:
     """Entries wait that no broker finds without a wheel."""
-    check = read_timer_check(snapshot.layout.config / "timercheck") or TimerCheck()
+    check = read_timer_check(snapshot.layout.config / TIMER_CHECK) or TimerCheck()
     reads_all_again = check.master_timer_queue_offset <= 0
     return not reads_all_again and any(_has_entry(snapshot, entry) for entry in kept)
 

@@ -29,6 +29,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of, tuple_of
 from ...formats.hashing import java_hash
 from ...formats.message_properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
@@ -145,7 +146,7 @@ def _by_multiples(times: list[int]) -> ShownPrecision | None:
 def _clock_times(layout: Layout) -> Iterator[int]:
     """Times in ms that the timer has from its clock: when it wrote entries, how far it had read."""
     try:
-        check = read_timer_check(layout.config / "timercheck")
+        check = read_timer_check(layout.config / TIMER_CHECK)
         if check is not None and check.last_read_time_ms > 0:
             yield check.last_read_time_ms
         with MappedFileQueue.open(layout.timer_log) as files:
@@ -359,7 +360,7 @@ class TimerWriter:
         self._clock = clock
         self._ticks = Ticks.of_store(layout)
         self._file_size = sizes_of(layout).timer_log.value
-        self._check = layout.config / "timercheck"
+        self._check = layout.config / TIMER_CHECK
 
     def enqueue(self) -> int:
         """Bring log and wheel up to the queue; returns how many messages they got.

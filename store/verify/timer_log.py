@@ -18,6 +18,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, Structs
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import PropertyItems
+from ...formats.timer_check import FILE as TIMER_CHECK
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.snapshot import FileBytes
@@ -189,7 +190,7 @@ class TimerFiles:
 
     def __init__(self, context: VerifyContext) -> None:
         self._layout, self._live = context.store.layout, context.live
-        self.check_path = self._layout.config / "timercheck"
+        self.check_path = self._layout.config / TIMER_CHECK
         self.wheel_path = self._layout.timer_wheel
 
     @cached_property
