@@ -10,6 +10,8 @@ from typing import Any
 
 from construct import Array, Construct, Int32sb, Int64sb, Struct
 
+NAME_DIGITS = 17
+"""yyyyMMddHHmmssSSS."""
 HEADER = Struct(
     "begin_timestamp" / Int64sb * "store time of the first indexed record",
     "end_timestamp" / Int64sb * "store time of the last indexed record",

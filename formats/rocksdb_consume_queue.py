@@ -106,3 +106,5 @@ def bound_of(key: bytes) -> tuple[bytes, int] | None:
 
 _OFFSET_BYTES = UNIT_KEY.queue_offset.sizeof()
 _SEPARATORS = ("before_topic", "before_queue", "before_offset", "before_bound")
+CHECKPOINT_KEY = bound_key(CHECKPOINT_TOPIC, 0, MAX)
+"""Of the row that says how far the log is dispatched."""

@@ -19,6 +19,7 @@ from ...formats.index_file import (
     HEADER_BYTES,
     ITEM,
     ITEM_BYTES,
+    NAME_DIGITS,
     SLOT,
     SLOT_BYTES,
     file_size,
@@ -231,8 +232,6 @@ def _seconds_column(timestamp: Ints, begin: Ints) -> Ints:
     return np.where(begin > 0, seconds, 0)
 
 
-NAME_DIGITS = 17
-"""yyyyMMddHHmmssSSS."""
 _TIME = "%Y%m%d%H%M%S%f"
 _MILLISECOND = timedelta(milliseconds=1)
 

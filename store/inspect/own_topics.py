@@ -30,6 +30,7 @@ from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
+from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ...formats.tombstone import LOST
@@ -563,7 +564,7 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
         found.lost += int(lost.sum())
         columns = batch.columns
         for offset, body in zip(columns.ints("queue_offset").tolist(), columns.ragged("body").tolist(), strict=True):
-            for number in decided_by(body):
+            for number in offsets_in(body):
                 found.decided[number] = min(offset, found.decided.get(number, offset))
     found.lost += max(0, left) + units_lost_behind(store, OP_TOPIC)
     return found
@@ -574,11 +575,6 @@ def _decided_positions(store: StoreReader, note: Note) -> set[int]:
     read = topic_records(store, ROCKSDB_OP_TOPIC, note)
     texts = (text for batch in read for text in _items(batch).find(names.TRANS_OFFSET).tolist())
     return {number for text in texts if (number := _number(text, -1)) >= 0}
-
-
-def decided_by(body: bytes) -> set[int]:
-    """Queue offsets of the half messages that an op record of this body names."""
-    return {number for part in body.split(b",") if (number := _number(part, -1)) >= 0}
 
 
 def _committed(store: StoreReader) -> set[int]:

@@ -21,7 +21,7 @@ import numpy as np
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Ints
 from ...formats.fixed import numbers_of
-from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, MIN, UNITS
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_KEY, MAX, MIN, UNITS
 from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch_record import Dispatching
@@ -53,7 +53,6 @@ _REASON = "the queues in the RocksDB as the log has them"
 _CODES = ("I-070", "I-084")
 MOST_GONE = 1 << 18
 """Units; where more have to go, the database is built anew: that takes no memory for each of them."""
-_CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
 
 
 def opened_database(stores: QueueStores) -> RocksDb | None:
@@ -232,14 +231,14 @@ class DatabaseAudit(LogObserver):
                 self._of_queue(database, queue, units.gone, rows)
                 if len(units.gone) > MOST_GONE:
                     return None
-        row = database.get(BOUNDS, _CHECKPOINT_KEY)
+        row = database.get(BOUNDS, CHECKPOINT_KEY)
         want = _CHECKPOINT.pack(self.log_end)
         reached = 0 if row is None else -1  # a start takes a row that is missing for 0, and throws at a short one
         if row is not None and len(row) >= _CHECKPOINT.size:
             reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0])
         lags = self.stores.selected is None and reached < self.dispatched
         if lags or reached > self.log_end or (reached < self.log_end and (units or rows)):
-            rows[_CHECKPOINT_KEY] = want
+            rows[CHECKPOINT_KEY] = want
         return units, rows
 
     def _of_queue(

@@ -24,6 +24,7 @@ from ...formats.message_properties import (
     REAL_QID,
     REAL_TOPIC,
     TAGS,
+    TIMER_DEL_UNIQKEY,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     crc_ok,
@@ -44,7 +45,6 @@ from ..log.message import Mark
 
 _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
 _SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)
-_TIMER_DELETE = "TIMER_DEL_UNIQKEY"
 _SECOND_MS = 1000
 _PLAIN_GENERATION = "4.3"
 """The only generation whose delay service drops a message that names no topic."""
@@ -129,7 +129,7 @@ class Forms(NamedTuple):
     def _timer(self) -> bytes:
         """A request to delete a message that nobody has, due now."""
         due = self.made_ms // _SECOND_MS * _SECOND_MS
-        target = {_TIMER_DELETE: "x", REAL_TOPIC: "x", REAL_QID: "0"}
+        target = {TIMER_DEL_UNIQKEY: "x", REAL_TOPIC: "x", REAL_QID: "0"}
         return format_properties({TIMER_OUT_MS: str(due), **target})
 
     def _schedule(self) -> FillerForm:

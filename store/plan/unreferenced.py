@@ -29,6 +29,7 @@ from ...formats.blank import BLANK
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
+from ...formats.op_record import OFFSET_BYTES, OFFSET_END, offset_text
 from ..audit.queues import QueueAudit
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
@@ -42,8 +43,6 @@ Row = tuple[int, int, int, int]
 """A tombstone: position, size, number of the queue, queue offset."""
 _Pair = tuple[QueueId, int]
 """A queue and a queue offset in it."""
-_OFFSET_BYTES = 20
-"""Of a half message, as an op record names it."""
 _OP_BODY_BYTES = 512
 """Room for what an op record has to say again."""
 
@@ -271,7 +270,7 @@ def _in_order(fills: Sequence[Fill], pairs: set[_Pair]) -> list[Fill]:
 def _more_bytes(place: LostMessagePlace, forms: Forms) -> int:
     """What a tombstone should have besides: mark and whole form, or what an op record says."""
     if place.queue.topic == OP_TOPIC:
-        return _OFFSET_BYTES
+        return OFFSET_BYTES
     return forms.whole(place.queue.topic) - forms.smallest(place.queue.topic)
 
 
@@ -381,7 +380,7 @@ def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Fo
     for position, size in places:
         room = size - base
         body = b""
-        while waiting and len(text := _text(waiting[0], as_list)) <= room - len(body):
+        while waiting and len(text := offset_text(waiting[0], ended=as_list)) <= room - len(body):
             body += text
             waiting.pop(0)
             if not as_list:
@@ -396,10 +395,6 @@ def _of(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
         return [], []
     mine = lost.take(topics[lost.queue])
     return mine.position.tolist(), mine.size.tolist()
-
-
-def _text(offset: int, as_list: bool) -> bytes:
-    return b"%d," % offset if as_list else b"%d" % offset
 
 
 class _Transactions:
@@ -430,7 +425,7 @@ class _Transactions:
         self.halves.append(batch.position[half])
         self.offsets.append(columns.ints("queue_offset")[half].astype(np.int64))
         for row in _has_topic(columns, OP_TOPIC).tolist():
-            texts = columns.ragged("body")[row].split(b",")
+            texts = columns.ragged("body")[row].split(OFFSET_END)
             self.lists |= len(texts) > 1
             digits = [int(text) for text in texts if text.isdigit() and len(text) < _DIGITS_END]
             self.named.append(np.array(digits, np.int64))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
 from ...formats.hashing import java_string
-from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_TOPIC, MAX, UNITS
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_KEY, MAX, UNITS
 from ...formats.topics import FILE as TOPICS
 from ..broker.snapshot import QueueId
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..columns import Dictionary
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
-_CHECKPOINT_KEY = formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)
 _MOST_UNITS = 1 << 19
 """So many wait at most."""
 _MOST_FILES = 4
@@ -118,7 +117,7 @@ class DatabaseWriter:
         reach = max(self._reach, log_end if self.stores.selected is None else 0)
         if reach == self._dispatched and not len(self._spool):
             return
-        spool, rows = self._spool, {_CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
+        spool, rows = self._spool, {CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
         for queue in spool.queues:
             topic = queue.topic.encode("utf-8", "surrogateescape")
             key = formats.bound_key(topic, queue.queue_id, MAX)

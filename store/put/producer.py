@@ -27,6 +27,7 @@ from ...formats import message_properties as names
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
+from ...formats.op_record import offset_text, offsets_in
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
 from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from .writer import StoreWriter
 
 
-TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 _MAX_DELAY_SECONDS = 3 * 86_400
 
 
@@ -86,7 +86,7 @@ def timed(
             f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec {max_delay_seconds}",
             hint="--set timerMaxDelaySec=SECONDS raises the limit",
         )
-    asked = {} if TIMER_DELIVER_MS in text else {TIMER_DELIVER_MS: str(deliver_ms)}
+    asked = {} if names.TIMER_DELIVER_MS in text else {names.TIMER_DELIVER_MS: str(deliver_ms)}
     if deliver_ms <= now_ms:
         return _with_properties(message, asked, profile.final_separator)
     whole = deliver_ms % precision_ms == 0
@@ -165,7 +165,6 @@ def check_timed_columns(columns: Mapping[str, Any]) -> None:
 TRANSACTION_ID = "__transactionId__"
 _DECIDED_TAG = "d"
 _REAL = (names.REAL_TOPIC, names.REAL_QID)
-_OFFSET_END = b","
 
 
 def is_half(message: NewMessage) -> bool:
@@ -221,10 +220,9 @@ def committed(prepared: Message, profile: WriterProfile) -> NewMessage:
 def decided(prepared: Message, profile: WriterProfile, store_host: Host, now_ms: int) -> NewMessage:
     """The op record that says: this half message is decided."""
     found = {names.WAIT: "true", names.TAGS: _DECIDED_TAG}
-    end = _OFFSET_END if profile.op_lists else b""
     return NewMessage(
         OP_TOPIC.encode(),
-        str(prepared.queue_offset).encode() + end,
+        offset_text(prepared.queue_offset, ended=profile.op_lists),
         born_timestamp=now_ms,
         born_host=store_host,
         properties=names.format_properties(found, final_separator=profile.final_separator),
@@ -251,8 +249,7 @@ def open_half(layout: Layout, name: str) -> Message:
             raise NotFound(f"no half message {name}", path=layout.root)
         for batch in topic_records(store, OP_TOPIC, _no_note):
             for message in messages(batch):
-                parts = message.stored_body.split(_OFFSET_END)
-                done |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
+                done |= offsets_in(message.stored_body)
     if found.queue_offset in done:
         from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 
@@ -334,9 +331,9 @@ def _asked_level(properties: dict[str, str]) -> int | None:
 def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
     """When the properties ask for a delivery, None where they do not."""
     for name, unit_ms, base_ms in (
-        ("TIMER_DELAY_SEC", 1000, now_ms),
-        ("TIMER_DELAY_MS", 1, now_ms),
-        ("TIMER_DELIVER_MS", 1, 0),
+        (names.TIMER_DELAY_SEC, 1000, now_ms),
+        (names.TIMER_DELAY_MS, 1, now_ms),
+        (names.TIMER_DELIVER_MS, 1, 0),
     ):
         text = properties.get(name)
         if text is not None:

@@ -31,7 +31,6 @@ _UNIT = numbers_of(formats.UNIT)
 _BOUND = numbers_of(formats.BOUND)
 _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
-_CHECKPOINT_KEY = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
 _NONE = -1
 _MANY = 1 << 12
 """Units of a queue that come together."""
@@ -177,7 +176,7 @@ class DatabaseState:
             raise RowDamage(f"RocksDBException ({error.message})") from error
         for key, value in state.rows.items():
             state._take(key, value)
-        row = state.rows.get(_CHECKPOINT_KEY)
+        row = state.rows.get(formats.CHECKPOINT_KEY)
         if row is not None and len(row) < _CHECKPOINT.size:
             raise RowDamage("IndexOutOfBoundsException at the row of CHECKPOINT_TOPIC")
         state.row = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0]) if row else 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
+from ...formats.op_record import offsets_in
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import NotFound, StoreError
@@ -47,14 +48,14 @@ class Waiting:
         halves = [m for m in self._family.by_role[RecordRole.HALF] if m.topic == HALF_TOPIC]
         if not halves:
             return {}
-        from ..inspect.own_topics import decided_by, topic_records
+        from ..inspect.own_topics import topic_records
 
         first = min(halves, key=lambda half: half.position)
         open_ = {half.queue_offset for half in halves if half.queue_id == first.queue_id}
         found: dict[int, Message] = {}
         for batch in topic_records(self._store, OP_TOPIC, self._note, behind=first.position):
             for op in messages(batch.take(batch.columns.ints("queue_id") == first.queue_id)):
-                decided = open_ & decided_by(op.stored_body)
+                decided = open_ & offsets_in(op.stored_body)
                 found |= dict.fromkeys(decided, op)
                 open_ -= decided
                 if not open_:

@@ -27,7 +27,6 @@ _INDEX_TIME = "index_msg_timestamp"
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME)
 _FAR_BEHIND_MS = 60_000
 """How old logics may be in a running 5.5; more in a store at rest is told."""
-_LAST_FIELD_BYTES = 8
 
 
 class _CheckpointFile:
@@ -69,7 +68,7 @@ def page(context: VerifyContext) -> None:
         context.findings.add("I-110", found.path, text)
     known = FIELDS.sizeof()
     if not context.profile.queues.has_flushed_position:
-        known -= _LAST_FIELD_BYTES
+        known -= FIELDS.logics_physical_offset.sizeof()
     behind = found.data[known:]
     if behind.strip(b"\0"):
         first = known + len(behind) - len(behind.lstrip(b"\0"))

@@ -18,7 +18,15 @@ import numpy.typing as npt
 
 from ...formats import kernel
 from ...formats.derive.ragged import Flags, Ints, Structs
-from ...formats.index_file import HEADER_BYTES, ITEM_BYTES, SLOT_BYTES, file_size, items_offset, slots_offset
+from ...formats.index_file import (
+    HEADER_BYTES,
+    ITEM_BYTES,
+    NAME_DIGITS,
+    SLOT_BYTES,
+    file_size,
+    items_offset,
+    slots_offset,
+)
 from ..counted import counted
 from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
@@ -26,7 +34,6 @@ from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
 from ..index.read import IndexFile, cannot_follow, is_outside
-from ..index.write import NAME_DIGITS
 from .context import VerifyContext
 from .layout import COMPRESSED, unpacking
 from .register import after, before

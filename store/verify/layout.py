@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from ...formats.index_file import NAME_DIGITS as INDEX_DIGITS
 from ...formats.locked_range import CONTENT
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import DirectoryEntry, list_entries
@@ -37,7 +38,6 @@ from .register import after, before, of_extents
 
 _SLASH_NAMES = "4.9"
 """The generation that makes directories for LMQs with a slash in their name (B12)."""
-_INDEX_DIGITS = 17
 
 
 class Directory(NamedTuple):
@@ -226,7 +226,7 @@ def _is_zero(context: VerifyContext, start: int) -> bool:
 def _check_index(context: VerifyContext) -> None:
     """Index files have one length; an empty one is told by the index checks."""
     files = [e for e in list_entries(context.store.layout.index) if not e.directory and e.size]
-    files = [e for e in files if e.name.isdigit() and len(e.name) == _INDEX_DIGITS]
+    files = [e for e in files if e.name.isdigit() and len(e.name) == INDEX_DIGITS]
     lengths = Counter(entry.size for entry in files)
     if len(lengths) < 2:
         return

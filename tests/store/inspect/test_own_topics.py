@@ -209,7 +209,7 @@ def test_a_broker_of_4_3_gives_up_without_a_record(tmp_path: Path) -> None:
 def test_what_lost_op_records_decided_the_broker_has_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its position lies behind that, and no open transaction is in front of it."""
     notes: list[str] = []
-    monkeypatch.setattr(own_topics, "decided_by", lambda _: set())
+    monkeypatch.setattr(own_topics, "offsets_in", lambda _: set())
     with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
         ops = own_topics._op_records(store, ignore)
         monkeypatch.setattr(own_topics, "_op_records", lambda *_: replace(ops, lost=10))
