@@ -13,6 +13,8 @@ OFFSET = JsonField(
     "offset", "integer", f"queue offset of the next message to consume; {REVIVE_GROUP}: of the last one read"
 )
 OFFSET_TABLE, PULL_OFFSET_TABLE = "offsetTable", "pullOffsetTable"
+GROUP_TOPIC_MAP = "groupTopicMap"
+"""Beside the tables: the topics of each group."""
 TABLES = (
     JsonTable(
         OFFSET_TABLE,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .json_table import JsonField, JsonTable
 
 FILES = ("checkpoint", "currterm")
+END_INDEX, COMMITTED_INDEX = "endIndex", "committedIndex"
 TABLES = (
     JsonTable(
         "",

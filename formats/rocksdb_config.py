@@ -29,6 +29,8 @@ class RecordPrefix(IntEnum):
     DATA = 2
 
 
+KV_DATA_VERSION, FORBIDDEN = "kvDataVersion", "forbidden"
+"""Column families of a database of one table: its version, and of groups what they may not consume."""
 VERSION_ROW = b"kvDataVersionKey"
 """Key of the version of a table, in a column family of its own; not of configManagerVersion=v2."""
 HEAD = Struct(

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import UNIT_BYTES
-from ...formats.consumer_offset import OFFSET_TABLE
+from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
 from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
@@ -580,7 +580,7 @@ def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, 
     for key in sorted(table):
         topic, _, group = key.rpartition("@")
         topics.setdefault(group, []).append(topic)
-    content = {**content, "groupTopicMap": topics}
+    content = {**content, GROUP_TOPIC_MAP: topics}
     if not layout.broker_config.get_bool("enableLmq"):
         return OFFSETS, content
     lmq = {key: row for key, row in table.items() if key.rpartition("@")[2].startswith(LMQ_PREFIX)}

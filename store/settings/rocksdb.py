@@ -30,6 +30,7 @@ from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, STATE_VERSION, JsonTable
 from ...formats.kinds import KINDS
 from ...formats.pop import KV_STATE
+from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import list_entries
 from ..disk.layout import KV_STORE, ROCKSDB_STORE_TYPE, was_rocksdb
 from ..errors import Unreadable
@@ -37,7 +38,6 @@ from ..queues.rocksdb import RocksDb, is_rocksdb
 from .parse import entries, parse
 
 Schema: TypeAlias = "Construct[Any, Any]"
-_DATA_VERSION = "kvDataVersion"
 _TOPICS, _GROUPS, _OFFSETS = (KINDS[name].file for name in ("topics", "subscription-group", "consumer-offset"))
 SEPARATE = {_TOPICS: "topics", _GROUPS: "subscriptionGroups", _OFFSETS: "consumerOffsets"}
 """Of each file of `config/` the RocksDB that stands in its place."""
@@ -92,7 +92,7 @@ def _items(database: RocksDb, family: str) -> Iterator[tuple[bytes, bytes]]:
     """All rows of a family, as a broker comes to them: to a version by its key. An older one, which nothing reads, may
     be damaged. Raises Unreadable.
     """
-    versions = {_DATA_VERSION, *(name for name, (_, table) in FAMILIES.items() if table is DATA_VERSION)}
+    versions = {KV_DATA_VERSION, *(name for name, (_, table) in FAMILIES.items() if table is DATA_VERSION)}
     there = family in versions & {*database.column_families}
     value = database.get(family, rocksdb_config.VERSION_ROW) if there else None
     yield from database.items(family) if value is None else [(rocksdb_config.VERSION_ROW, value)]
@@ -120,9 +120,9 @@ def _reader(database: RocksDb, family: str) -> _Reader:
     name = database.path.absolute().name
     if name == KV_STORE and family == pop.KV_STATE:
         return _given_out
-    if name in _CONFIG and family in (_OWN, _DATA_VERSION):
+    if name in _CONFIG and family in (_OWN, KV_DATA_VERSION):
         file, table = _CONFIG[name]
-        return _config(family, name, file, DATA_VERSION if family == _DATA_VERSION else table)
+        return _config(family, name, file, DATA_VERSION if family == KV_DATA_VERSION else table)
     if name == SINGLE and family in FAMILIES:
         return _config(family, name, *FAMILIES[family])
     return _second if name == SECOND and family == _OWN else _unknown
@@ -401,7 +401,7 @@ def _member(directory: str, family: str, file: str) -> str | None:
         single = FAMILIES.get(family)
         return single[1].member if single and single[0] == file else None
     members = [table.member for table in KINDS[_KIND_OF[file]].tables]
-    found = {_OWN: members[0], "kvDataVersion": DATA_VERSION.member, "forbidden": subscription_group.FORBIDDEN_TABLE}
+    found = {_OWN: members[0], KV_DATA_VERSION: DATA_VERSION.member, FORBIDDEN: subscription_group.FORBIDDEN_TABLE}
     return found[family] if found.get(family) in members else None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import PULL_OFFSET_TABLE
+from ...formats.consumer_offset import GROUP_TOPIC_MAP, PULL_OFFSET_TABLE
 from ...formats.json_table import JsonTable
 from ...formats.kinds import KINDS
 from ..broker.profiles import Profile
@@ -48,7 +48,6 @@ from .config_load import (
     TIMER_CHECK,
     TIMERS,
     TOPICS,
-    TOPICS_OF_GROUPS,
     ConfigRules,
     LoadAction,
     LoadedConfig,
@@ -334,7 +333,7 @@ def _in_part(one: LoadedConfig) -> list[str]:
 
 def _topics_of_groups(one: LoadedConfig) -> set[tuple[str, str]]:
     """(group, topic) of each position, as a broker notes them beside the offsets, and in front of these."""
-    noted = one.main.value.get(TOPICS_OF_GROUPS)
+    noted = one.main.value.get(GROUP_TOPIC_MAP)
     groups = noted.items() if isinstance(noted, dict) else ()
     return {(str(group), str(topic)) for group, topics in groups if isinstance(topics, list) for topic in topics}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats import timer_check
-from ...formats.consumer_offset import OFFSET_TABLE
+from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
 from ...formats.subscription_group import SUBSCRIPTION_GROUP_TABLE
@@ -177,7 +177,6 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
 _INTEGER = JsonField("", "integer", "", bits=32)
-TOPICS_OF_GROUPS = "groupTopicMap"
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
@@ -341,7 +340,7 @@ def _strange(name: str, parsed: ParsedConfig, rules: ConfigRules) -> str:
 
 
 def _known_members(name: str) -> set[Any]:
-    return {TOPICS_OF_GROUPS, *(table.member for table in KINDS[FILES[name]].tables)}
+    return {GROUP_TOPIC_MAP, *(table.member for table in KINDS[FILES[name]].tables)}
 
 
 def as_proof(name: str, text: Text) -> Text:
@@ -404,7 +403,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
                 return f"{member} is null"
         elif misfit := next(misfits(table, entry), None):
             return misfit.text
-    noted = value.get(TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
+    noted = value.get(GROUP_TOPIC_MAP, {}) if name in (OFFSETS, LMQ_OFFSETS) else {}
     if text := _misfit_topics(noted, rules):
         return text
     if rules.strange_constants_refused and (text := next(_strange_constants(name, value), "")):
@@ -423,9 +422,9 @@ def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
     if not rules.topics_of_group or (topics in (None, "") and str in rules.topics_of_group):
         return ""
     if not isinstance(topics, dict):
-        return f"{TOPICS_OF_GROUPS} is no object"
+        return f"{GROUP_TOPIC_MAP} is no object"
     wrong = any(not isinstance(one, rules.topics_of_group) for one in topics.values())
-    return f"an entry of {TOPICS_OF_GROUPS} is no list" if wrong else ""
+    return f"an entry of {GROUP_TOPIC_MAP} is no list" if wrong else ""
 
 
 def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:

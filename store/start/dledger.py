@@ -23,6 +23,7 @@ from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Bytes, Flags, Ints, Structs, overlapping
 from ...formats.dledger import BLANK, HEAD, HEADER_BYTES, MAGIC_BLANK, MAGIC_ENTRY
 from ...formats.dledger_index import FILE_BYTES, UNIT, UNIT_BYTES
+from ...formats.dledger_state import COMMITTED_INDEX, END_INDEX
 from ..broker.load_rules import BodyCheck, LoadedFile, Refusal, check, truncate
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import Snapshot, list_entries
@@ -359,7 +360,7 @@ def member_state(snapshot: Snapshot) -> MemberState:
     assert snapshot.layout.dledger is not None
     path = snapshot.layout.dledger.parent / "checkpoint"
     told = read_config_file(path, "dledger-state").value if path.exists() else {}
-    return MemberState(*(entry_number(told.get(name)) for name in ("committedIndex", "endIndex")))
+    return MemberState(*(entry_number(told.get(name)) for name in (COMMITTED_INDEX, END_INDEX)))
 
 
 def entry_number(text: object) -> int | None:

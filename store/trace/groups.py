@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...formats.consumer_offset import steps_to_next
+from ...formats.consumer_offset import GROUP_TOPIC_MAP, steps_to_next
 from ...formats.hashing import tags_code
 from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.message_properties import RETRY_PREFIX
@@ -138,7 +138,7 @@ def _of_offsets(layout: Layout, found: GroupTables) -> None:
     if main.problem is None:
         found.written_ms = path.stat().st_mtime_ns // _MS_NS
         found.written_beside = _written_beside(layout, found.written_ms)
-    for group, topics in _named(main.value.get("groupTopicMap")):
+    for group, topics in _named(main.value.get(GROUP_TOPIC_MAP)):
         if isinstance(topics, list):
             own = {t for t in topics if isinstance(t, str) and not t.startswith(RETRY_PREFIX)}
             found.reads[group] = own

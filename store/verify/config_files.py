@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
+from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
@@ -33,9 +34,9 @@ from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import Once, after, before
 
-FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
+FAMILIES = frozenset({"default", KV_DATA_VERSION, FORBIDDEN})
 """Column families of each database of the configuration (spec 05, 5.4)."""
-FAMILIES_5_4 = FAMILIES - {"forbidden"}
+FAMILIES_5_4 = FAMILIES - {FORBIDDEN}
 """From 5.4 on only those that are used, and of offsets no version."""
 
 
@@ -289,7 +290,7 @@ def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozen
         return frozenset({"default"})
     if context.profile.version < _ONLY_USED_SINCE:
         return FAMILIES
-    return FAMILIES_5_4 if name in _VERSIONED else FAMILIES_5_4 - {"kvDataVersion"}
+    return FAMILIES_5_4 if name in _VERSIONED else FAMILIES_5_4 - {KV_DATA_VERSION}
 
 
 def _is_left(context: VerifyContext, name: str) -> bool:

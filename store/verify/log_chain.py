@@ -16,6 +16,7 @@ import numpy as np
 from ...formats.commit_log import DLEDGER, Frame
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger_index import UNIT_BYTES
+from ...formats.dledger_state import COMMITTED_INDEX, END_INDEX
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
 from ..disk.compressed import read_regular
@@ -389,7 +390,7 @@ def _state(context: VerifyContext, directory: Path, last: int) -> None:
     except Missing:
         return
     told = parse_properties(text)
-    end, committed = told.get("endIndex", ""), told.get("committedIndex", "")
+    end, committed = told.get(END_INDEX, ""), told.get(COMMITTED_INDEX, "")
     numbers = [entry_number(text) for text in (committed, end)]
     if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
