@@ -22,7 +22,7 @@ _PLACE = (
     JsonField("baseOffset", "integer", "position of its first byte in the flat file"),
 )
 
-
+_UPDATED = JsonField("updateTimestamp", "integer", "time of the last change in ms")
 SERIAL = JsonField("topicSerialNumber", "integer", "highest topicId that was given")
 """Beside the tables. A broker that finds none gives numbers a second time."""
 TOPIC_ID = JsonField("topicId", "integer", "number of the topic")
@@ -41,7 +41,7 @@ TOPIC_TABLE = JsonTable(
         TOPIC_ID,
         JsonField("status", "integer", "status"),
         JsonField("reserveTime", "integer", "hours it is kept, -1 for the default"),
-        JsonField("updateTimestamp", "integer", "time of the last change in ms"),
+        _UPDATED,
     ),
 )
 SEGMENT_TABLES = (
@@ -60,7 +60,7 @@ TABLES = (
             JsonField("queue", "object", "the same queue, with the name of its broker"),
             JsonField("minOffset", "integer", "first queue offset that is there"),
             JsonField("maxOffset", "integer", "behind the last one"),
-            JsonField("updateTimestamp", "integer", "time of the last change in ms"),
+            _UPDATED,
         ),
     ),
     *SEGMENT_TABLES,

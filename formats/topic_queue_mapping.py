@@ -12,7 +12,7 @@ _PART = JsonTable(
     "what a queue of a broker has of a logical queue",
     fields=(
         JsonField("gen", "integer", "number of the part", bits=32),
-        JsonField("queueId", "integer", "queue of the broker", bits=32),
+        QUEUE_ID._replace(doc="queue of the broker"),
         JsonField("bname", "string", "broker"),
         JsonField(LOGIC_OFFSET, "integer", "its first offset in the logical queue, -1 while unknown"),
         JsonField("startOffset", "integer", "the same in the queue of the broker"),
