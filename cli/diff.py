@@ -27,6 +27,7 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     of groups; members of config/ and entries of its RocksDBs; how many timed messages wait, by the hour. Dates
     and counts of writing do not count. --quick reads the ends of logs, the beginnings of files and samples, no
     message, no unit, no index, and says so. --only messages asks whether both have the same ones, whatever else.
+    Of a store in object storage only messages can be compared.
 
     On stderr stands what damage hides, of more than 1,000 places only their number (that side counts
     as having no messages there), and how many bodies fail their checksum: a flipped bit is a
@@ -64,6 +65,6 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
         at_rate(common.rate),
         common.progress("comparing", pair.bytes) as progress,
     ):
-        pair.compare_parts(common.config(), progress.advance, looks.parts, quick=looks.quick)
+        pair.compare_parts(common.config(), progress.advance, looks, quick=looks.quick)
         if MESSAGES in looks.parts and not looks.quick:
             pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))

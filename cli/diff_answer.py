@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from .declared import Exit, Format
-from .diff_options import MESSAGES
+from .diff_options import MESSAGES, WHAT, Looks
 from .diff_text import text_of
 from .exit_codes import ExitCode
 from .options import Common
@@ -47,11 +47,9 @@ class Sides:
     parts: dict[str, Comparison] = field(default_factory=dict)
     within: dict[str, Sequence[PositionRange]] = field(default_factory=dict)
 
-    def compare_parts(
-        self, config: BrokerConfig, note: Callable[[int], None], only: frozenset[str], *, quick: bool
-    ) -> None:
-        """Everything but messages, of pairs that are on this machine. only: of `WHAT`. Raises StoreError."""
-        if only == {MESSAGES}:
+    def compare_parts(self, config: BrokerConfig, note: Callable[[int], None], looks: Looks, *, quick: bool) -> None:
+        """Everything but messages, of pairs that are on this machine. Raises StoreError."""
+        if looks.parts == {MESSAGES}:
             return
         from ..store.compare.both import compare_stores
         from ..store.disk.layout import is_uri
@@ -60,9 +58,13 @@ class Sides:
         partners = {name: root for root, name in self.b.items()}
         for root, name in self.a.items():
             if is_uri(root) or is_uri(partners[name]):
+                if looks.only is not None or looks.quick:  # else what it has, its messages, is compared
+                    parts = ", ".join(part for part in WHAT if part in looks.parts - {MESSAGES})
+                    told = f"{parts}: of a store in object storage only messages can be compared"
+                    self.parts[name] = _of_messages_alone(told)
                 continue
             with StoreReader(root, config) as one, StoreReader(partners[name], config) as other:
-                found = compare_stores(one, other, only, quick=quick, note=note)
+                found = compare_stores(one, other, looks.parts, quick=quick, note=note)
             self.parts[name] = found
             if (apart := found.logs.apart) is not None:
                 self.within[name] = apart
@@ -143,11 +145,15 @@ def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
 
 def _messages_alone(sides: Sides) -> dict[str, Comparison]:
     """What is known of pairs whose messages were compared, and of which nothing else may have been."""
+    names = sides.a.values() if sides.unsound is not None else ()
+    return {name: _of_messages_alone() for name in names}
+
+
+def _of_messages_alone(*unread: str) -> Comparison:
     from ..store.compare.both import Comparison
     from ..store.compare.logs import LogsCompared
 
-    names = sides.a.values() if sides.unsound is not None else ()
-    return {name: Comparison(LogsCompared(None, None, samples=0), quick=False) for name in names}
+    return Comparison(LogsCompared(None, None, samples=0), quick=False, unread=[*unread])
 
 
 def _comparison(name: str, found: Comparison, queues: int, *, hidden: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..store.counted import bytes_text, counted
+from .diff_options import MESSAGES
 from .json_text import dumps
 from .terminal import escape
 from .unread import UNREAD, unread_text
@@ -64,7 +65,8 @@ def _sentence(row: Mapping[str, Any]) -> str:
         return f"The same ({looked})"
     if not row["differences"]:
         parts = ", ".join(text.partition(":")[0] for text in row["unread"])
-        return f"Not known to be the same: {parts} could not be compared ({looked})"
+        compared = "" if alone and MESSAGES not in parts else f" ({looked})"  # nothing may have been
+        return f"Not known to be the same: {parts} could not be compared{compared}"
     told = [
         counted(number, *_THINGS.get(part, ("queue with other messages", "queues with other messages")))
         for part, number in row["differences"].items()

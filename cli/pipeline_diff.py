@@ -36,7 +36,7 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
     from .diff_answer import compared
 
     with compared(a, b, looks.partial, common) as pair:
-        pair.compare_parts(common.config(), lambda size: None, looks.parts, quick=True)
+        pair.compare_parts(common.config(), lambda size: None, looks, quick=True)
         if MESSAGES not in looks.parts or looks.quick:
             return
         tell_local("diff", list(pair.a), spark, common)

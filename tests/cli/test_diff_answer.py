@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.app import run
+from mqstore.cli.diff_answer import Sides
+from mqstore.cli.diff_options import Looks
 from mqstore.cli.record_types import schema_of
 from mqstore.store.arrow import differences
+from mqstore.store.disk.broker_conf import BrokerConfig
 
 from ..stores import unpack
 from .json_schema import errors
@@ -44,6 +47,25 @@ def test_messages_alone(name: str, same: bool, tmp_path: Path, capsys: pytest.Ca
     (row,) = json.loads(capsys.readouterr().out)
     assert (code, row["type"], row["same"], row["differences"]) == (int(not same), "comparison", same, {})
     assert row["unread"] == ([] if same else ["some messages: damage hides them"])
+
+
+@pytest.mark.parametrize(
+    ("looks", "unread"),
+    [
+        (Looks(quick=True), "log, queues, index, offsets, config, timers"),
+        (Looks(only=frozenset({"queues", "config"})), "queues, config"),
+        (Looks(only=frozenset({"messages", "log"})), "log"),
+        (Looks(only=frozenset({"messages"})), ""),
+        (Looks(), ""),
+    ],
+)
+def test_what_object_storage_lacks_is_not_the_same(looks: Looks, unread: str) -> None:
+    """What was asked for, or all of it where messages are not compared either, is said not to be compared."""
+    for pair in (("s3://bucket/a", "/b"), ("/a", "s3://bucket/b")):
+        sides = Sides({pair[0]: ""}, {pair[1]: ""}, 0)
+        sides.compare_parts(BrokerConfig(), lambda size: None, looks, quick=looks.quick)
+        told = [text for part in sides.parts.values() for text in part.unread if not part.same]
+        assert told == ([f"{unread}: of a store in object storage only messages can be compared"] if unread else [])
 
 
 def test_of_much_damage_only_numbers_are_told(

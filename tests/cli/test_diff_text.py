@@ -74,6 +74,10 @@ def test_messages() -> None:
             "Not known to be the same: index could not be compared (2.0 KiB of log byte by byte)",
         ),
         (
+            {"samples": 0, "same_log": None, "same": False, "unread": ["log, queues: of a store in object storage"]},
+            "Not known to be the same: log, queues could not be compared",
+        ),
+        (
             {"same": False, "same_log": None, "differences": {"log": 1}},
             "Not the same: no bytes of a log that both have: 1 range of the log (2.0 KiB of log byte by byte)",
         ),
