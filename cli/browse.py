@@ -32,8 +32,6 @@ from ..store.search.store import StoreReader
 from .terminal import escape, escape_lines, time_text
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.log.message import Message
 
@@ -473,7 +471,7 @@ def browser_of(store: StoreReader) -> Browser:
     return Browser(store, *most_behind(store), f"{lacking}: what follows is not shown" if lacking else "")
 
 
-def walk(path: Path, config: BrokerConfig, utc: bool) -> None:
+def walk(path: str, config: BrokerConfig, utc: bool) -> None:
     """Show a store until somebody leaves. Raises NotAStore, Missing, Unreadable."""
     with StoreReader(path, config) as store:
-        BrowserApp(str(path), lambda: browser_of(store), utc).run()
+        BrowserApp(path, lambda: browser_of(store), utc).run()

@@ -86,7 +86,7 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
     records: list[dict[str, Any]] = []
     bad = False
     for root in _expanded(stores):
-        with StoreReader(Path(root), common.config()) as store:
+        with StoreReader(root, common.config()) as store:
             found = forecast(store, disk, now_ms, until_ms, last_ms)
             losses = losing(store, found.going)
         groups = losses.rows

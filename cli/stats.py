@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Option, Options, bad_parameter
@@ -143,7 +142,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     for root in roots:
         if root in unread:
             continue
-        with StoreReader(Path(root), common.config()) as store:
+        with StoreReader(root, common.config()) as store:
             total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
             if lacking := lacking_text(store):
                 common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
@@ -159,7 +158,7 @@ def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
     found: dict[str, StoreError] = {}
     for root in roots:
         try:
-            with StoreReader(Path(root), common.config()) as store:
+            with StoreReader(root, common.config()) as store:
                 # where the log ends is asked of all queues: not where there are any, which are counted then
                 if not store.topics and not (store.has_log and store.log_end.position <= store.log_files.start):
                     found[root] = Unreadable("there are no consume queues", path=root)
@@ -175,7 +174,6 @@ def _browse(stores: Stores, common: Common) -> None:
     import os
     import sys
     from importlib.util import find_spec
-    from pathlib import Path
 
     from ..store.errors import InvalidInput, Unsupported
     from .terminal import is_terminal
@@ -190,4 +188,4 @@ def _browse(stores: Stores, common: Common) -> None:
         os.environ["NO_COLOR"] = "1"  # before it is imported
     from .browse import walk
 
-    walk(Path(stores[0]), common.config(), common.utc)
+    walk(stores[0], common.config(), common.utc)

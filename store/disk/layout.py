@@ -130,11 +130,13 @@ class Layout:
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
-        """The paths of the store at `root`. Raises Missing, NotAStore, Unreadable.
+        """The paths of the store at `root`. Raises InvalidInput for a URI, Missing, NotAStore, Unreadable.
 
         A directory is a store if it has at least one part of one: a commit log, queues, an index,
         a checkpoint.
         """
+        if is_uri(os.fspath(root)):
+            raise InvalidInput(f"{os.fspath(root)}: a path of this machine is wanted, no URI")
         _check_directory(Path(root))
         layout = cls.of(root, config)
         if not any(path.exists() for path in layout._parts):

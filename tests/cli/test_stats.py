@@ -39,6 +39,17 @@ def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> No
     assert done.code in (0, 1)
 
 
+@pytest.mark.parametrize("words", [("--quick",), EXPIRES], ids=" ".join)
+def test_what_needs_a_directory_says_so_of_object_storage(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_here(["stats", "s3://bucket/a/store?region=x", *words])
+    assert done.code == 2, done
+    assert done.stderr == "mqstore: s3://bucket/a/store?region=x: a path of this machine is wanted, no URI\n"
+    if words == ("--quick",):
+        root = stores.unpack("5.3.3-clean", tmp_path)
+        done = run_here(["stats", str(root), "s3://bucket/a/store", *words, "--partial"])
+        assert (done.code, "orders" in done.stdout) == (1, True)
+
+
 def test_queues_that_are_behind_the_log_are_told(tmp_path: Path) -> None:
     """What they lack is in no count of theirs, with --quick and on the terminal."""
     root = stores.unpack("5.5.0-lmq-poison", tmp_path)
