@@ -21,7 +21,11 @@ TABLES = (
             JsonField("order", "boolean", "messages are kept in order"),
             JsonField(TOPIC_FILTER_TYPE, "string", "SINGLE_TAG or MULTI_TAG"),
             JsonField(TOPIC_SYS_FLAG, "integer", "1 unit, 2 has subscribers in units", bits=32),
-            JsonField("attributes", "object", "queue.type, cleanup.policy, message.type, reserve.time; 5.x"),
+            JsonField(
+                "attributes",
+                "object",
+                "queue.type, cleanup.policy, message.type, reserve.time, lite.topic.expiration; 5.x",
+            ),
         ),
     ),
     DATA_VERSION,

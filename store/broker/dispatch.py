@@ -218,7 +218,11 @@ class _LmqQueues:
         """The own units and these, record by record, each record's own unit first."""
         if not self._rows:
             return units
-        record, topic_id, queue_id, queue_offset = np.array(self._rows, np.int64).T
+        rows = np.array(self._rows, np.int64)
+        if (begins := self._how.begins) is not None:
+            first = np.array([begins(self.topics[number]) for number in rows[:, 1]], np.int64)
+            rows = rows[_int64(columns.ints("physical_offset"))[rows[:, 0]] >= first]
+        record, topic_id, queue_id, queue_offset = rows.T
         named = Units(
             record,
             topic_id,

@@ -5,6 +5,7 @@ For messages that are appended one by one: a batch of one takes six times as lon
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...formats import message_properties as names
@@ -26,6 +27,7 @@ class Dispatching(NamedTuple):
     whose messages get none. lmq_zero: LMQs have the number 0, not that of the message's queue
     (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of LMQs
     those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
+    begins: the position in the log where an LMQ begins: what earlier records had in it a broker has deleted.
     """
 
     index_tags: bool = False
@@ -36,6 +38,7 @@ class Dispatching(NamedTuple):
     lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False
+    begins: Callable[[str], int] | None = None
 
     def same_units(self, other: Dispatching | None) -> bool:
         """Queues get the same units by the other rules; index items may differ."""

@@ -11,6 +11,7 @@ shares (version 2 records, IPv6, tags in the index, LMQs) stand in the `Profile`
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -169,12 +170,13 @@ class DispatchRules(NamedTuple):
         lmq_zero: bool = True,
         delay_levels: tuple[int, ...] | None = None,
         lite_alone: bool = False,
+        begins: Callable[[str], int] | None = None,
     ) -> Dispatching:
         """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
         multi = self.multi_dispatch and multi_dispatch
         closed = self.lmq_closed
         known = self.index_tags, items, multi, self.slash_names, closed
-        return Dispatching(*known, lmq_zero, delay_levels, lite_alone)
+        return Dispatching(*known, lmq_zero, delay_levels, lite_alone, begins)
 
 
 class TimerRules(NamedTuple):

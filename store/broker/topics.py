@@ -108,8 +108,11 @@ _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
 QUEUE_TYPE, BATCH_QUEUES = "queue.type", "BatchCQ"
-CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
 """The attribute of a topic with batch queues (spec 02, 2.7)."""
+CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
+MESSAGE_TYPE, LITE = "message.type", "LITE"
+LITE_EXPIRATION = "lite.topic.expiration"
+"""Minutes after which a broker deletes an LMQ of a LITE topic that gets no messages; -1: never (5.5.1)."""
 
 
 class Topics:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Ints
-from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
 from ..audit.messages import LogObserver, Messages, Tally
 from ..audit.queues import QueueAudit
@@ -33,7 +32,8 @@ from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch
 from ..queues.units import FileUnits
 from ..settings.read import Progress
-from ..start.config_load import TOPICS, ConfigRules, load_table
+from ..start.config_load import ConfigRules
+from ..start.queue_stores import topics_taken
 from .gaps import Forms
 from .log import LogPlan
 from .lost_messages import LostMessages
@@ -260,15 +260,12 @@ def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False
     none (config/rdb, v2, has only those of users). Nor do those count of a topic that cannot be a directory.
     Where no table can be read every topic may be one that is there.
     """
-    taken = load_table(snapshot.layout, TOPICS, rules).taken
-    table = taken.value.get(TOPIC_CONFIG_TABLE) if taken is not None else None
-    known = isinstance(table, dict) and bool(table)
-    names = {str(name) for name in table} if table is not None and known else set()
+    names = topics_taken(snapshot.layout, rules)
 
     def expected(queue: QueueId) -> bool:
         if lmq and queue.topic.startswith(LMQ_PREFIX):
             return True
-        there = not known or queue in snapshot.queues or queue.topic in names or is_system_topic(queue.topic)
+        there = not names or queue in snapshot.queues or queue.topic in names or is_system_topic(queue.topic)
         return there and can_have_files(queue)
 
     return expected

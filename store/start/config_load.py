@@ -583,10 +583,10 @@ def _groups(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows as the file of this name would have them, as far as keys and offsets go."""
+    """The rows as the file of this name would have them, as far as keys, offsets and attributes go."""
     if name == TOPICS:
-        topics = [row["topic"] for row in rows if row["type"] == "topic_config"]
-        return {TOPIC_CONFIG_TABLE: {topic: {} for topic in topics}}
+        topics = [row for row in rows if row["type"] == "topic_config"]
+        return {TOPIC_CONFIG_TABLE: {row["topic"]: {"attributes": row.get("attributes")} for row in topics}}
     if name == GROUPS:
         return {SUBSCRIPTION_GROUP_TABLE: {group: {} for group in _groups(rows)}}
     tables: dict[str, dict[str, dict[str, int]]] = {OFFSET_TABLE: {}}

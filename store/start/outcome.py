@@ -150,7 +150,8 @@ class PendingUnits:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        self._how = outcome.switches.dispatching(outcome.profile.dispatch)
+        # a start makes units also for the LMQs that its broker had deleted
+        self._how = outcome.switches.dispatching(outcome.profile.dispatch)._replace(begins=None)
         self._units = DispatchedUnits()
 
     def __enter__(self) -> Self:

@@ -10,38 +10,41 @@ batch of records has few of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.hashing import java_string
+from ...formats.hashing import java_integer, java_string
 from ...formats.message import SysFlag
+from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, dispatch_columns
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal
-from ..broker.profiles import DatabaseRules, Profile
+from ..broker.profiles import DatabaseRules, Profile, profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
-from ..broker.topics import Topics
+from ..broker.topics import LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
 from ..columns import dictionary, kept, order_of_pairs
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
-from ..errors import StoreError, Unreadable
-from ..queues.hybrid import parents_of_lite, selective_double_write
+from ..errors import StoreError, Unreadable, Unsupported
+from ..queues.hybrid import all_queues, parents_of_lite, selective_double_write
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
-from ..queues.units import UNIT_DTYPE, Units, joined
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
+from .config_load import TOPICS, ConfigRules, config_rules, load_table
 
 _FILES = "default"
 _EXTRA_FILES = 3
 """Log files a hybrid broker looks at in vain for its other queues (combineCQMaxExtraSearchCommitLogFiles)."""
-_MESSAGE_TYPE, _LITE = "message.type", "LITE"
 _AT_ONCE = 1 << 18
+_KNOWS_LITE = "5.5.1"
 DIFFERS = "queue-database-differs"
 """The case of a start that finds the queues of both kinds not the same."""
 
@@ -141,6 +144,13 @@ def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
     return beside, separate
 
 
+def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
+    """The topics that a start knows, each with its entry; none where no table can be read."""
+    taken = load_table(layout, TOPICS, rules).taken
+    table = taken.value.get(TOPIC_CONFIG_TABLE) if taken is not None else None
+    return {str(name): entry for name, entry in table.items()} if isinstance(table, dict) else {}
+
+
 def lite_topics(layout: Layout) -> frozenset[str]:
     """The topics whose messages are LITE, by their attributes or by their LMQs in the database.
 
@@ -148,8 +158,56 @@ def lite_topics(layout: Layout) -> frozenset[str]:
     """
     topics = Topics.read(layout.config)
     known = topics.known or ()
-    told = (t for t in known if topics.attribute(t, _MESSAGE_TYPE) == _LITE)
+    told = (t for t in known if topics.attribute(t, MESSAGE_TYPE) == LITE)
     return frozenset(told) | parents_of_lite(layout)
+
+
+@dataclass(frozen=True)
+class ExpiringQueues:
+    """LMQs of LITE topics with a TTL: a broker deletes one that got no message for so long (5.5.1), while the
+    log keeps its records. Where it is made anew it begins with a later record, and with the number 0.
+
+    parents: these topics.
+    """
+
+    layout: Layout
+    parents: frozenset[str]
+
+    def __call__(self, topic: str) -> int:
+        """Where a queue begins: the position of the first record that it names, 0 where none is ever deleted."""
+        parent = topic.removeprefix(LITE_PREFIX).partition("$")[0] if topic.startswith(LITE_PREFIX) else None
+        return self._begins.get(topic, LARGEST_OFFSET) if parent in self.parents else 0
+
+    @cached_property
+    def _begins(self) -> dict[str, int]:
+        found = {}
+        with closing(all_queues(self.layout)) as queues:
+            for directory in queues:
+                if directory.topic.startswith(LITE_PREFIX):
+                    with queues.open(directory.topic, directory.queue_id) as queue:
+                        unit = queue.unit(queue.summary().min_offset)
+                    found[directory.topic] = unit.physical_offset if unit and unit.valid else 0
+        return found
+
+
+def expiring_queues(layout: Layout) -> ExpiringQueues | None:
+    """Those of a store; None where no topic has such, and where all queues are gone: then nothing tells which a
+    broker had deleted.
+    """
+    topics = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE)))
+    parents = frozenset(topic for topic, entry in topics.items() if _expires(entry))
+    with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
+        if parents and next(iter(queues), None) is not None:
+            return ExpiringQueues(layout, parents)
+    return None
+
+
+def _expires(entry: Any) -> bool:
+    attributes = entry.get("attributes") if isinstance(entry, dict) else None
+    if not isinstance(attributes, dict) or attributes.get(MESSAGE_TYPE) != LITE:
+        return False
+    minutes = java_integer(str(attributes.get(LITE_EXPIRATION, "")), 32)
+    return minutes is not None and minutes > 0
 
 
 def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Refusal | None:
@@ -325,8 +383,8 @@ class DatabaseDispatch:
         (enableMultiDispatch), also where they get no units.
         """
         self._database, self._stores = database, stores
-        # topics are selected, not names
-        self._how = how._replace(slash_names=True, lite_alone=False)
+        # topics are selected, not names; and LMQs that the broker had deleted come back
+        self._how = how._replace(slash_names=True, lite_alone=False, begins=None)
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
         self.undispatchable: int | None = None
         self._version = version

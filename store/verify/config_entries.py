@@ -31,7 +31,7 @@ from ...formats.tiered_consume_queue import UNIT
 from ...formats.topic_queue_mapping import LOGIC_OFFSET
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_GROUPS, is_system_topic
-from ..broker.topics import CLEANUP_POLICY, COMPACTED
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, LITE, LITE_EXPIRATION, MESSAGE_TYPE
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.file_queue import start_of
@@ -178,8 +178,9 @@ PERM_MOST = 15
 _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "queue.type": frozenset({"SimpleCQ", "BatchCQ", "RocksDBCQ"}),
     CLEANUP_POLICY: frozenset({"DELETE", COMPACTED}),
-    "message.type": frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"}),
+    MESSAGE_TYPE: frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", LITE}),
     "reserve.time": None,
+    LITE_EXPIRATION: None,
 }
 """Attributes of a topic and what they may be; None: any number."""
 MODES = frozenset({"PULL", "POP"})

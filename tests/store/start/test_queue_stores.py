@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import SysFlag
 from mqstore.formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, MAX, UNITS, bound_key
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.files import Edit, Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
@@ -25,10 +27,14 @@ from mqstore.store.queues.rocksdb_write import Changes
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.log import switches_of
 from mqstore.store.start.outcome import Outcome
 from mqstore.store.start.simulate import all_outcomes
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
+from tests.archives import extract
 from tests.database_mishaps import ROW, put
 
 from ...rocks_cases import case_of, damaged
@@ -217,3 +223,40 @@ def test_a_light_queue_in_a_database_may_have_a_slash_in_its_name(name: str, tmp
     redo = partial(repair.replan, again(layout), mend.request)
     apply(again(layout), mend.plan, redo, Files())
     assert units(again(layout)) == before
+
+
+LIGHT = Path(__file__).parents[2] / "light_queues"
+"""Of a real 5.5.1: %LMQ%$par$c0 and c1 got three messages each, went as their TTL was over, and c1 got two again."""
+LATER_MS = 1_795_903_200_000
+
+
+def expired(kind: str, work: Path) -> Path:
+    root = work / kind
+    extract(LIGHT / f"5.5.1-{kind}.tar.gz", root)
+    return root
+
+
+def wrong_with(root: Path) -> set[str]:
+    with StoreReader(root) as store:
+        return {f.code for f in verify(store, Scope(), now_ms=LATER_MS).findings if f.severity > Severity.INFO}
+
+
+@pytest.mark.parametrize("kind", ["files", "rocksdb"])
+def test_light_queues_whose_ttl_is_over_are_no_damage(kind: str, tmp_path: Path) -> None:
+    root = expired(kind, tmp_path)
+    assert not wrong_with(root)
+    found = analyze(Layout.open(root))
+    assert found.plan is not None and not found.plan.edits and found.messages == 14
+    topics = root / "config" / "topics.json"
+    topics.write_text(topics.read_text().replace('"lite.topic.expiration":"1"', '"lite.topic.expiration":"-1"'))
+    if kind == "files":  # else the topics are in a RocksDB
+        assert "I-070" in wrong_with(root)
+
+
+def test_a_unit_that_a_light_queue_has_lost_is_missing(tmp_path: Path) -> None:
+    root = expired("files", tmp_path)
+    path = root / "consumequeue" / "%LMQ%$par$c1" / "0" / ("0" * 20)
+    with path.open("r+b") as file:
+        file.seek(UNIT_BYTES)
+        file.write(bytes(UNIT_BYTES))
+    assert "I-070" in wrong_with(root)
