@@ -10,7 +10,7 @@ the name of the retry topic tells both, and nothing in the record does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -87,14 +87,14 @@ class PopRecords:
     wrong: int = 0
 
 
-def pop_records(store: StoreReader, note: Note, about: PoppedMessage | None = None) -> PopRecords:
-    """Read all of them, or those about one message. Memory: what is kept of the topics.
+def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] = ()) -> PopRecords:
+    """Read all of them, or those about some messages. Memory: what is kept of the topics.
 
     Raises Unreadable.
     """
     found = PopRecords()
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
-    for batch in _records(store, "pop", prefixes, note, None if about is None else about.position):
+    for batch in _records(store, "pop", prefixes, note, min((one.position for one in about), default=None)):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = topics.equals(utf8(TIMER_TOPIC))
@@ -132,7 +132,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
 
 
-def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: PoppedMessage | None) -> None:
+def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Sequence[PoppedMessage]) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     columns, position = batch.columns, int(batch.position[row])
     place = None
@@ -145,7 +145,7 @@ def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, abo
     if fields is None:
         found.wrong += 1
         return
-    if about is not None and not about.is_in(fields):
+    if about and not any(one.is_in(fields) for one in about):
         return
     key = pop_format.key_of(fields)
     if tag == pop_format.ACK_TAG:
@@ -287,8 +287,8 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     return found
 
 
-def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note) -> list[Popped]:
-    """Each time that a consumer was given one message, as it stands at `now_ms`; the newest last.
+def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, note: Note) -> list[Popped]:
+    """Each time that a consumer was given one of the messages, as it stands at `now_ms`; the newest last.
 
     Raises Unreadable.
     """
@@ -296,8 +296,9 @@ def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note)
     records = pop_records(store, note, about)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found = []
-    for key, point in records.check_points.items():
-        row = _row(point, about.queue_offset)
+    given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
+    for key, point, one in given:
+        row = _row(point, one.queue_offset)
         acked = records.acks.get(key, set())
         _locate(store, [row], records)
         if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
@@ -306,8 +307,8 @@ def given_out(store: StoreReader, about: PoppedMessage, now_ms: int, note: Note)
             (PopState.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
         )
         found.append(row)
-    place = (about.topic, about.queue_id, about.queue_offset)
-    kept = [row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) == place]
+    places = {one[:3] for one in about}
+    kept = [row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) in places]
     _locate(store, kept, records)
     for row in kept:
         row.state, row.reason = _state(row, now_ms, read=False)

@@ -114,7 +114,7 @@ class _About:
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
         waiting = Waiting(store, family, self._question.now_ms, note)
         why = waiting.judgement() if chosen is None else None
-        pops = self._pops(chosen)
+        pops = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
         events = story(store, family, units, waiting, pops)
         superseded = None
         if chosen is not None and store.has_compaction_queues(chosen.topic):
@@ -163,18 +163,18 @@ class _About:
             store_timestamp=message.store_timestamp,
         )
 
-    def _pops(self, message: Message | None) -> list[Popped]:
-        """Each time that a consumer was given it by POP: a check point waits in the timer topic first."""
+    def _pops(self, messages: list[Message]) -> list[Popped]:
+        """Each time that a consumer was given one by POP: a check point waits in the timer topic first."""
         store = self._store
-        if message is None:
+        if not messages:
             return []
         kept = is_rocksdb(store.layout.root / KV_STORE)
         if not kept and not any(t.startswith(_OF_POP) for t in store.topics):
             return []
         from ..inspect.pop import PoppedMessage, given_out
 
-        place = PoppedMessage(message.topic, message.queue_id, message.queue_offset, message.position)
-        return given_out(store, place, self._question.now_ms, self._note)
+        places = [PoppedMessage(m.topic, m.queue_id, m.queue_offset, m.position) for m in messages]
+        return given_out(store, places, self._question.now_ms, self._note)
 
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
         """A verdict for each group that something connects with the message, or for the one asked."""

@@ -116,6 +116,9 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     reached = known.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
     fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
     evidence = (_record(last), fact)
+    given = [(row.topic, row.queue_id, row.queue_offset) for row in known.pops.get(group, ())]
+    if (last.topic, last.queue_id, last.queue_offset) in given:  # its offset says what was given out, no more
+        return _popped(known, group)
     if reached is not None and reached > last.queue_offset:
         times = counted(len(there), "retry", "retries")
         reason = f"consumed after {times}: its offset is past the last one"

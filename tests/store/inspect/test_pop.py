@@ -23,6 +23,10 @@ from mqstore.store.settings.read import read_progress
 from ...stores import NAMES, messages, truth, unpack
 
 STORES = tuple(name for name in NAMES if name.endswith("-pop"))
+POP = Path(__file__).parents[2] / "pop"
+"""Stores of a real 5.5.1 that was stopped while messages that POP consumers refused were in retry topics; -v1: with
+enableRetryTopicV2=false, where groups g and g_a have one retry topic."""
+RETRIES_LEFT_MS = 1_795_899_960_000
 MORE_THAN_A_DAY_MS = 100_000_000
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.pop import PopState, pop
 from mqstore.store.search.store import StoreReader
@@ -17,8 +18,9 @@ from mqstore.store.trace.locate import By
 from mqstore.store.trace.verdicts import AT_ONCE
 
 from ... import tiered
+from ...archives import extract
 from ...stores import messages, unpack
-from ..inspect.test_pop import cut
+from ..inspect.test_pop import POP, RETRIES_LEFT_MS, cut
 from .asked import asked, behind, config, k1, of_g, offsets, verdict, whole, without_unit
 
 
@@ -145,6 +147,18 @@ def test_what_consumers_have_by_pop(name: str, tmp_path: Path) -> None:
             assert judged.verdict is wanted[state], judged
             if judged.verdict is DeliveryVerdict.INVISIBLE:
                 assert judged.until_timestamp == row.visible_timestamp
+
+
+@pytest.mark.parametrize(("position", "group"), [(124, "g"), (372, "g_a")])
+def test_a_retry_that_was_given_out_by_pop_is_not_consumed(position: int, group: str, tmp_path: Path) -> None:
+    """The group's offset in its retry topic is past it; a real 5.5.1 writes it again, 30 s after its start."""
+    extract(POP / "5.5.1-retries.tar.gz", tmp_path)
+    with StoreReader(tmp_path) as store:
+        [found] = asked(store, str(position), By.POSITION, now_ms=RETRIES_LEFT_MS, group=group)
+    judged = whole(found, group).judgement
+    assert judged.verdict is DeliveryVerdict.INVISIBLE, judged
+    places = [event.topic for event in found.events if event.event is EventKind.POPPED and event.group == group]
+    assert f"{RETRY_PREFIX}{group}+work" in places
 
 
 @pytest.mark.parametrize("below", [True, False])
