@@ -1,6 +1,7 @@
 """`rocketmq-log` as a stream: what brokers write, each message once, while they write it.
 
-The offset of a stream is, for each store, the physical offset that everything before was read of. A
+The offset of a stream is, for each store, the physical offset that everything before was read of, with a
+checksum of the last bytes before it: a broker that starts may cut the log and write on, past that offset. A
 part of a log between two offsets gives the same rows whenever it is read, so that a query which
 goes on from its checkpoint has each message exactly once. Where a log ends while a broker writes it is
 told by `Follower`: before the first record that is not whole yet.
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
+from ...store.arrow.data_set import changed_before, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
 from ...store.arrow.stores import ALWAYS, Ask, open_log
 from ...store.counted import counted
@@ -36,8 +38,22 @@ OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
 """Those of a stream alone."""
 _DIGITS_MAX = 19
 
-Offset = dict[str, int]
-"""By store the position behind what was read."""
+Offset = dict[str, dict[str, int]]
+"""By store what `ReadTo` has."""
+
+
+@dataclass(frozen=True)
+class ReadTo:
+    """Up to where a log was read. size, crc: of the bytes before; 0 of both in checkpoints that lack them."""
+
+    position: int
+    size: int = 0
+    crc: int = 0
+
+    @classmethod
+    def of(cls, told: int | Mapping[str, int]) -> Self:
+        """What an offset has of one store; that of older checkpoints is the position alone."""
+        return cls(told) if isinstance(told, int) else cls(**told)
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ask = ask
         self._how = how
         self._ends: dict[str, LiveEnd] = {}
-        self._target: Offset | None = None
+        self._target: dict[str, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Where tasks run: nobody follows a log there."""
@@ -91,48 +107,49 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Where a new query begins. Raises StoreError for a store that cannot be read."""
-        return {root: self._first(root) for root in self._ask.stores}
+        return {root: self._read_to(root, self._first(root)) for root in self._ask.stores}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`max_bytes_per_trigger`."""
         most = self._how.max_bytes
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
-    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offset:
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
         """Where the logs end, or as far as the limit lets them be read. Raises StoreError."""
         ends = self._target or self._now()
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found: Offset = {}
         for root, end in ends.items():
-            begin = int(start[root]) if root in start else self._first(root)
-            if end < begin:
-                self._cut(root, begin, end)
-                end = begin  # the broker rewrites these positions
+            read = self._begin(root, start)
+            if end != read.position:
+                self._require_same(root, read, end)
+            end = max(read.position, end)  # behind a cut the broker rewrites these positions
             if room is not None:
-                end = min(end, max(begin, self._start(root)) + room)
-                room = max(0, room - (end - begin))
-            found[root] = max(begin, end)
+                end = min(end, max(read.position, self._start(root)) + room)
+                room = max(0, room - (end - read.position))
+            found[root] = asdict(read) if end == read.position else self._read_to(root, end)
         return found
 
     def reportLatestOffset(self) -> Offset:
         """For the progress of a query."""
-        return self._target or self._now()
+        return {root: self._read_to(root, end) for root, end in (self._target or self._now()).items()}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that this query reads, also behind damage."""
         self._target = {root: self._end(root).settled() for root in self._ask.stores}
 
-    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[InputPartition]:
-        """The parts of all logs between two offsets. Raises Refused where one has expired."""
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """The parts of all logs between two offsets. Raises Refused where one has expired or was cut."""
         size = self._ask.split_bytes or SPLIT_BYTES_MAX
         found: list[InputPartition] = []
-        for root, stop in end.items():
-            begin = int(start[root]) if root in start else self._first(root)
+        for root, told in end.items():
+            begin, stop = self._begin(root, start).position, ReadTo.of(told)
+            self._require_same(root, stop, stop.position)
             first = self._start(root)
-            if begin < min(first, stop):
-                self._lost(root, begin, min(first, stop))
+            if begin < min(first, stop.position):
+                self._lost(root, begin, min(first, stop.position))
                 begin = first
-            parts = splits(begin, int(stop), size)
+            parts = splits(begin, stop.position, size)
             found += [StorePartition(LogSplit(root, part)) for part in parts]
         return found
 
@@ -165,7 +182,17 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with log.queue:
             return log.min_offset
 
-    def _now(self) -> Offset:
+    def _begin(self, root: str, start: Mapping[str, Any]) -> ReadTo:
+        """Up to where one store was read; where it begins, for one that was not there then."""
+        return ReadTo.of(start[root] if root in start else self._first(root))
+
+    def _read_to(self, root: str, position: int) -> dict[str, int]:
+        """With the checksum of what stands before this position now."""
+        log = open_log(root, self._ask.broker_config)
+        with log.queue:
+            return asdict(ReadTo(position, *last_bytes(log.queue, position)))
+
+    def _now(self) -> dict[str, int]:
         return {root: self._end(root).position() for root in self._ask.stores}
 
     def _end(self, root: str) -> LiveEnd:
@@ -178,13 +205,17 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         told = f"log files have expired before they were read: positions {begin} to {end}, {size}"
         self._tell(root, told)
 
-    def _cut(self, root: str, begin: int, end: int) -> None:
-        told = f"the log ends at {end}, before {begin}, which it was read to: a broker has cut it"
-        self._tell(root, told)
+    def _require_same(self, root: str, read: ReadTo, end: int) -> None:
+        """Tell where the log, which ends at `end`, is not the one that was read. Raises Refused."""
+        log = open_log(root, self._ask.broker_config)
+        with log.queue:
+            changed = changed_before(log.queue, read.position, (read.size, read.crc), end, "read")
+        if changed:
+            self._tell(root, changed)
 
     def _tell(self, root: str, told: str) -> None:
         if self._how.fails:
-            raise Refused(told, path=root, hint="fail_on_data_loss=false goes on behind them")
+            raise Refused(told, path=root, hint="fail_on_data_loss=false goes on without what is lost")
         warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
 
 

@@ -123,37 +123,44 @@ def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogE
     with log.queue:
         begin = first = log.min_offset
         lost, moved = list[Damage](), False
-        changed = "" if last is None else _changed(log.queue, last, end)
+        changed = ""
+        if last is not None and last.position is not None:
+            changed = changed_before(log.queue, last.position, (last.size, last.crc), end, "exported")
         if append:
             moved = bool(changed)
         elif last is None:
             _refuse_moved(root, log.queue, before)
         elif changed:
-            raise Refused(f"{changed}: {_CHANGED}", path=root, hint=_KEEPS)
+            raise Refused(changed, path=root, hint=_KEEPS)
         elif last.position is not None:
             begin = max(first, last.position)
             moved = log.queue.file_at(last.position - 1) != log.queue.file_at(end - 1)
             if first > last.position:
                 lost = [Damage(root, last.position, first - last.position, EXPIRED)]
         end = max(begin, end)
-        file = log.queue.file_at(max(first, end - 1))
-        size = min(_LAST_BYTES, end - file.start) if file is not None and end > first else 0
-        size, crc = _sum_of(log.queue, end, size)
+        size, crc = last_bytes(log.queue, end)
     if ask.times.until_ms != ALWAYS.until_ms:
         return LogRange(Split(begin, end), lost, _ended(ask, None, "it took messages --until a time"))
     return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc), moved)
 
 
-def _changed(queue: MappedFileQueue, last: LogEnded, end: int) -> str:
-    """What tells that the log, which ends at `end`, is not as it was exported; "" for nothing."""
-    if last.position is None:
-        return ""
-    if end < last.position:
-        return f"the log ends at {end}, and was exported to {last.position}"
-    there = _sum_of(queue, last.position, last.size)
-    if there[0] and there != (last.size, last.crc):
-        return f"other bytes stand before {last.position}, to which the log was exported"
+def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int], end: int, done: str) -> str:
+    """What tells that a log, which ends at `end`, is not as it was when it was read to `position`; "" for nothing.
+
+    last: what `last_bytes` gave then. done: what was done to the log.
+    """
+    if end < position:
+        return f"the log ends at {end}, and was {done} to {position}: {_CHANGED}"
+    there = _sum_of(queue, position, last[0])
+    if there[0] and there != last:
+        return f"other bytes stand before {position}, to which the log was {done}: {_CHANGED}"
     return ""
+
+
+def last_bytes(queue: MappedFileQueue, position: int) -> tuple[int, int]:
+    """Size and checksum of the bytes before a position that tell which log it is; 0 of both where there are none."""
+    file = queue.file_at(position - 1)
+    return (0, 0) if file is None else _sum_of(queue, position, min(_LAST_BYTES, position - file.start))
 
 
 def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnded]) -> None:

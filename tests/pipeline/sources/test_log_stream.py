@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ def stream(root: Path, **more: str) -> LogStream:
     return LogSource(options(root, **more)).streamReader(schema)
 
 
-def numbers(made: LogStream, start: Mapping[str, int], end: Mapping[str, int]) -> list[int]:
+def numbers(made: LogStream, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[int]:
     """What the messages between two offsets say; read where nobody follows the log."""
     there: LogStream = pickle.loads(pickle.dumps(made))
     return [
@@ -93,7 +94,7 @@ def test_where_it_begins(root: Path) -> None:
     assert found == list(range(found[0], 100)) and found[0] > 0
     with StoreReader(root, BrokerConfig(SIZES)) as store:
         last = store.log_end.position
-    assert end == {str(root): last}
+    assert end[str(root)]["position"] == last
     late = stream(root, since="4000000000000")
     assert numbers(late, late.initialOffset(), end) == []
 
@@ -106,7 +107,7 @@ def test_so_many_bytes_at_once(root: Path) -> None:
     put(root, 100, 5)
     at, seen, steps = made.initialOffset(), list[int](), 0
     while (end := made.latestOffset(at, limit)) != at:
-        assert end[str(root)] - at[str(root)] <= 1000
+        assert end[str(root)]["position"] - at[str(root)]["position"] <= 1000
         seen += numbers(made, at, end)
         at, steps = end, steps + 1
     assert seen == list(range(100)), "what came later is for the next query"
@@ -130,11 +131,37 @@ def test_expired_files_are_named(root: Path) -> None:
 
 
 def test_a_log_that_was_cut_is_told(root: Path) -> None:
+    """Shorter than it was read, or grown again past that place: what was written between would be missing."""
+    cut = root.with_name("cut")
+    shutil.copytree(root, cut)
+    put(root, 100, 10)
+    read = stream(root).latestOffset({}, ALL)
+    shutil.rmtree(root)
+    cut.rename(root)
+    with pytest.raises(Refused, match=r"the log ends at .*, and was read to .*: a start of a broker"):
+        stream(root).latestOffset(read, ALL)
+    put(root, 200, 30)
+    words = f"other bytes stand before {read[str(root)]['position']}, to which the log was read"
+    with pytest.raises(Refused, match=words):
+        stream(root).latestOffset(read, ALL)
+    with pytest.raises(Refused, match=words):
+        stream(root).partitions({}, read)
+    lax = stream(root, fail_on_data_loss="false")
+    with pytest.warns(DamageWarning, match=words):
+        end = lax.latestOffset(read, ALL)
+    found = numbers(lax, read, end)
+    assert found == list(range(found[0], 230)) and found[0] > 200
+    put(root, 230, 5)
+    assert numbers(lax, end, lax.latestOffset(end, ALL)) == list(range(230, 235)), "it is told once"
+
+
+def test_a_checkpoint_of_positions_alone(root: Path) -> None:
+    """As earlier versions wrote them: the same rows, and nothing tells of a log that was cut and has grown."""
+    end = stream(root).latestOffset({}, ALL)
+    position = {name: read["position"] for name, read in end.items()}
+    put(root, 100, 5)
     made = stream(root)
-    end = made.latestOffset({}, ALL)
-    beyond = {str(root): end[str(root)] + 100}
-    with pytest.raises(Refused, match=r"the log ends at .*, before .*a broker has cut it"):
-        made.latestOffset(beyond, ALL)
+    assert numbers(made, position, made.latestOffset(position, ALL)) == list(range(100, 105))
 
 
 def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +172,9 @@ def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stream(found, broker_config="{}")
     made.prepareForTriggerAvailableNow()
     with StoreReader(found) as store:
-        end = {str(found): store.log_end.position}
-    assert made.latestOffset({}, ALL) == end
+        last = store.log_end.position
+    end = made.latestOffset({}, ALL)
+    assert end[str(found)]["position"] == last
     schema = StructType().add("position", LongType())
     rows: Any = LogSource({"path": str(found), "fields": "position"}).reader(schema)
     parts = made.partitions(made.initialOffset(), end)
