@@ -44,7 +44,7 @@ Offset = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class ReadTo:
-    """Up to where a log was read. size, crc: of the bytes before; 0 of both in checkpoints that lack them."""
+    """Up to where a log was read. size, crc: of the bytes before; 0 where none were read, and in older checkpoints."""
 
     position: int
     size: int = 0
@@ -107,7 +107,13 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Where a new query begins. Raises StoreError for a store that cannot be read."""
-        return {root: self._read_to(root, self._first(root)) for root in self._ask.stores}
+        firsts = {root: self._first(root) for root in self._ask.stores}
+        if not isinstance(self._how.start, int):
+            return {root: self._read_to(root, first) for root, first in firsts.items()}
+        for root, first in firsts.items():
+            if (end := self._end(root).position()) < first:
+                warnings.warn(f"{root}: the log ends at {end}, before starting_offset {first}", stacklevel=2)
+        return {root: asdict(ReadTo(first)) for root, first in firsts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`max_bytes_per_trigger`."""
@@ -121,7 +127,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: Offset = {}
         for root, end in ends.items():
             read = self._begin(root, start)
-            if end != read.position:
+            if end != read.position != self._how.start:  # at its start a query has read nothing
                 self._require_same(root, read, end)
             end = max(read.position, end)  # behind a cut the broker rewrites these positions
             if room is not None:

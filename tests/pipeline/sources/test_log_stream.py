@@ -99,6 +99,18 @@ def test_where_it_begins(root: Path) -> None:
     assert numbers(late, late.initialOffset(), end) == []
 
 
+def test_a_log_that_does_not_reach_the_start_yet(root: Path) -> None:
+    """Nobody has cut it: the query waits, and has what stands from there on."""
+    end = stream(root).latestOffset({}, ALL)[str(root)]["position"]
+    made = stream(root, starting_offset=str(end + 300))
+    with pytest.warns(UserWarning, match=f"the log ends at {end}, before starting_offset {end + 300}"):
+        at = made.initialOffset()
+    assert made.latestOffset(at, ALL) == at and made.partitions(at, at) == []
+    put(root, 100, 50)
+    found = numbers(made, at, made.latestOffset(at, ALL))
+    assert found == list(range(found[0], 150)) and found[0] > 100
+
+
 def test_so_many_bytes_at_once(root: Path) -> None:
     made = stream(root, max_bytes_per_trigger="1000")
     limit = made.getDefaultReadLimit()
