@@ -540,17 +540,20 @@ def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDi
     Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
     inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
     """
-    for path in sorted(_directories_in(os.fspath(consume_queue))):
-        yield from queues_of_topic(_base(path), path)
+    for topic, path in sorted(_directories_in(os.fspath(consume_queue)).items()):
+        yield from queues_of_topic(topic, path)
 
 
 def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
     """The queues in a topic's directory, by number."""
-    numbers = (path for path in _directories_in(directory) if _base(path).isdecimal())
-    for path in sorted(numbers, key=lambda path: (int(_base(path)), path)):
-        queue_id = int(_base(path))
-        if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
-            yield QueueDirectory(topic, queue_id, path)
+    found = {
+        int(name): path
+        for name, path in _directories_in(directory).items()
+        if name.isdecimal() and str(int(name)) == name
+    }
+    yield from (
+        QueueDirectory(topic, number, path) for number, path in sorted(found.items()) if number <= LARGEST_QUEUE_ID
+    )
 
 
 def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
@@ -583,21 +586,18 @@ def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
     from difflib import get_close_matches
 
     path = os.fspath(consume_queue)
-    others = (name for name in map(_base, _directories_in(path)) if name != topic)
+    others = (name for name in _directories_in(path) if name != topic)
     names = get_close_matches(topic[:256], others, n=1)
     hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
     return NotFound(f"no such topic: {topic}", path=path, hint=hint)
 
 
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _directories_in(parent: str) -> list[str]:
+def _directories_in(parent: str) -> dict[str, str]:
+    """Paths by name."""
     try:
         with os.scandir(parent) as entries:
-            return [entry.path for entry in entries if is_directory(entry)]
+            return {entry.name: entry.path for entry in entries if is_directory(entry)}
     except FileNotFoundError:
-        return []
+        return {}
     except OSError as error:
         raise from_os_error(error, parent) from error
