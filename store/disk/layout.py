@@ -546,14 +546,9 @@ def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDi
 
 def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
     """The queues in a topic's directory, by number."""
-    found = {
-        int(name): path
-        for name, path in _directories_in(directory).items()
-        if name.isdecimal() and str(int(name)) == name
-    }
-    yield from (
-        QueueDirectory(topic, number, path) for number, path in sorted(found.items()) if number <= LARGEST_QUEUE_ID
-    )
+    there = _directories_in(directory)
+    numbers = sorted(int(name) for name in there if name.isdecimal() and str(int(name)) == name)
+    yield from (QueueDirectory(topic, number, there[str(number)]) for number in numbers if number <= LARGEST_QUEUE_ID)
 
 
 def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
