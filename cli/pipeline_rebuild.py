@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
+from ..store.errors import Missing
 from .broker_version import BrokerVersion, tell_nearest
 from .declared import Exit
 from .exit_codes import ExitCode
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from ..store.errors import StoreError
     from ..store.findings.next_commands import Given
 
+_SHOWN = 12
+"""Queues of a store that are named for people."""
+
 
 @shared(without=("rate",))
 def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: BrokerVersion = None, common: Common) -> None:
@@ -30,14 +37,16 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
     write them; an offset whose record is lost gets the unit before it. Where more offsets are missing
     between two records than the log has room for, as where a number is damaged, files that would be of
     such offsets alone are not made, and a line on stderr says how many offsets that leaves out. The
-    timer log itself, which the wheel points into, and config stay where they are. Of several stores
+    timer log itself, which the wheel points into, and config stay where they are. So do queues of which the log
+    has no message any more: they are not made, a line on stderr names them, and without its own files such a
+    queue begins at 0 again. Of several stores
     each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or less is one task,
     and small ones share a task of Spark, large ones first; a larger log is read in parts, a task each.
     DIR appears whole or not at all: what was cut off is finished, or begun again, by running the same
     command once more.
 
-    Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
-    another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
+    Exit code: 0 complete; 1 records are lost in damage, queue offsets are missing or repeated, or a queue is not made;
+    4 another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
     be read is reported on stderr, and the others are rebuilt.
 
     \b
@@ -102,8 +111,9 @@ def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: 
     queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
     damage = [{**row, "store": roots[row["store"]]} for row in manifest["damage"]]
     index = [{**file, "store": roots[file["store"]]} for file in manifest["index"]]
+    left_out = _left_out(plan, manifest["queues"])
     sums = {name: sum(queue[name] for queue in queues) for name in ("files", "units", "missing", "duplicates")}
-    whole = not (unreadable or damage or sums["missing"] or sums["duplicates"])
+    whole = not (unreadable or damage or left_out or sums["missing"] or sums["duplicates"])
     return {
         "type": "rebuild",
         "status": "complete" if whole else "incomplete",
@@ -121,10 +131,25 @@ def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: 
             for number, store in enumerate(plan.stores)
         ],
         "queues": queues,
+        "left_out": left_out,
         "index": index,
         "damage": damage,
         "unreadable": [{"store": root, "problem": why} for root, why in unreadable.items()],
     }
+
+
+def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Queues that stores have, and that were not made. Raises Unreadable."""
+    found: list[dict[str, Any]] = []
+    there = {(queue["store"], queue["topic"], queue["queue_id"]) for queue in made}
+    for number, store in enumerate(plan.stores):
+        of_store = {(topic, queue_id) for where, topic, queue_id in there if where == number}
+        with suppress(Missing):  # it went away: there is nothing that the new files could replace
+            found += [
+                {"store": store.root, "topic": topic, "queue_id": queue_id, "max_offset": end}
+                for topic, queue_id, end in store.left_out(of_store)
+            ]
+    return found
 
 
 def losses_of(report: Mapping[str, Any]) -> list[str]:
@@ -145,6 +170,11 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
         if queue["duplicates"]:
             repeat = counted(queue["duplicates"], "record repeats", "records repeat")
             lines.append(f"{name}: {repeat} a queue offset, left out")
+    for store, rows in groupby(report["left_out"], itemgetter("store")):
+        ends = [f"{queue['topic']}/{queue['queue_id']} (ends at {queue['max_offset']})" for queue in rows]
+        shown = ", ".join(ends[:_SHOWN]) + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
+        are = counted(len(ends), "queue is", "queues are")
+        lines.append(f"{store}: {are} not made, of which the log has no message: {shown}; keep the store's own files")
     return lines
 
 
@@ -169,9 +199,9 @@ def _text(report: Mapping[str, Any]) -> str:
         for store in report["stores"]:
             rows = {
                 name: [row for row in report[name] if row["store"] == store["store"]]
-                for name in ("queues", "index", "damage")
+                for name in ("queues", "index", "damage", "left_out")
             }
-            lost = rows["damage"] or any(q["missing"] or q["duplicates"] for q in rows["queues"])
+            lost = rows["damage"] or rows["left_out"] or any(q["missing"] or q["duplicates"] for q in rows["queues"])
             lines.append(_line(store["store"], rows, "incomplete" if lost else "complete"))
     return page_of([*lines, _line(report["to"], report, report["status"])])
 

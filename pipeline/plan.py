@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +17,8 @@ from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
 from ..store.plan.normalize import refuse_lost_log
+from ..store.queues.batches import batch_summaries
+from ..store.queues.read import ConsumeQueues
 from ..store.search.store import StoreReader
 from ..store.settings.generation import generation_of
 from ..store.settings.options import options_of
@@ -83,6 +85,20 @@ class StorePlan:
     @property
     def layout(self) -> Layout:
         return Layout.open(self.root, self.config)
+
+    def left_out(self, made: Collection[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:
+        """Topic, number and end of each queue that the store has, and that was not made: its messages have expired,
+        or are lost. Raises Missing, Unreadable.
+        """
+        queues = ConsumeQueues(self.layout)
+        for topic, queue_id, _ in queues:
+            if (topic, queue_id) not in made:
+                with queues.open(topic, queue_id) as queue:
+                    if end := queue.summary().max_offset:
+                        yield topic, queue_id, end
+        for batch in batch_summaries(self.layout):
+            if batch.max_offset and (batch.topic, batch.queue_id) not in made:
+                yield batch.topic, batch.queue_id, batch.max_offset
 
     def output(self, folder: Path) -> Layout:
         """The paths of this store's output below `folder`, with file sizes of its own."""

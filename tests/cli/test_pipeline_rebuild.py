@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +102,23 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     root = plan.stores[0].root
     assert step.startswith(f"{root}: ") and f" mqstore recover {root} --apply," in step
     assert first_steps({**report, "damage": []}, NOTHING_GIVEN) == []
+
+
+@pytest.mark.parametrize("name", ["4.9.7-expired", "5.3.3-expired"])
+def test_a_queue_whose_messages_have_expired_is_named(name: str, tmp_path: Path) -> None:
+    """With its files gone it would begin at 0, in front of the positions of its groups."""
+    plan = plan_of([unpack(name, tmp_path)], BrokerConfig())
+    root, manifest = plan.stores[0].root, rebuild(plan, tmp_path / "new", plain_job())
+    report = report_of(plan, tmp_path / "new", manifest, {})
+    assert list(errors(schema_of("rebuild"), report)) == []
+    ends = {(queue["topic"], queue["queue_id"]): queue["max_offset"] for queue in report["left_out"]}
+    assert (report["status"], ends) == ("incomplete", {("SCHEDULE_TOPIC_XXXX", 0): 2, ("gone", 0): 20})
+    (line,) = losses_of(report)
+    names = "SCHEDULE_TOPIC_XXXX/0 (ends at 2), gone/0 (ends at 20)"
+    told = f"2 queues are not made, of which the log has no message: {names}; keep the store's own files"
+    assert line == f"{root}: {told}"
+    shutil.rmtree(root)
+    assert report_of(plan, tmp_path / "new", manifest, {})["status"] == "complete", "nothing is left to replace"
 
 
 @pytest.mark.slow
