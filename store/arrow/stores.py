@@ -443,7 +443,7 @@ class Ask:
             body=body,
             on_damage=_one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
             pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
-            split_bytes=_number(given, "split_bytes"),
+            split_bytes=_split_bytes(given),
             config=parse_object(given, "broker_config"),
             quick=_one_of(given, "quick", ("false", "true")) == "true",
             tables=_some_of(given, "tables", OFFSET_TABLES),
@@ -518,6 +518,17 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 
 
 _DIGITS_MAX = 19
+
+
+def _split_bytes(given: Mapping[str, str]) -> int | None:
+    """So many bytes are not worth a task of their own: who gives fewer means another unit."""
+    size = _number(given, "split_bytes")
+    if size is not None and size < _SPLIT_BYTES_LEAST:
+        raise InvalidInput(f"option split_bytes: {size} is below {_SPLIT_BYTES_LEAST} bytes")
+    return size
+
+
+_SPLIT_BYTES_LEAST = 4096
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:

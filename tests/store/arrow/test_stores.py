@@ -65,6 +65,8 @@ def test_words_that_mean_nothing(tmp_path: Path) -> None:
         ({"since": "tomorrow-ish"}, "tomorrow-ish"),
         ({"body": "yes"}, "not one of none, plain, stored"),
         ({"split_bytes": "-1"}, "split_bytes"),
+        ({"split_bytes": "64"}, "split_bytes: 64 is below 4096 bytes"),
+        ({"split_bytes": "0"}, "split_bytes"),
         ({"broker_config": "[1]"}, "not a JSON object"),
     ],
 )
