@@ -141,7 +141,11 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
         yield f"  group {row['group']}  {row['topic']}: {_pop_counts(row)}"
     for row in record["revive_queues"]:
         read = "not known" if row["reached"] is None else f"{row['reached']:,}"
-        yield (f"  {row['topic']}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}")
+        stop = "" if row["stopped_at"] is None else (
+            f"; it stops at {row['stopped_at']:,}, whose body is no JSON (record at {row['stopping']}):"
+            " nothing of this queue comes back"
+        )
+        yield f"  {row['topic']}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}{stop}"
     rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]
     yield from _folded(rows, _popped, common)
 

@@ -77,6 +77,14 @@ def parse(tag: str, body: bytes) -> dict[str, Any] | None:
     return _fields(BODIES[tag], body) if tag in BODIES else None
 
 
+def stops(tag: str, body: bytes) -> bool:
+    """A broker that reads the record stops its queue of the revive topic for good: the body is no JSON object."""
+    try:
+        return tag in BODIES and not isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return True
+
+
 def parse_kept(value: bytes) -> dict[str, Any] | None:
     """The fields of a value in `kvStore/` by their names here; None for what is none."""
     return _fields(KV_VALUE, value)

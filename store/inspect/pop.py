@@ -77,7 +77,7 @@ class PopRecords:
 
     acks: of each check point the queue offsets that were acknowledged. came_back: retry topic →
     unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies that
-    are none.
+    are none. stops: revive queue → offset → position of records that no broker gets behind.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -85,6 +85,7 @@ class PopRecords:
     came_back: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)
     newest: dict[tuple[str, int], int] = field(default_factory=dict)
     wrong: int = 0
+    stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
 
 
 def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] = ()) -> PopRecords:
@@ -143,7 +144,10 @@ def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, abo
         found.newest[queue] = max(place[2], found.newest.get(queue, 0))
     fields = pop_format.parse(tag, columns.ragged("body")[row])
     if fields is None:
-        found.wrong += 1
+        body = columns.ragged("body")[row]
+        found.wrong += tag in pop_format.BODIES  # a broker passes over any other one, as a tombstone
+        if place is not None and pop_format.stops(tag, body):
+            found.stops.setdefault(place[:2], {})[place[2]] = position
         return
     if about and not any(one.is_in(fields) for one in about):
         return
@@ -217,13 +221,16 @@ class Popped:
 class ReviveQueue:
     """A queue of a revive topic. reached: next offset that a broker reads, None if not known.
 
-    newest: offset of its last record.
+    newest: offset of its last record. stopped_at: offset of the record that no broker gets behind; stopping: its
+    position in the log; None without.
     """
 
     topic: str
     queue_id: int
     reached: int | None
     newest: int
+    stopped_at: int | None = None
+    stopping: int | None = None
 
 
 @dataclass
@@ -265,8 +272,8 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     found.stray_acks = sum(len(offsets) for key, offsets in records.acks.items() if key not in records.check_points)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
-        ReviveQueue(topic, queue_id, _reached(progress, topic, queue_id), newest)
-        for (topic, queue_id), newest in sorted(records.newest.items())
+        ReviveQueue(*queue, _reached(progress, *queue), newest, *(_stop(records, progress, queue) or ()))
+        for queue, newest in sorted(records.newest.items())
     ]
     for key, point in records.check_points.items():
         fields = point.fields
@@ -280,8 +287,9 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     found.rows += kept
     _locate(store, found.rows, records)
     read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
+    stopped = {p.position: _stopped(store, p, records, progress) for p in records.check_points.values()}
     for row in found.rows:
-        row.state, row.reason = _state(row, now_ms, row.check_point in read)
+        row.state, row.reason = _state(row, now_ms, row.check_point in read, stopped.get(row.check_point or -1, ""))
         found.groups[row.group, row.topic][row.state] += 1
     found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
@@ -304,7 +312,9 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
         if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}
         row.state, row.reason = (
-            (PopState.ACKED, "") if row.queue_offset in acked else _state(row, now_ms, _is_read(point, progress))
+            (PopState.ACKED, "")
+            if row.queue_offset in acked
+            else _state(row, now_ms, _is_read(point, progress), _stopped(store, point, records, progress))
         )
         found.append(row)
     places = {one[:3] for one in about}
@@ -397,6 +407,22 @@ def _is_read(point: CheckPoint, progress: Progress) -> bool:
     return reached is not None and offset < reached
 
 
+def _stop(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tuple[int, int] | None:
+    """Offset and position of the first record of a revive queue that no broker gets behind; None without."""
+    reached = _reached(progress, *queue) or 0
+    return min((item for item in records.stops.get(queue, {}).items() if item[0] >= reached), default=None)
+
+
+def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
+    """Why no broker gets to a check point that it has not read; "" where one does."""
+    if not store.config.get_bool("timerWheelEnable", True):
+        return "with timerWheelEnable=false no broker looks through the revive topic"
+    stop = None if point.revived is None else _stop(records, progress, point.revived[:2])
+    if stop is None or point.revived is None:
+        return ""
+    return f"a broker stops at record {stop[0]} of {'/'.join(map(str, point.revived[:2]))}: its body is no JSON"
+
+
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the messages by their queue offsets, and in the retry topics what came back of them."""
     topics = set(store.topics)
@@ -439,7 +465,7 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
     return min(places, default=None)
 
 
-def _state(row: Popped, now_ms: int, read: bool) -> tuple[PopState, str]:
+def _state(row: Popped, now_ms: int, read: bool, stopped: str = "") -> tuple[PopState, str]:
     if row.returned is not None:
         return PopState.RETURNED, ""
     if now_ms < row.visible_timestamp:
@@ -450,6 +476,8 @@ def _state(row: Popped, now_ms: int, read: bool) -> tuple[PopState, str]:
         return PopState.UNKNOWN, "a broker has read past its check point, but it did not come back"
     if row.check_point is None:
         return PopState.DUE, "it comes back as soon as a broker looks through kvStore"
+    if stopped:
+        return PopState.DUE, f"it does not come back: {stopped}"
     return PopState.DUE, "it comes back as soon as a broker gets to its check point"
 
 

@@ -1,4 +1,4 @@
-"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049, I-189)."""
+"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049, I-057)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from ...formats import message_properties as names
 from ...formats.client_batch import count_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
+from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC, stops
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.load_rules import NUMBER_BITS, unreadable_batches
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
+from ..settings.read import read_progress
 from ..settings.rocksdb import in_force
 from ..start.config import files_in_use
 from ..start.config_load import OFFSETS
@@ -116,6 +119,22 @@ def transactions(context: VerifyContext, records: Records) -> None:
             if not _NUMBERS.fullmatch(bodies[row]):
                 text = f"decides about {bodies[row][:40]!r}: no list of queue offsets"
                 _one(context, records, "I-046", row, text)
+
+
+@of_records("I-057")
+def revived(context: VerifyContext, records: Records) -> None:
+    """What a broker reads next in the revive topic is JSON."""
+    columns = records.columns
+    for topic in (topic for topic in records.topic_texts if topic.startswith(REVIVE_TOPIC)):
+        tags, bodies = records.properties.find(names.TAGS), columns.ragged("body")
+        for row in records.of_topic(topic).tolist():
+            if not stops(java_string(tags[row]), bodies[row]):
+                continue
+            queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), int(columns.ints("queue_offset")[row])
+            reached = read_progress(context.store.layout.config, context.store.config).get(queue, {})
+            if offset >= reached.get(REVIVE_GROUP, 0):
+                text = f"the body of message {offset} of {queue} is no JSON: nothing of that queue comes back"
+                _one(context, records, "I-057", row, text)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from ..verify.mutations import mutations
 
 RANGES = {
     "layout": ("001-015",),
-    "commit_log": ("020-056",),
+    "commit_log": ("020-057",),
     "consume_queue": ("060-087",),
     "index": ("090-109",),
     "checkpoint": ("110-118",),
@@ -28,7 +28,7 @@ RANGES = {
     "start": ("180-188",),
 }
 """The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-159, I-189), and the next start."""
-TOTAL = 154 + 13
+TOTAL = 155 + 13
 NOT_MENDED = {"I-039", "I-155", "I-187"}
 """What no command can put right: the message is as it was sent; a database only a backup has; no plan is known."""
 

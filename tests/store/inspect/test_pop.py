@@ -20,6 +20,7 @@ from mqstore.store.inspect.pop import Pop, Popped, PopState, _is_read, pop, pop_
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_progress
 
+from ...archives import extract
 from ...stores import NAMES, messages, truth, unpack
 
 STORES = tuple(name for name in NAMES if name.endswith("-pop"))
@@ -312,3 +313,39 @@ def test_any_json_is_a_body_or_none(tag: str, value: Any) -> None:
     if fields is not None:
         assert all(field.fits(fields[field.column]) for field in formats.BODIES[tag])
         assert hash(formats.key_of(fields))
+
+
+NO_JSON = "5.5.1-no-json"
+"""What a real 5.5.1 never got behind: the check point 1 of revive queue 0, of group gA, is no JSON."""
+
+
+def told(root: Path, **options: str) -> tuple[Pop, dict[str, set[str]]]:
+    with StoreReader(root, options) as store:
+        found = pop(store, RETRIES_LEFT_MS, lambda _: None)
+    reasons: dict[str, set[str]] = {}
+    for row in found.rows:
+        reasons.setdefault(row.group, set()).add(row.reason)
+    return found, reasons
+
+
+def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) -> None:
+    extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
+    found, reasons = told(tmp_path)
+    assert [(queue.stopped_at, queue.stopping) for queue in found.revive] == [(1, 3317), *[(None, None)] * 4]
+    assert reasons["gA"] == {
+        "it does not come back: a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0: its body is no JSON"
+    }
+    assert reasons["gC"] == {"it comes back as soon as a broker gets to its check point"}
+    log = tmp_path / "commitlog" / ("0" * 20)
+    data = log.read_bytes()
+    tag = data.index(b"TAGS", 3317)
+    log.write_bytes(data[:tag] + b"SAGT" + data[tag + 4 :])  # as in a tombstone: a broker passes over it
+    found, reasons = told(tmp_path)
+    assert found.wrong == 0 and reasons["gA"] == reasons["gC"]
+
+
+def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
+    extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
+    _, reasons = told(tmp_path, timerWheelEnable="false")
+    why = "it does not come back: with timerWheelEnable=false no broker looks through the revive topic"
+    assert reasons["gA"] == reasons["gC"] == {why}

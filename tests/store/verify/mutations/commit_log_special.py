@@ -8,7 +8,9 @@ from random import Random
 
 from mqstore.formats.dledger import ENTRY, HEADER_BYTES
 from mqstore.formats.dledger_index import UNIT, UNIT_BYTES
+from mqstore.formats.hashing import crc31
 from mqstore.formats.message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.formats.sys_flag import TRANSACTION_MASK, SysFlag
 from mqstore.store.search.store import StoreReader
 
@@ -234,3 +236,15 @@ def i_056(store: Path, random: Random) -> str:
     if _has("KEYS")(place) and random.random() < 0.5:
         return _rename(place, "KEYS", random.choice(["TAGS", "WAIT"]))
     return _rename(place, *random.choice([("WAIT", "TAGS"), ("TAGS", "WAIT")]))
+
+
+@on("5.3.3-pop", "5.5.0-pop")
+def i_057(store: Path, random: Random) -> str:
+    """A check point or an acknowledgement that no broker has read is no JSON; its checksum is right."""
+    offsets = store / "config" / "consumerOffset.json"
+    offsets.write_text(offsets.read_text().replace(REVIVE_GROUP, "CID_OF_OTHERS"))
+    place = a_record(store, random, lambda p: p.topic.startswith(REVIVE_TOPIC))
+    begin, length = place.span("body")
+    body = b"x" + read(place.path, begin + 1, length - 1)
+    overwrite(place.path, begin, body)
+    return place.set("body_crc", crc31(body))
