@@ -40,7 +40,7 @@ from .message import Mark, mark_stories
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
 
-_NEAR_BYTES = 32 << 10
+_NEAR_BYTES = 8 << 10
 """Records that begin no further apart are read together: that is quicker than a read for each."""
 _AT_ONCE_BYTES = 4 << 20
 _FEW = 16
@@ -154,7 +154,7 @@ class CommitLog:
                 alone += own.tolist()
                 continue
             texts, unread = found
-            parts.append(texts[~unread])
+            parts.append(texts[~unread].packed())  # what lies between them is not kept
             rows.append(own[~unread])
             alone += own[unread].tolist()
         parts.append(Ragged.of(map(self._record_bytes, positions[alone].tolist())))
