@@ -33,7 +33,8 @@ def print_views(store: StoreReader, names: list[str], now_ms: int, common: Commo
 
 def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.inspect.own_topics import delays, transactions
-    from ..store.inspect.pop import pop, retries
+    from ..store.inspect.pop import pop
+    from ..store.inspect.stats_dimensions import retries
     from ..store.inspect.timers import timers
 
     match name:
@@ -141,9 +142,13 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
         yield f"  group {row['group']}  {row['topic']}: {_pop_counts(row)}"
     for row in record["revive_queues"]:
         read = "not known" if row["reached"] is None else f"{row['reached']:,}"
-        stop = "" if row["stopped_at"] is None else (
-            f"; it stops at {row['stopped_at']:,}, whose body is no JSON (record at {row['stopping']}):"
-            " nothing of this queue comes back"
+        stop = (
+            ""
+            if row["stopped_at"] is None
+            else (
+                f"; it stops at {row['stopped_at']:,}, whose body is no JSON (record at {row['stopping']}):"
+                " nothing of this queue comes back"
+            )
         )
         yield f"  {row['topic']}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}{stop}"
     rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]

@@ -36,11 +36,12 @@ MOST_MESSAGES: Final = 32
 
 _LARGEST: Final = (1 << 63) - 1
 
+_FIRST = JsonField("so", "integer", "queue offset of the first message", "start_offset")
 _KEY = (
     JsonField("t", "string", "topic", "topic"),
     JsonField("c", "string", GROUP.doc, GROUP.name),
     JsonField("q", "integer", "queue id", "queue_id"),
-    JsonField("so", "integer", "queue offset of the first message", "start_offset"),
+    _FIRST,
     JsonField("pt", "integer", "when the messages were given out, ms", "pop_time"),
     JsonField("bn", "string", "broker name", "broker_name"),
 )
@@ -51,7 +52,8 @@ _REST = (
     JsonField("n", "integer", "number of messages", "num"),
     JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map"),
 )
-CHECK_POINT = (*_KEY, *_REST, _OFFSETS)
+_AGAIN = JsonField("rp", "string", "how often a broker wrote it again, of one message alone", "re_put_times")
+CHECK_POINT = (*_KEY, *_REST, _OFFSETS, _AGAIN)
 ACK = (*_KEY, JsonField("ao", "integer", "queue offset of the message", "ack_offset"))
 BATCH_ACK = (*_KEY, JsonField("aol", "array", "queue offsets of the messages", "ack_offsets"))
 BODIES: Final[Mapping[str, tuple[JsonField, ...]]] = {
@@ -68,7 +70,7 @@ KV_VALUE = (
     JsonField("invisibleTime", "integer", "for how long it is invisible, ms", "invisible_time"),
 )
 """What is asked of the JSON in `kvStore/`; more is there (spec 05, 5.4)."""
-_OPTIONAL = {"bn": "", "bm": 0, "d": []}
+_OPTIONAL = {"bn": "", "bm": 0, "d": [], "rp": ""}
 """What a broker takes for a member that is missing or null."""
 
 
@@ -119,6 +121,11 @@ def _in_range(value: Any) -> bool:
 def key_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a check point and its acknowledgements have in common."""
     return tuple(fields[field.column] for field in _KEY)
+
+
+def given_with(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a check point has in common with those of its messages that a broker wrote again."""
+    return tuple(fields[field.column] for field in _KEY if field is not _FIRST)
 
 
 def offsets_of(check_point: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:

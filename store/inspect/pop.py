@@ -1,23 +1,18 @@
-"""What consumers gave back, read from a broker's own topics: POP, retries and dead letters.
+"""What POP consumers have of a store, read from a broker's own topics.
 
-POP: which messages consumers have and have not acknowledged, until when, and which came back. A check point
+Which messages consumers have and have not acknowledged, until when, and which came back. A check point
 tells of messages that a group was given; what was acknowledged by the time it ends is done with, anything else
 a broker writes to the group's retry topic.
-
-Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6). Of a POP consumer
-the name of the retry topic tells both, and nothing in the record does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats import pop as pop_format
@@ -26,8 +21,7 @@ from ...formats.derive.ragged import Flags, Ragged
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import DEAD_LETTER_PREFIX, TIMER_TOPIC
-from ..columns import dictionary
+from ..broker.system_topics import TIMER_TOPIC
 from ..disk.layout import KV_STORE
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
@@ -45,12 +39,18 @@ Key = tuple[Any, ...]
 @dataclass
 class CheckPoint:
     """A check point. position: of its newest record. revived: its place in a revive topic (topic,
-    queue, offset), None while only the timer topic has it.
+    queue, offset), None while only the timer topic has it. again: by queue offset the newest record of
+    one message alone, which a broker wrote where it could not bring that back.
     """
 
     fields: dict[str, Any]
     position: int
     revived: tuple[str, int, int] | None = None
+    again: dict[int, CheckPoint] = field(default_factory=dict)
+
+    def of(self, offset: int) -> CheckPoint:
+        """The one that counts for a message."""
+        return self.again.get(offset, self)
 
 
 class PoppedMessage(NamedTuple):
@@ -85,6 +85,7 @@ class PopRecords:
     came_back: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)
     newest: dict[tuple[str, int], int] = field(default_factory=dict)
     wrong: int = 0
+    again: list[CheckPoint] = field(default_factory=list)
     stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
 
 
@@ -95,7 +96,7 @@ def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] =
     """
     found = PopRecords()
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
-    for batch in _records(store, "pop", prefixes, note, min((one.position for one in about), default=None)):
+    for batch in records_of(store, "pop", prefixes, note, min((one.position for one in about), default=None)):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = topics.equals(utf8(TIMER_TOPIC))
@@ -106,10 +107,27 @@ def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] =
             _add(found, batch, row, tag, bool(revive[row]), about)
         again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
+    _join_again(found)
     return found
 
 
-def _records(
+def _join_again(found: PopRecords) -> None:
+    """What was written again of one message goes to its check point; where that is gone, it is one of its own."""
+    points: dict[Key, list[CheckPoint]] = {}
+    for point in found.check_points.values():
+        points.setdefault(pop_format.given_with(point.fields), []).append(point)
+    for newest in sorted(found.again, key=lambda point: point.position):
+        fields = newest.fields
+        offset = fields["start_offset"]
+        named = points.get(pop_format.given_with(fields), [])
+        mine = [point for point in named if offset in dict(pop_format.offsets_of(point.fields))]
+        for point in mine:
+            point.again[offset] = newest
+        if not mine:
+            found.check_points[pop_format.key_of(fields)] = newest
+
+
+def records_of(
     store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
 ) -> Iterator[Batch]:
     """Records of all topics with one of these prefixes; of the whole log, in one scan, where queues do not give them.
@@ -156,6 +174,8 @@ def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, abo
         found.acks.setdefault(key, set()).add(fields["ack_offset"])
     elif tag == pop_format.BATCH_ACK_TAG:
         found.acks.setdefault(key, set()).update(fields["ack_offsets"])
+    elif fields["re_put_times"]:
+        found.again.append(CheckPoint(fields, position, place))
     else:
         old = found.check_points.get(key)
         if old is None or old.position < position:
@@ -286,8 +306,9 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
         found.groups.setdefault((row.group, row.topic), dict.fromkeys(PopState, 0))
     found.rows += kept
     _locate(store, found.rows, records)
-    read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
-    stopped = {p.position: _stopped(store, p, records, progress) for p in records.check_points.values()}
+    points = [each for point in records.check_points.values() for each in (point, *point.again.values())]
+    read = {point.position for point in points if _is_read(point, progress)}
+    stopped = {point.position: _stopped(store, point, records, progress) for point in points}
     for row in found.rows:
         row.state, row.reason = _state(row, now_ms, row.check_point in read, stopped.get(row.check_point or -1, ""))
         found.groups[row.group, row.topic][row.state] += 1
@@ -306,7 +327,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     found = []
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
     for key, point, one in given:
-        row = _row(point, one.queue_offset)
+        row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
         acked = records.acks.get(key, set())
         _locate(store, [row], records)
         if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
@@ -314,7 +335,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
         row.state, row.reason = (
             (PopState.ACKED, "")
             if row.queue_offset in acked
-            else _state(row, now_ms, _is_read(point, progress), _stopped(store, point, records, progress))
+            else _state(row, now_ms, _is_read(newest, progress), _stopped(store, newest, records, progress))
         )
         found.append(row)
     places = {one[:3] for one in about}
@@ -380,6 +401,7 @@ def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
 
 def _row(point: CheckPoint, offset: int) -> Popped:
     """One message of a check point, its state not known yet."""
+    point = point.of(offset)
     fields = point.fields
     return Popped(
         fields["topic"],
@@ -479,128 +501,3 @@ def _state(row: Popped, now_ms: int, read: bool, stopped: str = "") -> tuple[Pop
     if stopped:
         return PopState.DUE, f"it does not come back: {stopped}"
     return PopState.DUE, "it comes back as soon as a broker gets to its check point"
-
-
-class CountKey(NamedTuple):
-    """Messages that are counted together. kind: `retry` or `dead_letter`."""
-
-    kind: str
-    group: str
-    original_topic: str
-
-
-@dataclass
-class Returned:
-    """Messages that a group gave back; times in ms since 1970.
-
-    not_consumed: behind the group's progress in this topic, None where it has none.
-    """
-
-    messages: int = 0
-    not_consumed: int | None = None
-    most_reconsumed: int = 0
-    first_store_timestamp: int = 0
-    last_store_timestamp: int = 0
-
-    def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
-        """Count messages by store time and times of consumption."""
-        first, last = int(times.min()), int(times.max())
-        self.first_store_timestamp = min(first, self.first_store_timestamp) if self.messages else first
-        self.last_store_timestamp = max(last, self.last_store_timestamp)
-        self.most_reconsumed = max(self.most_reconsumed, int(reconsumed.max()))
-        self.messages += len(times)
-
-
-@dataclass
-class Retries:
-    """Counts by kind, group and original topic."""
-
-    counts: dict[CountKey, Returned] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `inspect --retries`."""
-        rows = [
-            {**key._asdict(), **vars(self.counts[key])}
-            for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))
-        ]
-        kinds = ("retry", "dead_letter")
-        sums = {kind: sum(r["messages"] for r in rows if r["kind"] == kind) for kind in kinds}
-        return {"type": "retries", **sums, "groups": rows}
-
-
-def retries(store: StoreReader, note: Note) -> Retries:
-    """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
-    progress = read_progress(store.layout.config, store.layout.broker_config)
-    groups = {group for known in progress.values() for group in known}
-    found = Retries()
-    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-    records = _records(store, "retries", prefixes, note)
-    for topic, batch in chain.from_iterable(_by_topic(batch, prefixes) for batch in records):
-        kind, prefix = (
-            ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
-        )
-        group = topic.removeprefix(prefix)
-        popped = _of_pop(topic, store.named_topics, groups) if kind == "retry" else None
-        if popped is None:
-            _count(found, CountKey(kind, group, ""), batch, topic, progress)
-            continue
-        times = PropertyItems(batch.columns.ragged("properties")).find(pop_format.FIRST_POP_TIME)
-        again = times.length > 0
-        _count(found, popped, batch.take(again), topic, progress)
-        _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
-    return found
-
-
-def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Batch]]:
-    """The records of topics with one of these prefixes, each topic's apart."""
-    topics = dictionary(batch.columns.ragged("topic"))
-    for number, name in enumerate(topics.values):
-        if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
-            yield topic, batch.take(np.flatnonzero(topics.ids == number).astype(np.int64))
-
-
-def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
-    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
-    columns = batch.columns
-    times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
-    waiting = _waiting(batch, topic, key.group, progress)
-    origins = np.array([key.original_topic or origin for origin in _origins(batch)], np.str_)
-    for origin in np.unique(origins).tolist():
-        mine = origins == origin
-        row = found.counts.setdefault(key._replace(original_topic=origin), Returned())
-        row.add(times[mine], reconsumed[mine])
-        if waiting is not None:
-            row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
-
-
-def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> CountKey | None:
-    """Group and topic whose POP retry topic this is; None where the names do not tell."""
-    rest = retry_topic.removeprefix(RETRY_PREFIX)
-    pairs = []
-    for topic in topics:
-        group = rest.removesuffix(topic)[:-1]
-        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop_format.retry_topics(topic, group):
-            pairs.append(CountKey("retry", group, topic))
-    known = [pair for pair in pairs if pair.group in groups] or pairs
-    return known[0] if len(known) == 1 else None
-
-
-def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:
-    """bool[n]: the group has not consumed the message; None where it has no progress here."""
-    offsets = batch.columns.ints("queue_offset")
-    queue_ids = batch.columns.ints("queue_id")
-    known = False
-    waiting = np.zeros(len(batch), np.bool_)
-    for queue_id in np.unique(queue_ids).tolist():
-        reached = progress.get(QueueId(topic, queue_id), {}).get(group)
-        if reached is not None:
-            known = True
-            waiting |= (queue_ids == queue_id) & (offsets >= reached)
-    return waiting if known else None
-
-
-def _origins(batch: Batch) -> list[str]:
-    """The topic that each message had first; "" where it does not tell."""
-    properties = PropertyItems(batch.columns.ragged("properties"))
-    dead, retried = (properties.find(names.DLQ_ORIGIN_TOPIC).tolist(), properties.find(names.RETRY_TOPIC).tolist())
-    return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]

@@ -9,23 +9,31 @@
 | hour, day | of storing, in UTC: begin in ms since 1970 |
 | size | of the record: the power of 2 that is not above it |
 | file | the log file that has it |
+
+Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6). Of a POP consumer
+the name of the retry topic tells both, and nothing in the record does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Self
+from itertools import chain
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats import message_properties as names
+from ...formats import pop as pop_format
 from ...formats.derive.program import Noting
-from ...formats.derive.ragged import Ints, Ragged
+from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing import java_string
 from ...formats.host import host_text
 from ...formats.message_properties import RETRY_PREFIX
-from ...formats.property_columns import find, noting_values
+from ...formats.property_columns import PropertyItems, find, noting_values
+from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -40,6 +48,8 @@ from ..columns import dictionary
 from ..disk.file_queue import file_name
 from ..log.batch import Batch
 from ..log.window import NOTING_TOPICS
+from ..search.store import Note, StoreReader
+from ..settings.read import Progress, read_progress
 
 Values = list[str] | list[int]
 Dimension = tuple[Ints, Values]
@@ -207,3 +217,130 @@ OF_UNITS = tuple(_OF_ALL)
 """Dimensions that units of queues tell as well."""
 DIMENSIONS = (*OF_UNITS, *_OF_RECORDS)
 """All of them."""
+
+
+class CountKey(NamedTuple):
+    """Messages that are counted together. kind: `retry` or `dead_letter`."""
+
+    kind: str
+    group: str
+    original_topic: str
+
+
+@dataclass
+class Returned:
+    """Messages that a group gave back; times in ms since 1970.
+
+    not_consumed: behind the group's progress in this topic, None where it has none.
+    """
+
+    messages: int = 0
+    not_consumed: int | None = None
+    most_reconsumed: int = 0
+    first_store_timestamp: int = 0
+    last_store_timestamp: int = 0
+
+    def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
+        """Count messages by store time and times of consumption."""
+        first, last = int(times.min()), int(times.max())
+        self.first_store_timestamp = min(first, self.first_store_timestamp) if self.messages else first
+        self.last_store_timestamp = max(last, self.last_store_timestamp)
+        self.most_reconsumed = max(self.most_reconsumed, int(reconsumed.max()))
+        self.messages += len(times)
+
+
+@dataclass
+class Retries:
+    """Counts by kind, group and original topic."""
+
+    counts: dict[CountKey, Returned] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --retries`."""
+        rows = [
+            {**key._asdict(), **vars(self.counts[key])}
+            for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))
+        ]
+        kinds = ("retry", "dead_letter")
+        sums = {kind: sum(r["messages"] for r in rows if r["kind"] == kind) for kind in kinds}
+        return {"type": "retries", **sums, "groups": rows}
+
+
+def retries(store: StoreReader, note: Note) -> Retries:
+    """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
+    from .pop import records_of
+
+    progress = read_progress(store.layout.config, store.layout.broker_config)
+    groups = {group for known in progress.values() for group in known}
+    found = Retries()
+    prefixes = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
+    records = records_of(store, "retries", prefixes, note)
+    for topic, batch in chain.from_iterable(_by_topic(batch, prefixes) for batch in records):
+        kind, prefix = (
+            ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
+        )
+        group = topic.removeprefix(prefix)
+        popped = _of_pop(topic, store.named_topics, groups) if kind == "retry" else None
+        if popped is None:
+            _count(found, CountKey(kind, group, ""), batch, topic, progress)
+            continue
+        times = PropertyItems(batch.columns.ragged("properties")).find(pop_format.FIRST_POP_TIME)
+        again = times.length > 0
+        _count(found, popped, batch.take(again), topic, progress)
+        _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
+    return found
+
+
+def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Batch]]:
+    """The records of topics with one of these prefixes, each topic's apart."""
+    topics = dictionary(batch.columns.ragged("topic"))
+    for number, name in enumerate(topics.values):
+        if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
+            yield topic, batch.take(np.flatnonzero(topics.ids == number).astype(np.int64))
+
+
+def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
+    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
+    columns = batch.columns
+    times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
+    waiting = _waiting(batch, topic, key.group, progress)
+    origins = np.array([key.original_topic or origin for origin in _origins(batch)], np.str_)
+    for origin in np.unique(origins).tolist():
+        mine = origins == origin
+        row = found.counts.setdefault(key._replace(original_topic=origin), Returned())
+        row.add(times[mine], reconsumed[mine])
+        if waiting is not None:
+            row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
+
+
+def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> CountKey | None:
+    """Group and topic whose POP retry topic this is; None where the names do not tell."""
+    rest = retry_topic.removeprefix(RETRY_PREFIX)
+    pairs = []
+    for topic in topics:
+        group = rest.removesuffix(topic)[:-1]
+        if group and not topic.startswith(RETRY_PREFIX) and retry_topic in pop_format.retry_topics(topic, group):
+            pairs.append(CountKey("retry", group, topic))
+    known = [pair for pair in pairs if pair.group in groups] or pairs
+    return known[0] if len(known) == 1 else None
+
+
+def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:
+    """bool[n]: the group has not consumed the message; None where it has no progress here."""
+    offsets = batch.columns.ints("queue_offset")
+    queue_ids = batch.columns.ints("queue_id")
+    known = False
+    waiting = np.zeros(len(batch), np.bool_)
+    for queue_id in np.unique(queue_ids).tolist():
+        reached = progress.get(QueueId(topic, queue_id), {}).get(group)
+        if reached is not None:
+            known = True
+            waiting |= (queue_ids == queue_id) & (offsets >= reached)
+    return waiting if known else None
+
+
+def _origins(batch: Batch) -> list[str]:
+    """The topic that each message had first; "" where it does not tell."""
+    properties = PropertyItems(batch.columns.ragged("properties"))
+    dead, retried = (properties.find(names.DLQ_ORIGIN_TOPIC).tolist(), properties.find(names.RETRY_TOPIC).tolist())
+    return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]

@@ -24,7 +24,7 @@ from mqstore.formats.pop import (
 
 KEY = {"t": "orders", "c": "group-a", "q": 2, "so": 40, "pt": 1_795_000_000_000, "bn": "broker-a"}
 BODY: dict[str, dict[str, Any]] = {
-    CHECK_POINT_TAG: KEY | {"it": 60_000, "n": 3, "bm": 2, "d": [0, 1, 5]},
+    CHECK_POINT_TAG: KEY | {"it": 60_000, "n": 3, "bm": 2, "d": [0, 1, 5], "rp": "2"},
     ACK_TAG: KEY | {"ao": 41},
     BATCH_ACK_TAG: KEY | {"aol": [41, 45]},
 }
@@ -48,8 +48,8 @@ def test_the_three_bodies(tag: str) -> None:
 
 @TAGS
 def test_what_may_be_missing(tag: str) -> None:
-    """Three members have a default, missing or null; without any other it is none."""
-    optional = {"bn": "", "bm": 0, "d": []}
+    """Four members have a default, missing or null; without any other it is none."""
+    optional = {"bn": "", "bm": 0, "d": [], "rp": ""}
     for field in BODIES[tag]:
         for less in ({**BODY[tag], field.name: None}, {k: v for k, v in BODY[tag].items() if k != field.name}):
             found = parse(tag, body(less))

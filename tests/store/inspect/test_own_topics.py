@@ -24,7 +24,8 @@ from mqstore.store.inspect.own_topics import (
     transaction_queues,
     transactions,
 )
-from mqstore.store.inspect.pop import CountKey, _of_pop, pop, retries
+from mqstore.store.inspect.pop import pop
+from mqstore.store.inspect.stats_dimensions import CountKey, _of_pop, retries
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify

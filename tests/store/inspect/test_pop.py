@@ -344,6 +344,14 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     assert found.wrong == 0 and reasons["gA"] == reasons["gC"]
 
 
+def test_a_check_point_that_was_written_again_is_of_one_message(tmp_path: Path) -> None:
+    """A real 5.5.1 could not ask broker-b for message 0, and wrote its check point again: 1 and 2 are acknowledged."""
+    extract(POP / "5.5.1-again.tar.gz", tmp_path)
+    found, _ = told(tmp_path)
+    assert found.groups["gB", "ordB"] == dict(zip(PopState, (2, 1, 1, 0, 0), strict=True))
+    assert found.check_points == 2 and [row.queue_offset for row in found.rows] == [4, 0]
+
+
 def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
     extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
     _, reasons = told(tmp_path, timerWheelEnable="false")
