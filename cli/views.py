@@ -167,6 +167,7 @@ def _popped(row: Record, common: Common) -> str:
     back = "" if row["returned"] is None else f", came back at {row['returned']}"
     return (
         f"  {row['state']}  {row['topic']}/{row['queue_id']}/{row['queue_offset']}"
+        f"{' of ' if row['broker_name'] else ''}{row['broker_name']}"
         f"  of {row['group']}, given out {_time(row['pop_timestamp'], common)},"
         f" invisible until {_time(row['visible_timestamp'], common)}{place}{back}"
         f"{': ' if row['reason'] else ''}{row['reason']}"

@@ -21,7 +21,7 @@ from ...formats.derive.ragged import Flags, Ragged
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import TIMER_TOPIC
+from ..broker.system_topics import MEMBERS_PREFIX, TIMER_TOPIC
 from ..disk.layout import KV_STORE
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
@@ -218,6 +218,7 @@ class Popped:
     visible_timestamp: until when no other consumer gets it. check_point: position of that, None
     where `kvStore/` has it instead.
     position: of the message, None where it cannot be found. returned: position in the retry topic.
+    broker_name: of the broker that has the message, where that is another one: it acted as its master.
     """
 
     topic: str
@@ -231,6 +232,7 @@ class Popped:
     position: int | None = None
     returned: int | None = None
     reason: str = ""
+    broker_name: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --pop`."""
@@ -337,7 +339,8 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
             if row.queue_offset in acked
             else _state(row, now_ms, _is_read(newest, progress), _stopped(store, newest, records, progress))
         )
-        found.append(row)
+        if not row.broker_name:
+            found.append(row)
     places = {one[:3] for one in about}
     kept = [row for row in _kept(store, note) if (row.topic, row.queue_id, row.queue_offset) in places]
     _locate(store, kept, records)
@@ -412,6 +415,7 @@ def _row(point: CheckPoint, offset: int) -> Popped:
         fields["pop_time"],
         fields["pop_time"] + fields["invisible_time"],
         point.position,
+        broker_name=fields["broker_name"],
     )
 
 
@@ -438,17 +442,21 @@ def _stop(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tu
 def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
     """Why no broker gets to a check point that it has not read; "" where one does."""
     if not store.config.get_bool("timerWheelEnable", True):
-        return "with timerWheelEnable=false no broker looks through the revive topic"
+        return "it does not come back: with timerWheelEnable=false no broker looks through the revive topic"
     stop = None if point.revived is None else _stop(records, progress, point.revived[:2])
     if stop is None or point.revived is None:
         return ""
-    return f"a broker stops at record {stop[0]} of {'/'.join(map(str, point.revived[:2]))}: its body is no JSON"
+    place = "/".join(map(str, point.revived[:2]))
+    return f"it does not come back: a broker stops at record {stop[0]} of {place}: its body is no JSON"
 
 
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the messages by their queue offsets, and in the retry topics what came back of them."""
-    topics = set(store.topics)
-    for (topic, queue_id), mine in _by_queue(row for row in rows if row.topic in topics):
+    topics, own = set(store.topics), _own_name(store)
+    for row in rows:
+        row.broker_name = row.broker_name if own and row.broker_name != own else ""
+    here = (row for row in rows if row.topic in topics and not row.broker_name)
+    for (topic, queue_id), mine in _by_queue(here):
         if any(directory.queue_id == queue_id for directory in store.queues.of_topic(topic)):
             with store.queues.open(topic, queue_id) as queue:
                 for row in mine:
@@ -467,6 +475,14 @@ def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None
             row.returned = _came_back(row, known, records)
         else:
             row.position = None
+
+
+def _own_name(store: StoreReader) -> str:
+    """The name of the broker, as far as its options or its own topics tell; "" if not."""
+    if told := store.config.get("brokerName"):
+        return told
+    named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
+    return named[0] if len(named) == 1 else ""
 
 
 def _by_queue(rows: Iterator[Popped]) -> Iterator[tuple[tuple[str, int], list[Popped]]]:
@@ -492,12 +508,12 @@ def _state(row: Popped, now_ms: int, read: bool, stopped: str = "") -> tuple[Pop
         return PopState.RETURNED, ""
     if now_ms < row.visible_timestamp:
         return PopState.INVISIBLE, ""
+    if row.broker_name and not read:
+        return PopState.DUE, stopped or "a broker asks that one for it"
     if row.position is None:
         return PopState.UNKNOWN, "its record cannot be found"
     if read:
         return PopState.UNKNOWN, "a broker has read past its check point, but it did not come back"
     if row.check_point is None:
         return PopState.DUE, "it comes back as soon as a broker looks through kvStore"
-    if stopped:
-        return PopState.DUE, f"it does not come back: {stopped}"
-    return PopState.DUE, "it comes back as soon as a broker gets to its check point"
+    return PopState.DUE, stopped or "it comes back as soon as a broker gets to its check point"

@@ -16,7 +16,7 @@ from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
-from mqstore.store.inspect.pop import Pop, Popped, PopState, _is_read, pop, pop_records
+from mqstore.store.inspect.pop import Pop, Popped, PoppedMessage, PopState, _is_read, given_out, pop, pop_records
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_progress
 
@@ -350,6 +350,18 @@ def test_a_check_point_that_was_written_again_is_of_one_message(tmp_path: Path) 
     found, _ = told(tmp_path)
     assert found.groups["gB", "ordB"] == dict(zip(PopState, (2, 1, 1, 0, 0), strict=True))
     assert found.check_points == 2 and [row.queue_offset for row in found.rows] == [4, 0]
+
+
+def test_a_check_point_of_another_broker_is_about_its_message(tmp_path: Path) -> None:
+    """That a broker acted for: what it has itself in that place was not given out, as far as that tells."""
+    extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
+    found, reasons = told(tmp_path, brokerName="interop")
+    of_others = [(row.queue_offset, row.position, row.broker_name) for row in found.rows if row.broker_name]
+    assert of_others == [(0, None, "broker-b")] and "a broker asks that one for it" in reasons["gB"]
+    assert not any(row.broker_name for row in told(tmp_path)[0].rows)  # nothing there tells its own name
+    with StoreReader(tmp_path, {"brokerName": "interop"}) as store:
+        about = PoppedMessage("ordB", 1, 0, 780)
+        assert not given_out(store, [about], RETRIES_LEFT_MS, lambda _: None)
 
 
 def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
