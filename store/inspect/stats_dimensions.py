@@ -11,7 +11,7 @@
 | file | the log file that has it |
 
 Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6). Of a POP consumer
-the name of the retry topic tells both, and nothing in the record does.
+the name of the retry topic tells both; the record names the group since 5.5.0, and before nothing.
 """
 
 from __future__ import annotations
@@ -279,16 +279,23 @@ def retries(store: StoreReader, note: Note) -> Retries:
         kind, prefix = (
             ("retry", RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ("dead_letter", DEAD_LETTER_PREFIX)
         )
-        group = topic.removeprefix(prefix)
-        popped = _of_pop(topic, store.named_topics, groups) if kind == "retry" else None
-        if popped is None:
-            _count(found, CountKey(kind, group, ""), batch, topic, progress)
-            continue
-        times = PropertyItems(batch.columns.ragged("properties")).find(pop_format.FIRST_POP_TIME)
-        again = times.length > 0
-        _count(found, popped, batch.take(again), topic, progress)
-        _count(found, CountKey(kind, group, ""), batch.take(~again), topic, progress)
+        plain = CountKey(kind, topic.removeprefix(prefix), "")
+        popped = (_of_pop(topic, store.named_topics, groups) if kind == "retry" else None) or plain
+        properties = PropertyItems(batch.columns.ragged("properties"))
+        again = properties.find(pop_format.FIRST_POP_TIME).length > 0
+        owners = dictionary(properties.find(names.ORIGIN_GROUP))
+        for number, owner in enumerate(owners.values):
+            key = _given_back_by(java_string(owner), topic) or popped
+            _count(found, key, batch.take(again & (owners.ids == number)), topic, progress)
+        _count(found, plain, batch.take(~again), topic, progress)
     return found
+
+
+def _given_back_by(group: str, retry_topic: str) -> CountKey | None:
+    """The group that a record of a POP consumer names, and the topic; None where that is not its retry topic."""
+    topic = retry_topic.removeprefix(RETRY_PREFIX + group)[1:]
+    known = group and topic and retry_topic in pop_format.retry_topics(topic, group)
+    return CountKey("retry", group, topic) if known else None
 
 
 def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Batch]]:

@@ -30,8 +30,10 @@ from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 
+from ...archives import extract
 from ...stores import messages, sent, truth, unpack
 from ..choices import stores_where
+from .test_pop import POP
 
 WITH_TRANSACTIONS = stores_where(
     lambda t: (
@@ -112,6 +114,16 @@ def test_retries(name: str, store: StoreReader) -> None:
     assert {(prefix[key.kind] + key.group, key.original_topic): row.messages for key, row in counts.items()} == dict(
         expected
     )
+
+
+def test_a_retry_topic_of_two_groups_is_told_apart_by_its_records(tmp_path: Path) -> None:
+    """Of g on a_work and of g_a on work, with the names of V1: the records of 5.5.1 say whose they are."""
+    extract(POP / "5.5.1-retries-v1.tar.gz", tmp_path)
+    with StoreReader(tmp_path) as store:
+        found = retries(store, lambda _: None).counts
+    popped = {(key.group, key.original_topic): row.messages for key, row in found.items() if key.group != "plain"}
+    assert popped == {("g", "work"): 2, ("g", "a_work"): 4, ("g_a", "work"): 2}
+    assert all(row.not_consumed == 0 for key, row in found.items() if key.group == "g_a")
 
 
 @pytest.mark.parametrize("name", ["5.3.3-pop"])
