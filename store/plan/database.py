@@ -143,7 +143,8 @@ class DatabaseAudit(LogObserver):
             later &= offsets > reach.last.queue_offset
         later &= offsets >= np.maximum.accumulate(offsets) if len(offsets) else later
         messages = messages.take(later)
-        if not len(messages.offset) or not self.stores.in_database(messages.queue.topic):
+        topic = messages.queue.topic
+        if not len(messages.offset) or not self.stores.in_database(topic) or self.stores.deleted(topic):
             return
         self.holes.note(messages.queue, _columns(messages), messages.lost)
         kinds = compare(self._there(messages.queue, messages.offset), messages)

@@ -9,7 +9,8 @@ What consumer groups lose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
 from ..audit.messages import LogObserver, Messages, Tally
 from ..audit.queues import QueueAudit
@@ -25,15 +27,18 @@ from ..audit.verified import PackedItems, QueueRange, VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
-from ..broker.system_topics import LMQ_PREFIX, is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, group_of_topic, is_system_topic
+from ..disk.layout import Layout
 from ..disk.temporary import Spill
 from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch
+from ..queues.hybrid import open_queues
 from ..queues.units import FileUnits
 from ..settings.read import Progress
-from ..start.config_load import ConfigRules
-from ..start.queue_stores import topics_taken
+from ..settings.rocksdb import ConfigForm, in_force
+from ..start.config_load import TOPICS, ConfigRules, LoadAction, config_rules, load_table
+from ..start.queue_stores import no_topic
 from .gaps import Forms
 from .log import LogPlan
 from .lost_messages import LostMessages
@@ -96,6 +101,7 @@ class RecoveryOptions(NamedTuple):
     ordinary topics. exact: a unit with another tags code than its message's is rewritten, too. queues_in_database:
     those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from. renumber: queues whose units
     get the numbers of their records, also where an earlier broker had shifted them and consumers know its numbers.
+    named: topics whose queues are completed although they were deleted.
     parts: of the store, as a repair names them, that are put right where no start looks at them, too. applicable: False
     where nobody carries the plan out: of a RocksDB it says then that it changes, and not how.
     """
@@ -106,6 +112,7 @@ class RecoveryOptions(NamedTuple):
     lost_tag: str = ""
     exact: bool = False
     renumber: frozenset[tuple[str, int]] = frozenset()
+    named: frozenset[str] = frozenset()
     force_empty_log: bool = False
     replica: str = ""
     queues_in_database: bool = True
@@ -253,19 +260,56 @@ class PlanBuilder(LogObserver):
             self.lost.add_placeless(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 
 
-def expected_queues(snapshot: Snapshot, rules: ConfigRules, *, lmq: bool = False) -> Callable[[QueueId], bool]:
+def topics_with_queues(snapshot: Snapshot) -> set[str]:
+    """Those in files, and those in a RocksDB that can be read."""
+    found = {queue.topic for queue in (*snapshot.queues, *snapshot.batch_queues)}
+    if snapshot.layout.queue_database is not None:
+        with closing(open_queues(snapshot.layout)[0]) as queues:
+            found |= {queue.topic for queue in queues}
+    return found
+
+
+def deleted_topics(layout: Layout, rules: ConfigRules, there: Collection[str]) -> Callable[[str], bool]:
+    """Whether a topic was deleted: its records stay in the log, and it has neither an entry nor a queue any more.
+
+    there: topics that have queues. What is lost looks the same, so nobody knows where there are none at all, or where
+    the table of topics is not the one that a broker has written, whole: a .bak can be of a time before the topic was
+    made. A broker's own topics need no entry, nor do LMQs; config/rdb of v2 has only topics of users.
+    """
+    loaded = load_table(layout, TOPICS, rules)
+    main, of_users = loaded.main, in_force(layout.config, layout.broker_config).form is ConfigForm.SECOND
+    whole = loaded.start is LoadAction.LOADS and not (main.late or main.odd)
+    table = main.value.get(TOPIC_CONFIG_TABLE) if whole and there else None
+    names = {str(name) for name in table} if isinstance(table, dict) else set()
+
+    def deleted(topic: str) -> bool:
+        own = is_system_topic(topic) or topic.startswith(LMQ_PREFIX) or (of_users and group_of_topic(topic))
+        return bool(names) and not own and topic not in names and topic not in there
+
+    return deleted
+
+
+def left_away(snapshot: Snapshot, profile: Profile, named: Collection[str]) -> Callable[[str], bool]:
+    """Whether a plan makes no queues of a topic: it was deleted. A start after a crash makes them again, so a plan
+    does. named: as in `RecoveryOptions`.
+    """
+    if snapshot.abort:
+        return no_topic
+    deleted = deleted_topics(snapshot.layout, config_rules(profile), topics_with_queues(snapshot))
+    return lambda topic: topic not in named and deleted(topic)
+
+
+def expected_queues(
+    snapshot: Snapshot, deleted: Callable[[str], bool], *, lmq: bool = False
+) -> Callable[[QueueId], bool]:
     """Whether a queue's messages count. lmq: LMQs need no directory, as those of a RocksDB.
 
-    A deleted topic has no queue directory and no entry in topics.json any more; a broker's own topic needs
-    none (config/rdb, v2, has only those of users). Nor do those count of a topic that cannot be a directory.
-    Where no table can be read every topic may be one that is there.
+    Those of a topic that was `deleted` do not, nor do those of one that cannot be a directory.
     """
-    names = topics_taken(snapshot.layout, rules)
 
     def expected(queue: QueueId) -> bool:
-        if lmq and queue.topic.startswith(LMQ_PREFIX):
-            return True
-        there = not names or queue in snapshot.queues or queue.topic in names or is_system_topic(queue.topic)
-        return there and can_have_files(queue)
+        if queue.topic.startswith(LMQ_PREFIX):
+            return lmq or (queue in snapshot.queues and can_have_files(queue))
+        return not deleted(queue.topic) and can_have_files(queue)
 
     return expected

@@ -49,7 +49,7 @@ from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .normalize import check_kinds, ext_edits, has_queues, normalize, what_a_log_left
-from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions
+from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
 
@@ -216,6 +216,7 @@ def make_plan(
     stores = queue_stores(snapshot.layout, profile)
     copied = reading.verified.copied if reading.verified else None
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
+        stores = stores._replace(deleted=left_away(with_files, profile, options.named))
         return _plan(
             with_files,
             profile,
@@ -547,6 +548,8 @@ def _queue_edits(
 ) -> _Queues:
     found, stores = _Queues(), database.stores
     for name in sorted(builder.queues):
+        if stores.deleted(name.topic):
+            continue
         audit = builder.queues[name]
         fix = audit.finish(log)
         if audit.holes and profile.queues.batches and name in snapshot.batch_queues:

@@ -30,7 +30,7 @@ from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
-from ..plan.observer import GroupLoss, Policy, RecoveryOptions, expected_queues
+from ..plan.observer import GroupLoss, Policy, RecoveryOptions, deleted_topics, expected_queues, topics_with_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
@@ -278,7 +278,8 @@ def analyze(
     options = options._replace(made_ms=options.made_ms or int(time.time() * 1000), generations=generations)
     progress = read_progress(layout.config, layout.broker_config)
     lmq = chosen.database is not None
-    expected = expected_queues(snapshot, config_rules(main), lmq=lmq)
+    deleted = deleted_topics(layout, config_rules(main), topics_with_queues(snapshot))
+    expected = expected_queues(snapshot, deleted, lmq=lmq)
     # else its runs would not be taken as a plan takes them that is not exact
     exact = exact and (verified is None or all(map(verified.is_exact, verified.runs)))
     planned = partial(make_plan, snapshot, main, chosen, progress=progress)

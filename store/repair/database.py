@@ -12,7 +12,7 @@ files. The other way needs nothing: a broker with storeType=defaultRocksDB takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
@@ -44,6 +44,7 @@ from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, que
 from ..errors import InvalidInput, Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
+from ..plan.observer import left_away
 from ..plan.plan import Plan, QueueRow
 from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
@@ -172,17 +173,22 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
     )
 
 
+_Tell = Callable[[int], None] | None
+
+
 def units_of_log(
-    layout: Layout, profile: Profile, tell: Callable[[int], None] | None = None, *, every_queue: bool = False
+    layout: Layout, profile: Profile, tell: _Tell = None, *, every_queue: bool = False, named: Collection[str] = ()
 ) -> UnitsOfLog:
     """The units that a database is to have, the position behind the last record, and the tombstones.
 
-    every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone.
+    every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone. named: as in
+    `RecoveryOptions`.
     Raises Refused where the log is not in order, Unreadable.
     """
     selective = selective_double_write(layout)
     wanted = _selected(layout) if selective and not every_queue else _every
-    found = UnitsOfLog(layout, wanted)
+    deleted = left_away(Snapshot.of(layout), profile, named)
+    found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic))
     how = dispatching_of(layout, profile)._replace(slash_names=True)
     scan_messages(commit_log_of(layout), [found], how, progress=tell)
     return found
@@ -199,14 +205,15 @@ def _selected(layout: Layout) -> Callable[[str], bool]:
 
 
 def database_fix(
-    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, *, anew: bool = False
+    layout: Layout, profile: Profile, tell: _Tell, *, anew: bool = False, named: Collection[str] = ()
 ) -> tuple[DatabaseFix, Wrong]:
     """The database that the log asks for, and what is wrong with the one that is there.
 
-    anew: brokers had their queues in files alone. Raises Refused, Unreadable, Unsupported.
+    anew: brokers had their queues in files alone. named: as in `RecoveryOptions`. Raises Refused, Unreadable,
+    Unsupported.
     """
     path = database_place(layout, profile)
-    found = units_of_log(layout, profile, tell, every_queue=anew)
+    found = units_of_log(layout, profile, tell, every_queue=anew, named=named)
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, QueueBound]()
@@ -371,7 +378,7 @@ def queues_of(layout: Layout) -> set[QueueId]:
 
 
 def database_plan(
-    layout: Layout, profile: Profile, tell: Callable[[int], None] | None, kind: QueueStoreKind | None
+    layout: Layout, profile: Profile, tell: _Tell, kind: QueueStoreKind | None, named: Collection[str]
 ) -> Plan:
     """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
     if layout.dledger is not None and (error := unmendable(layout)):
@@ -381,7 +388,7 @@ def database_plan(
     if kind is not None:
         _refuse_batches(layout)
     log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
-    fix, wrong = database_fix(layout, profile, tell, anew=bool(moves))
+    fix, wrong = database_fix(layout, profile, tell, anew=bool(moves), named=named)
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)
 
@@ -397,9 +404,9 @@ def _refuse_batches(layout: Layout) -> None:
         )
 
 
-def with_database(layout: Layout, profile: Profile, plan: Plan, tell: Callable[[int], None] | None) -> Plan:
+def with_database(layout: Layout, profile: Profile, plan: Plan, tell: _Tell, named: Collection[str]) -> Plan:
     """A plan for queues in files with what becomes of the database beside them."""
-    return _with_fix(plan, *database_fix(layout, profile, tell))
+    return _with_fix(plan, *database_fix(layout, profile, tell, named=named))
 
 
 def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:

@@ -79,6 +79,11 @@ class Choice(NamedTuple):
         """The log and `abort`, too: what `recover` does is part of it."""
         return RepairPart.LOG in self.parts
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """What stands for a topic in `queues`."""
+        return frozenset(topic for topic, _ in self.queues)
+
     def takes(self, layout: Layout, path: str) -> bool:
         """An edit of this file is asked for."""
         part = part_of(layout, Path(path))

@@ -188,14 +188,19 @@ def _plan(
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
-        plan = database_plan(layout, profile, tell, request.kind)
+        plan = database_plan(layout, profile, tell, request.kind, choice.topics)
         _check_named(layout, choice, plan)
         return plan, ConfigRepair()
     snapshot = Snapshot.of(layout)
     named = frozenset((t, q) for t, q in choice.queues if q is not None)
-    versions = (request.version,)
     options = RecoveryOptions(
-        Policy.KEEP, request.made_ms, versions, exact=True, renumber=named, queues_in_database=False
+        Policy.KEEP,
+        request.made_ms,
+        (request.version,),
+        exact=True,
+        renumber=named,
+        named=choice.topics,
+        queues_in_database=False,
     )
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved)
@@ -213,7 +218,7 @@ def _plan(
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
     elif has_database(layout) and RepairPart.QUEUE in choice.parts and not with_log:
-        plan = with_database(layout, profile, plan, tell)
+        plan = with_database(layout, profile, plan, tell, choice.topics)
     return plan, config
 
 

@@ -9,7 +9,7 @@ batch of records has few of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,13 +49,19 @@ DIFFERS = "queue-database-differs"
 """The case of a start that finds the queues of both kinds not the same."""
 
 
+def no_topic(_topic: str) -> bool:
+    """Of none."""
+    return False
+
+
 class QueueStores(NamedTuple):
     """files: it has queues in files. database: directory of those in a RocksDB, None without.
 
     other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
     of LMQs. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
     are looked at for the database alone. accelerated: a recovery begins at the position
-    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them.
+    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them. deleted: topics
+    whose queues are gone, and stay so.
     """
 
     files: bool = True
@@ -67,6 +73,7 @@ class QueueStores(NamedTuple):
     extra_files: int = _EXTRA_FILES
     accelerated: bool = False
     wrong: str = ""
+    deleted: Callable[[str], bool] = no_topic
 
     def in_database(self, topic: str) -> bool:
         """The database has the queues of a topic; LMQs of LITE topics are known by their names."""

@@ -37,6 +37,7 @@ from ..disk.layout import queue_directories
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings
+from ..plan.observer import deleted_topics
 from ..queues.batches import BatchConsumeQueue
 from ..queues.hybrid import HybridConsumeQueues
 from ..queues.read import ConsumeQueue
@@ -44,6 +45,7 @@ from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
+from ..start.config_load import config_rules
 from .context import Mergeable, VerifyContext, note_gaps
 
 _SECOND_MS = 1000
@@ -482,13 +484,11 @@ class QueueStates(Mergeable):
         paths = (*self.paths.values(), *self.batch_paths.values())
         return bool(self._database) or any(any(list_entries(path)) for path in paths)
 
-    def has_directory(self, topic: str) -> bool:
-        """The topic has some queue on disk."""
-        return topic in self._topics_on_disk
-
     @cached_property
-    def _topics_on_disk(self) -> frozenset[str]:
-        return frozenset(queue.topic for queue in (*self.paths, *self.batch_paths))
+    def deleted(self) -> Callable[[str], bool]:
+        """Whether a topic was deleted: its messages need no queue."""
+        there = {queue.topic for queue in (*self.paths, *self.batch_paths)}
+        return deleted_topics(self._context.store.layout, config_rules(self._context.profile), there)
 
 
 def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:

@@ -360,14 +360,7 @@ class QueuePass:
 
 def report_missing(context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
     """Messages that no unit names (I-070)."""
-    queue, known = check.queue, queues.topics
-    deleted = (
-        known is not None
-        and queue.topic not in known
-        and not queue.topic.startswith(LMQ_PREFIX)
-        and not queues.has_directory(queue.topic)
-        and bool(queues.paths)
-    )
+    queue, deleted = check.queue, queues.deleted(check.queue.topic)
     there = check.reader.exists and (queues.in_database(queue) or bool(check.reader.files.files))
     if not there and not deleted and not context.live:
         _report_no_queue(context, queues, check)
@@ -379,7 +372,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         text = f"is missing: message {missing.first}, record at {missing.position}, has none"
         more: dict[str, Any] = {}
         if deleted:
-            more["severity"] = Severity.WARNING
+            more |= {"severity": Severity.WARNING} | ({} if context.crashed else {"repair": ""})
             text += ": the topic was deleted, it is not in topics.json"
         elif is_late(context, missing, dispatched):
             more.update(severity=Severity.INFO, unclean=not context.live)

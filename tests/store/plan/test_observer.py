@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,9 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import GroupLoss, Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import readable
-from mqstore.store.recover.recovery import analyze
+from mqstore.store.recover.recovery import Recovery, analyze
+from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair.repair import analyze as analyze_repair
 
 from ... import stores
 from ..recover.recovered import units_of
@@ -77,3 +82,62 @@ def test_topics_of_a_broker_itself_need_no_entry(tmp_path: Path) -> None:
     assert ("SCHEDULE_TOPIC_XXXX", 1) in {
         (row["topic"], row["messages"]) for row in analyze(Layout.open(root)).to_json()["plan"]["lost"]
     }
+
+
+GONE = "payments"
+
+
+def _without_topic(name: str, folder: Path) -> tuple[Path, BrokerConfig]:
+    """A store that was shut down, as the deletion of a topic leaves it."""
+    root = stores.unpack(name, folder)
+    shutil.rmtree(root / "consumequeue" / GONE)
+    path = root / "config/topics.json"
+    content = json.loads(path.read_text())
+    del content["topicConfigTable"][GONE]
+    path.write_text(json.dumps(content))
+    return root, BrokerConfig().with_set(stores.config_set(name, root))
+
+
+def _asked(root: Path, config: BrokerConfig) -> Recovery:
+    return analyze(Layout.open(root, config), options=RecoveryOptions(Policy.KEEP))
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])
+def test_a_topic_that_was_deleted_stays_so(name: str, tmp_path: Path) -> None:
+    """But for a repair that names it: what is lost looks the same."""
+    root, config = _without_topic(name, tmp_path)
+    found = _asked(root, config)
+    assert found.nothing_to_do and not found.harmful
+    queues = chosen([RepairPart.QUEUE], ())
+    assert analyze_repair(Layout.open(root, config), queues, None, 0).nothing_to_do
+    for named in ((GONE, None), (GONE, 0)):
+        repair = analyze_repair(Layout.open(root, config), chosen([RepairPart.QUEUE], (named,)), None, 0)
+        assert repair.plan.edits and all(GONE in edit.path for edit in repair.plan.edits)
+
+
+def _killed(root: Path) -> None:
+    (root / "abort").touch()
+
+
+def _in_backup_alone(root: Path) -> None:
+    (root / "config/topics.json").rename(root / "config/topics.json.bak")
+
+
+def _cut_off(root: Path) -> None:
+    path = root / "config/topics.json"
+    path.write_bytes(path.read_bytes()[:-200])
+    path.with_name("topics.json.bak").unlink(missing_ok=True)
+
+
+def _without_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+@pytest.mark.parametrize("harm", [_killed, _in_backup_alone, _cut_off, _without_queues])
+def test_where_nobody_knows_whether_it_was_deleted_its_queues_come_back(
+    harm: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root, config = _without_topic("5.3.3-clean", tmp_path)
+    harm(root)
+    plan = _asked(root, config).plan
+    assert plan is not None and any(f"/{GONE}/" in edit.path for edit in plan.edits)

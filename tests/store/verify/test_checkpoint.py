@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -115,3 +116,18 @@ def test_where_a_start_after_a_crash_begins(root: Path) -> None:
 def test_a_store_whose_queues_are_in_a_database_has_another_start(tmp_path: Path) -> None:
     with StoreReader(unpack("5.3.3-rocksdb", tmp_path)) as store:
         assert start_of_recovery(VerifyContext(store, Scope())) is None
+
+
+def test_messages_of_a_topic_that_was_deleted_are_not_missed(root: Path) -> None:
+    with StoreReader(root) as store:
+        last = int(next(store.good_records(store.log_files.files[-1].start)).position[-1])
+    shutil.rmtree(root / "consumequeue/payments")
+    told = {code for code, _ in with_fields(root, logics_physical_offset=last)}
+    assert {"I-114", "I-117"} <= told
+    path = root / "config/topics.json"
+    content = json.loads(path.read_text())
+    del content["topicConfigTable"]["payments"]
+    path.write_text(json.dumps(content))
+    assert said(root) == []
+    path.rename(path.with_name("topics.json.bak"))
+    assert {"I-114", "I-117"} <= {finding.code for finding in said(root)}
