@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,10 +55,11 @@ def verify(
     from ..pipeline.verify import can_be_cut, tasks_of, verify_on
     from ..store.arrow.stores import log_sizes, stores_of
     from ..store.errors import StoreError
+    from ..store.search.store import clock_ms
 
     groups = groups_of(only)
     tell_nearest(broker_version, common)
-    roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
+    roots, now_ms = stores_of(stores), clock_ms()
     sizes, _ = log_sizes(roots, common.config())
     common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     with (

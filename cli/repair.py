@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -179,8 +178,9 @@ def _analyze(
 ) -> JudgedRepair:
     """judged: the store as it is now, before its queues go elsewhere."""
     from ..store.repair.repair import analyze, is_bare
+    from ..store.search.store import clock_ms
 
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock_ms()
 
     def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
         return analyze(layout, choice, version, now_ms, tell, common.jobs, kind, proved)

@@ -7,7 +7,6 @@ It stands above all rooms, since it gives what several of them make of a store.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,7 @@ class Store(search_store.StoreReader):
         """
         from .inspect.timers import timers
 
-        return timers(self, int(time.time() * 1000) if now_ms is None else now_ms, note)
+        return timers(self, search_store.clock_ms() if now_ms is None else now_ms, note)
 
     def to_arrow(
         self,

@@ -206,6 +206,38 @@ class DeliveredTimers:
             return ticks.start_ms(self.newest_ms) + ticks.precision_ms
         return ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
+    def late(self, entries: TimerEntries, ticks: Ticks, read_ms: int, now_ms: int, compared: str) -> Flags:
+        """bool[n]: of a message that waits, at a tick before those that a start at `now_ms` reads (spec 04, 4.9).
+
+        read_ms: up to when the timer has delivered. compared: as `compared_by`. Raises Unreadable.
+        """
+        found: Flags = ~entries.deletes & (entries.tick_ms >= read_ms) & (entries.tick_ms < ticks.oldest_ms(now_ms))
+        if found.any() and (records := self.waiting(ticks, compared)) is not None:
+            found &= np.isin(entries.offset_py, records.position)
+        return found
+
+    def waiting(self, ticks: Ticks, compared: str) -> TimerRecords | None:
+        """Records of messages that were neither delivered nor cancelled. compared: as of `late`. Raises Unreadable."""
+        records = self.scanned.requested
+        if records is None:
+            return None
+        return records.take(_waits(self.scanned, records, ticks, compared) & (records.cancels.length <= 0))
+
+
+def _waits(scanned: Scanned, records: TimerRecords, ticks: Ticks, compared: str) -> Flags:
+    """bool[n]: neither delivered, nor cancelled in the tick in which it is due."""
+    waits, done, tick = records.out_ms != NO_NUMBER, scanned.came_out, records.out_ms // ticks.precision_ms
+    if done is not None:
+        known = np.concatenate([records.identity(), done.identity()])
+        group = np.unique(known, axis=0, return_inverse=True)[1].reshape(-1)
+        waits &= ~np.isin(group[: len(records)], group[len(records) :])
+    cancels = np.flatnonzero(records.cancels.length > 0).tolist()
+    named = {(int(tick[row]), records.cancels[row]) for row in cancels}
+    for row in np.flatnonzero(np.isin(tick, tick[cancels])).tolist():
+        key = records.unique_key[row]
+        waits[row] &= (int(tick[row]), key if compared == BY_KEY else b"+".join((records.topic[row], key))) not in named
+    return waits
+
 
 @dataclass
 class TimerFacts:

@@ -32,7 +32,7 @@ from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..inspect.timer_records import DeliveredTimers
+from ..inspect.timer_records import DeliveredTimers, compared_by
 from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
@@ -164,6 +164,7 @@ class _Judge:
 
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 14
+_TOO_LATE = "the store was down for longer than the wheel reaches back"
 _READ_AGAIN_MAX = 10_000
 """Messages of the timer topic whose time is looked at: those that are read after the start."""
 
@@ -172,7 +173,8 @@ _READ_AGAIN_MAX = 10_000
 class TimerLoss:
     """Timed messages after a start. pending: with a good entry in the timer log, not yet due when
     the broker read last. loops: ticks whose chain leads to itself once it is written on. stuck_at:
-    queue offset in the timer topic behind which nothing is read, None: nothing is in the way.
+    queue offset in the timer topic behind which nothing is read, None: nothing is in the way. too_late: of those that
+    never fire the ones that did, had the start come in time: it reads the wheel from a later tick on.
     """
 
     pending: int = 0
@@ -180,6 +182,7 @@ class TimerLoss:
     fired_twice: int = 0
     loops: int = 0
     stuck_at: int | None = None
+    too_late: int = 0
     bugs: list[str] = field(default_factory=list)
     in_files: ClassVar[bool] = True
     """What is wrong is in the timer's files: a repair mends it."""
@@ -200,7 +203,8 @@ class TimerLoss:
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         if self.never_fired:
             messages = counted(self.pending, "timed message", form=",")
-            return f"leave {self.never_fired:,} of {messages} unfired{why}"
+            late = f": {_TOO_LATE}" if self.too_late else ""
+            return f"leave {self.never_fired:,} of {messages} unfired{why}{late}"
         if self.stuck_at is not None:
             return f"fire no timed message behind offset {self.stuck_at:,} of its queue{why}"
         if self.loops:
@@ -250,8 +254,10 @@ class DatabaseTimerLoss(TimerLoss):
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """None where nobody used the timer, or the broker does not run it. now_ms: a time that timercheck has and that is
-    still to come was never read up to; else no clock counts, as if the start came at once. Raises Unreadable.
+    """None where nobody used the timer, or the broker does not run it. now_ms: when the start comes. Raises Unreadable.
+
+    What is due before the ticks that it reads then, and that it reads from the queue again, it files behind its own
+    back, but for what it comes to when its timer delivers already: of some hundred messages some tens (M 5.1.4, 5.5.0).
     """
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
@@ -269,15 +275,44 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     own = _waiting(outcome, entries, since_ms)
     again = (offset >= state.queue_offset) & ((entries.tick_ms >= read_ms) | (entries.tick_ms <= now_ms))
     loops = int((used["last_pos"] >= state.log_end).sum())
-    twice = int((own & reached & again).sum())
+    late = own & (reached | again)
+    if late.any():
+        late &= delivered.late(entries, state.ticks, since_ms, now_ms, _compared_by(outcome))
+    twice = int((own & reached & again & ~late).sum())
     forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms)
-    never = int((own & ~reached & ~again).sum()) + forgotten
+    too_late = int(late.sum()) + (unread := _unread_late(outcome, state, queue, entries, now_ms, delivered))
+    never = int((own & ~reached & ~again).sum()) + forgotten + too_late
     stuck = _stuck_at(outcome, state, queue)
     bugs = ["B31"] if loops else []
-    bugs += [bug] if never and (bug := _why_never(outcome, state, entries)) else []
+    bugs += [bug] if never > too_late and (bug := _why_never(outcome, state, entries)) else []
     bugs += ["B34"] if twice else []
     bugs += ["B35"] if stuck is not None else []
-    return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
+    return TimerLoss(int(own.sum()) + forgotten + unread, never, twice, loops, stuck, too_late, bugs)
+
+
+def _unread_late(
+    outcome: Outcome,
+    state: TimerState,
+    queue: StartedQueue,
+    entries: TimerEntries,
+    now_ms: int,
+    delivered: DeliveredTimers,
+) -> int:
+    """Messages that wait, have no entry, and are due before the ticks that a start at `now_ms` reads."""
+    oldest_ms = state.ticks.oldest_ms(now_ms)
+    if queue.max_offset <= state.queue_offset or oldest_ms < state.check.last_read_time_ms:
+        return 0
+    records = delivered.waiting(state.ticks, _compared_by(outcome))
+    if records is None:
+        return 0
+    unread = (records.queue_offset >= state.queue_offset) & (records.queue_offset < queue.max_offset)
+    unread &= (records.out_ms < oldest_ms) & ~np.isin(records.position, entries.offset_py)
+    return int(unread.sum())
+
+
+def _compared_by(outcome: Outcome) -> str:
+    with StoreReader(outcome.snapshot.layout) as store:
+        return compared_by(store)
 
 
 def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:

@@ -5,7 +5,6 @@ What a start does to it and what was found of it is also told line by line, for 
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,7 @@ from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
 from ..search.log_search import never_delivered
-from ..search.store import StoreReader
+from ..search.store import StoreReader, clock_ms
 from ..session.journal import Fingerprint, barriers_left, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
@@ -275,7 +274,7 @@ def analyze(
     ]
     chosen = next(outcome for outcome in outcomes if outcome.profile == main)
     generations = tuple(profile.version for profile in profiles)
-    options = options._replace(made_ms=options.made_ms or int(time.time() * 1000), generations=generations)
+    options = options._replace(made_ms=options.made_ms or clock_ms(), generations=generations)
     progress = read_progress(layout.config, layout.broker_config)
     lmq = chosen.database is not None
     deleted = deleted_topics(layout, config_rules(main), topics_with_queues(snapshot))

@@ -31,7 +31,7 @@ from ..disk.checkpoint import TimerCheck
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Content, Edit
 from ..disk.layout import Layout
-from ..inspect.timer_records import DeliveredTimers
+from ..inspect.timer_records import DeliveredTimers, compared_by
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
@@ -43,7 +43,10 @@ from ..verify.timer_log import TimerColumns, TimerFiles, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (
     RepairedEntries,
+    added_to,
     closing_blanks,
+    entries_to_add,
+    filed_again,
     made_entries,
     repaired_entries,
     timer_messages,
@@ -203,6 +206,8 @@ def timer_edits(
         ahead = _ahead(scene, before, queue)
         if not len(ahead.files.log.entries):
             ahead = _made_again(scene, ahead, queue.places)
+        else:
+            ahead = _with_unread(scene, ahead, ranges.get(QUEUE, (0, 0))[1])
         scene.kept("timer files", lambda: ahead.files)
         more = list(_repair(scene, ranges, ahead))
     return joined(ahead.before, more)
@@ -268,6 +273,39 @@ def _made_again(scene: VerifyContext, ahead: _Ahead, planned: Ints) -> _Ahead:
     return _Ahead(before, files, made, records)
 
 
+def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
+    """What a start would read from the queue, and file before the ticks that it comes to, has entries already.
+
+    high: end of the timer topic's queue.
+    """
+    files, records, ticks = ahead.files, ahead.records, ahead.files.ticks
+    size = _log_file_bytes(scene.store.layout, files)
+    if not files.has_check or files.wheel_bytes != FILE_BYTES or size is None:
+        return ahead
+    read = min(files.check.last_timer_queue_offset, files.check.master_timer_queue_offset)
+    begin = filed_to(files.log.entries, records, read)
+    unread = (records.queue_offset >= begin) & (records.queue_offset < high)
+    unread &= ~np.isin(records.position, files.log.entries.offset_py)
+    late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
+    if not late.any() or in_database(scene.store, lambda _: None) is not None:
+        return ahead
+    waiting = _delivered(scene).waiting(ticks, compared_by(scene.store))
+    waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)
+    if not (late & waits).any():
+        return ahead
+    rows = np.flatnonzero(unread & (records.queue_offset <= records.queue_offset[late & waits].max()))
+    rows = rows[np.argsort(records.queue_offset[rows], kind="stable")]
+    units = entries_to_add(files, records.take(rows), waits[rows], scene.now_ms)
+    before = joined(ahead.before, added_to(files.log, units, size))
+    files = PredictedTimer(scene, before)
+    return _Ahead(before, files, _repaired(files, records), records)
+
+
+def _delivered(scene: VerifyContext) -> DeliveredTimers:
+    """Read once."""
+    return scene.kept("delivered timers", lambda: DeliveredTimers(scene.store.log))
+
+
 def _log_file_bytes(layout: Layout, files: TimerFiles) -> int | None:
     """Length of a file of the timer log: of those there are, or as configured, or, where all places that the
     wheel and timercheck name could be in such a file, that of a broker which is told none. None: not known.
@@ -313,18 +351,27 @@ def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None
 def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead) -> Iterator[Edit]:
     """What is wrong inside of the files. Raises Unreadable."""
     files, repaired, linked = ahead.files, ahead.repaired, dict[int, int]()
-    check, wheel = files.check, files.wheel_bytes == FILE_BYTES
+    check, wheel, late = files.check, files.wheel_bytes == FILE_BYTES, np.zeros(0, np.int64)
     if files.has_check or (wheel and files.log.files):
-        files.check = _right_check(files, ranges, scene.store, ahead.records, scene.now_ms)
+        read_ms = _read_time_ms(files, scene.store, scene.now_ms)
+        if repaired is not None and wheel:
+            compared = compared_by(scene.store)
+            late = np.flatnonzero(
+                _delivered(scene).late(repaired.entries, files.ticks, read_ms, scene.now_ms, compared)
+            )
+        if repaired is not None and len(late):
+            repaired = filed_again(repaired, late, ahead.records, files.ticks.start_ms(scene.now_ms))
+            files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
+        files.check = _right_check(files, ranges, scene.store, ahead.records, read_ms)
     if wheel:
         yield from _wheel(files, scene, linked)
     if repaired is not None:
-        yield from _entries(files, repaired, linked)
+        yield from _entries(files, repaired, linked, repaired.position[late])
         yield from closing_blanks(files.log)
     yield from _tail(files)
     if files.check != check:
         again = _read_again(check, files.check, ahead.records, ranges.get(QUEUE, (0, 0))[1])
-        yield from _check(files, check, again)
+        yield from _check(files, check, again, late=bool(len(late)))
 
 
 def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> Iterator[Edit]:
@@ -371,9 +418,10 @@ def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
     return new
 
 
-def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int]) -> Iterator[Edit]:
-    """Entries rebuilt, and links to the entry before."""
+def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int], late: Ints) -> Iterator[Edit]:
+    """Entries rebuilt, and links to the entry before. late: positions of entries that are put at another tick."""
     units, position = repaired.units, repaired.position
+    moved = np.isin(position, late)
     rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
     units["prev_pos"][rows] = np.array(list(linked.values()), np.int64)
     for file in files.log.files:
@@ -383,7 +431,8 @@ def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int
         link[rows] = True
         link &= inside & ~renewed
         for mask, reason, code in (
-            (renewed, "entries made from their messages", "I-128"),
+            (renewed & ~moved, "entries made from their messages", "I-128"),
+            (renewed & moved, "entries of ticks that no start reads any more, put at one that it reads", "I-183"),
             (link, "links to the entry before", "I-123"),
         ):
             offsets = position[mask] - file.start
@@ -444,9 +493,15 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
 
 
 def _right_check(
-    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], store: StoreReader, records: TimerColumns, now_ms: int
+    files: TimerFiles,
+    ranges: Mapping[QueueId, tuple[int, int]],
+    store: StoreReader,
+    records: TimerColumns,
+    read_ms: int,
 ) -> TimerCheck:
-    """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read."""
+    """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read. read_ms: up to when
+    the timer has delivered.
+    """
     check, log = files.check, files.log
     flushed = check.last_timer_log_flush_pos
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
@@ -460,7 +515,6 @@ def _right_check(
     if not (least <= read <= high and least <= master <= high):
         known = _read_to(files, store.log, high)
         read, master = (n if least <= n <= high else known for n in (read, master))
-    read_ms = _read_time_ms(files, store, now_ms)
     known = _read_to(files, store.log, high) if waits else 0
     if waits and least <= known < read:
         # entries behind the newest one that are lost: a start reads their messages again, too
@@ -495,10 +549,10 @@ def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: i
     return int((read & due).sum())
 
 
-def _check(files: TimerFiles, old: TimerCheck, again: int) -> Iterator[Edit]:
+def _check(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -> Iterator[Edit]:
     """The fields of timercheck; a file without room for them, and one that is missing, is rebuilt.
 
-    old: what it says now. again: as `_read_again`.
+    old: what it says now. again: as `_read_again`. late: the wheel is read from a later time on.
     """
     path, data = files.check_path, files.check.to_bytes()
     codes: tuple[str, ...] = ("I-130", "I-131", "I-132")
@@ -507,6 +561,8 @@ def _check(files: TimerFiles, old: TimerCheck, again: int) -> Iterator[Edit]:
         reason = f"positions and times that cannot be{twice}"
         if _only_goes_on(old, files.check):
             reason, codes = "behind what its log has: a start would file messages twice", ("I-184",)
+        elif late:
+            reason, codes = "the time from which on a start reads the wheel", ("I-183",)
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
         reason = f"how far the timer had come, as its log shows{twice}"

@@ -7,6 +7,7 @@ there are places; size, topic, time and kind follow from the record. Spec 04, 4.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,12 +19,13 @@ from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ..broker.system_topics import TIMER_TOPIC
 from ..columns import begins, rows_of
-from ..disk.file_queue import MappedFile
+from ..disk.file_queue import MappedFile, file_name
 from ..disk.files import Edit
 from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import StoreReader
-from ..timer.read import ByTick, TimerEntries, due_ms, is_entry, is_kind
+from ..timer.read import ByTick, TimerEntries, due_ms, is_entry, is_filed_again, is_kind
+from ..timer.wheel import next_place
 from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_records, timer_columns
 
@@ -172,7 +174,7 @@ def _agreeing(units: Structs, records: TimerColumns, row: Ints) -> Ints:
     rolled, kind = _kinds(units, records, row)
     count = (units["size_py"] == records.size[row]).astype(np.int64)
     count += units["hash_code_of_real_topic"] == records.topic_hash[row]
-    count += np.where(rolled, due < out_ms, due == out_ms)
+    count += np.where(rolled, due < out_ms, due == out_ms) | is_filed_again(units["delayed_time"], due, out_ms)
     count += kind | ~is_kind(units["magic"])
     found: Ints = np.where(row >= 0, count, 0)
     return found
@@ -236,6 +238,7 @@ def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, recor
     written = units["curr_write_time"].astype(np.int64)
     fits = (written >= low) & (written <= high)
     timed = (whole | named) & ((due == out_ms) | (rolled & (due < out_ms) & (named & whole | fits)))
+    timed |= whole & named & is_filed_again(units["delayed_time"], due, out_ms)
     written = np.where(fits, written, low)
     can = timed | ((out_ms >= 0) & (out_ms - written >= np.iinfo(np.int32).min))
     row[(row >= 0) & ~can] = _NONE
@@ -310,6 +313,60 @@ def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> R
     changed = np.ones(count, np.bool_)
     _link(position, units, changed, files)
     return RepairedEntries(position, units, changed, np.zeros(0, np.int64))
+
+
+def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, now_ms: int) -> Structs:
+    """Entries for messages that a start at `now_ms` reads from the queue, and of which it would file some where it
+    never comes to: with no time to wait where they are due. waits: what was neither delivered nor cancelled.
+    """
+    out_ms, write_ms = records.out_ms, np.int64(files.ticks.start_ms(now_ms))
+    to_come = out_ms > write_ms
+    wait_ms, rolled = files.ticks.delays(out_ms, np.full(len(records), write_ms))
+    units = np.zeros(len(records), _UNIT)
+    units["size"], units["prev_pos"] = UNIT_BYTES, _NONE
+    units["magic"] = MAGIC_DEFAULT | (rolled & to_come) * MAGIC_ROLL | records.cancels * MAGIC_DELETE
+    units["curr_write_time"] = np.where(to_come | waits, write_ms, out_ms)
+    units["delayed_time"] = np.where(to_come, wait_ms, 0)
+    units["offset_py"], units["size_py"] = records.position, records.size
+    units["hash_code_of_real_topic"] = records.topic_hash
+    return units
+
+
+def added_to(log: TimerLog, units: Structs, file_bytes: int) -> Iterator[Edit]:
+    """Units behind the last entry, in further files where the last one has no room for them."""
+    pieces: dict[int, bytearray] = {}
+    position, begins_at = log.end, dict[int, int]()
+    for number in range(len(units)):
+        place, blank = next_place(position, file_bytes)
+        for at, data in ((position, blank), (place, units[number].tobytes())):
+            start = at // file_bytes * file_bytes
+            if data:
+                begins_at.setdefault(start, at - start)
+                pieces.setdefault(start, bytearray()).extend(data)
+        position = place + UNIT_BYTES
+    paths = {file.start: file.path for file in log.files}
+    folder = os.path.dirname(log.files[0].path)  # noqa: PTH120
+    for start, data in pieces.items():
+        offset, reason = begins_at[start], "entries of messages that a start would read too late"
+        if start in paths:
+            yield Edit("write", paths[start], reason, ("I-183",), offset, len(data), bytes(data))
+        else:
+            path = f"{folder}/{file_name(start)}"
+            yield Edit("create", path, reason, ("I-183",), length=file_bytes, pieces=((offset, bytes(data)),))
+
+
+def filed_again(found: RepairedEntries, late: Ints, records: TimerColumns, tick_ms: int) -> RepairedEntries:
+    """The same with some entries at the tick of `tick_ms`, with no time to wait: then they fire, or are taken round
+    once more. late: their rows.
+    """
+    units, changed = found.units.copy(), found.changed.copy()
+    row, known = records.at(units["offset_py"][late].astype(np.int64))
+    to_come = known & (records.out_ms[row] > tick_ms)
+    units["curr_write_time"][late] = tick_ms
+    units["delayed_time"][late] = 0
+    units["magic"][late] = MAGIC_DEFAULT | to_come * MAGIC_ROLL
+    changed[late] = True
+    return found._replace(units=units, changed=changed)
 
 
 def _newest(records: TimerColumns) -> Flags:

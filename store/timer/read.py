@@ -256,6 +256,14 @@ def due_ms(units: Structs) -> Ints:
     return found
 
 
+def is_filed_again(delay_ms: Ints, tick_ms: Ints, out_ms: Ints) -> Flags:
+    """bool[n]: an entry that a repair has put behind the time of its message, where no start would have read it any
+    more. No broker writes one: where it has no time to wait, the message is due in that tick.
+    """
+    found: Flags = (delay_ms == 0) & (tick_ms > out_ms) & (out_ms >= 0)
+    return found
+
+
 def is_in_place(numbers: Ints, time: Ints) -> Flags:
     """bool[n]: slots of the wheel that lie where their tick belongs."""
     found: Flags = time % SLOTS == numbers

@@ -39,7 +39,7 @@ from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
 from ..findings.findings import Finding, Findings, Message
 from ..log.batch import last_of
-from ..search.store import StoreReader
+from ..search.store import StoreReader, clock_ms
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
@@ -196,7 +196,7 @@ class VerifyContext:
         self.findings = Findings()
         begin = store.log_files.start
         self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
-        self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        self.now_ms = clock_ms() if now_ms is None else now_ms
         #: What the next start would do, once it is asked.
         self.start: Callable[[], Predicted] = lambda: Predicted([])
         #: What it was told to do.

@@ -36,6 +36,7 @@ from ..timer.read import (
     TimerEntries,
     TimerRange,
     TimerUnits,
+    is_filed_again,
     is_kind,
     timer_log,
     timer_wheel,
@@ -405,6 +406,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
         same = (records.size[row] == entries.size_py) & (records.topic_hash[row] == entries.topic_hash)
         out_ms = records.out_ms[row]
         due = np.where(entries.rolled, entries.tick_ms < out_ms, entries.tick_ms == out_ms)
+        due |= is_filed_again(entries.tick_ms - entries.written_ms, entries.tick_ms, out_ms)
         due &= records.cancels[row] == entries.deletes
         due |= out_ms == NO_NUMBER  # nothing to compare with: I-049 tells
         lost = known & records.lost[row] & (records.size[row] == entries.size_py)

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from mqstore.cli.record_types import schema_of
 from mqstore.store.disk.file_queue import file_name
 
-from .. import recovery_cases
+from .. import recovery_cases, timer_precision
+from ..conftest import STORES_LEFT_MS
 from .datadriven import run_here
 from .json_schema import errors
 
@@ -119,3 +121,29 @@ def test_nothing_waits_behind_its_own_tombstones(store: Callable[[str], Path]) -
     done = "Done: recovered, 9 messages lost. A broker can be started."
     assert (result.code, result.stdout.splitlines()[0]) == (1, done)
     assert run_here(["verify", str(root)]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [("5.1.4-100ms-clean", "22 of 24"), pytest.param("5.1.4-100ms-killed", "200 of 228", marks=pytest.mark.slow)],
+)
+def test_a_start_that_comes_too_late(name: str, waits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel of 100 ms reaches back 16.8 hours. What was due before never fires: `recover` has it fire at once, as a
+    real 5.1.4 did with these stores (tests/interop/test_timer.py).
+    """
+    root = timer_precision.unpack(name, tmp_path)
+    options = [f"--set={option}" for option in timer_precision.config(name, root)]
+    assert timers(root, options, 3 if name.endswith("killed") else 0)["never_fired"] == 0
+    clock = SimpleNamespace(time_ns=lambda: (STORES_LEFT_MS + 86_400_000) * 1_000_000)
+    monkeypatch.setattr("mqstore.store.search.store.time", clock)
+    broken = f"Do not start a broker: a broker 5.1 would leave {waits} timed messages unfired"
+    assert first_line(root, options, 1).startswith(broken)
+    for command in (["verify", str(root)], ["repair", str(root), "--timer"]):
+        assert run_here([*command, *options]).code == 1
+    result = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    done = "Done: recovered, no message lost. A broker can be started."
+    assert (result.code, result.stdout.splitlines()[0]) == (0, done)
+    assert run_here(["verify", str(root), *options]).code == 0
+    view = run_here(["inspect", str(root), "--timers", *options, "--format", "json"])
+    told = json.loads(view.stdout)
+    assert (told["pending"] + told["rolled"], told["never"], told["again"]) == (int(waits.split()[0]), 0, 0)

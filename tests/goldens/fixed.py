@@ -12,8 +12,8 @@ import random
 import time
 from typing import Any
 
-NOW_S = 1_830_000_000
-"""Late in 2027: behind every store, before any number of 32 bits is full."""
+NOW_S = 1_795_348_800
+"""2026-11-22T12:00Z: behind every store, before the wheel of a timer has gone round: what it lets fire is not late."""
 _PID = 4242
 BEGAN_S = time.time()
 """When this process began: what is older was there before."""

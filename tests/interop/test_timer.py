@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -16,9 +17,11 @@ from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
+from tests import stores, timer_precision
 from tests.cli.datadriven import run_here
 from tests.slices import SEED, rng
 
+from .brokers import Broker
 from .conftest import Judge
 from .served import Row, as_broker, loaded, put
 
@@ -179,3 +182,30 @@ def test_broker_and_put_take_turns(five: Judge, tmp_path: Path) -> None:
         put(root, messages[60:], config)
     loaded(five, theirs, CONFIG, FLUSHED)
     assert_same(theirs, ours)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["5.1.4-100ms-clean", "5.1.4-100ms-killed", "5.5.0-timer-killed"])
+def test_what_no_start_reads_any_more_is_delivered(name: str, tmp_path: Path) -> None:
+    """Stores that were left longer ago than their wheel reaches back: all that waited comes, once."""
+    of_precision = name in timer_precision.NAMES
+    root = (timer_precision if of_precision else stores).unpack(name, tmp_path)
+    chosen = timer_precision.config(name, root) if of_precision else stores.config_set(name, root)
+    options = [f"--set={option}" for option in chosen]
+
+    def view() -> Row:
+        found: Row = json.loads(run_here(["inspect", str(root), "--timers", *options, "--format", "json"]).stdout)
+        return found
+
+    assert view()["never"] or run_here(["verify", str(root), *options]).code == 1
+    done = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert done.code == 0, done.stdout + done.stderr
+    before = view()
+    waits = before["pending"] + before["rolled"]
+    assert waits >= 22 and not before["never"]
+    broker = Broker(name[:5], root, dict(option.split("=", 1) for option in chosen))
+    broker.consume({"alarms": "*", "alarms-2": "*"})
+    broker.received(before["delivered"] + waits, seconds=60)
+    broker.stop()
+    after = view()
+    assert (after["delivered"], after["never"]) == (before["delivered"] + waits, 0)

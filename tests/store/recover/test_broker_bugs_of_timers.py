@@ -30,11 +30,12 @@ from mqstore.store.start.simulate import simulate
 from mqstore.store.timer.start import QUEUE as TIMER_QUEUE
 
 from ... import recovery_cases, stores
+from ...conftest import STORES_LEFT_MS
 from ...database_mishaps import put
 from ...recovery_cases import CONFIG, config_of
 
-LATE_MS = 1 << 50
-"""No time is still to come."""
+SOON_MS = STORES_LEFT_MS
+"""When a start comes: the wheel reaches back to when the store was left."""
 
 
 def loss_of(outcome: Outcome, now_ms: int) -> TimerLoss | None:
@@ -48,7 +49,7 @@ def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
     case = next(c for c in pool if c["kind"] == kind)
     root = recovery_cases.damaged(case, work)
     snapshot = Snapshot.of(Layout.open(root, config_of(case, root)))
-    found = loss_of(simulate(snapshot, profile_of(version or case["version"])), LATE_MS)
+    found = loss_of(simulate(snapshot, profile_of(version or case["version"])), SOON_MS)
     assert found is not None
     return found
 
@@ -75,7 +76,7 @@ def test_slots_that_were_never_used_lead_nowhere(tmp_path: Path) -> None:
         path.write_bytes(b"")
         os.truncate(path, size)
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-timer-clean", root)))
-    found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3.3")), LATE_MS)
+    found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3.3")), SOON_MS)
     assert found is not None and found.harmless
 
 
@@ -143,7 +144,7 @@ def test_a_time_read_that_is_still_to_come(whole: Layout, tmp_path: Path) -> Non
 @pytest.mark.parametrize("read_ms", [0, 1, -1, 1000, -(1 << 63)])
 def test_a_time_read_that_is_long_past(read_ms: int, whole: Layout, tmp_path: Path) -> None:
     """A start goes back seven days at most."""
-    assert with_time_read(whole, read_ms, LATE_MS, tmp_path).harmless
+    assert with_time_read(whole, read_ms, SOON_MS, tmp_path).harmless
 
 
 def test_a_time_that_is_no_number(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_where_nobody_used_it(tmp_path: Path) -> None:
     base = recovery_cases.base("5.3.3-clean-1", tmp_path)
     for version in ("5.3", "4.9"):
         outcome = simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of(version))
-        assert loss_of(outcome, LATE_MS) is None
+        assert loss_of(outcome, SOON_MS) is None
 
 
 @pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.3.3-timer-clean"])
@@ -171,15 +172,15 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
     """Nothing that waits is delivered by 4.9: what a broker with one would deliver, read already or not."""
     layout = Layout.open(stores.unpack(name, tmp_path))
     outcome = simulate(Snapshot.of(layout), profile_of("5.1"))
-    delivers = loss_of(outcome, LATE_MS)
+    delivers = loss_of(outcome, SOON_MS)
     assert delivers is not None and outcome.timer is not None
     unread = outcome.read_queues[TIMER_QUEUE].max_offset - outcome.timer.queue_offset
-    lost = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
+    lost = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), SOON_MS)
     assert lost is not None and lost.never_fired == lost.pending > 20 and not lost.harmless
     assert delivers.pending <= lost.pending <= delivers.pending + unread
     assert lost.unfired_text.endswith("unfired: it has no timer")
     os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
-    by_queue = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), LATE_MS)
+    by_queue = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), SOON_MS)
     assert by_queue is not None and by_queue.never_fired > 20
 
 
@@ -188,7 +189,7 @@ def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
     """After a real restart the wheel leads to two entries for as many messages as was said."""
     root = stores.unpack(name, tmp_path)
     outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(name[:3]))
-    found = loss_of(outcome, LATE_MS)
+    found = loss_of(outcome, SOON_MS)
     slots = stores.truth(f"{name}-restarted")["timer_files"]["slots"]
     entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
     assert found is not None

@@ -10,19 +10,28 @@ import pytest
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
-from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.repair.parts import Choice, RepairPart, chosen
+from mqstore.store.repair.repair import analyze, replan
 from mqstore.store.repair.timer import filed_to
 from mqstore.store.repair.timer_log import timer_messages
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import apply
+from mqstore.store.start.simulate import simulate
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 
 from ... import stores
+from ...conftest import STORES_LEFT_MS
 from ...slices import rng
-from .test_repair import examined, repaired
+from ..recover.test_broker_bugs_of_timers import loss_of
+from .test_repair import config_of, examined, repaired
 
 TIMER = chosen([RepairPart.TIMER], ())
 CONFIG = BrokerConfig({})
@@ -131,3 +140,20 @@ def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
     repaired(root, CONFIG, TIMER)
     after = read_timer_check(root / "config" / "timercheck")
     assert after == known._replace(last_timer_queue_offset=end, master_timer_queue_offset=end)
+
+
+@pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.5.0-timer-killed"])
+def test_what_a_start_reads_too_late_has_entries(name: str, tmp_path: Path) -> None:
+    """What was not read before the kill: a start would file it in slots that it never comes to. The plan is one that
+    finds nothing to do afterwards, and a start has nothing left that waits and is not reached.
+    """
+    root = stores.unpack(name, tmp_path)
+    now_ms = STORES_LEFT_MS + 7 * 86_400_000
+    layout = Layout.open(root, config_of(name, root))
+    before = loss_of(simulate(Snapshot.of(layout), profile_of(name[:3])), now_ms)
+    assert before is not None and before.never_fired == before.too_late > 20
+    found = analyze(layout, Choice(), None, now_ms)
+    apply(layout, found.plan, lambda: replan(layout, found.request), Files(), command="repair")
+    assert analyze(layout, Choice(), None, now_ms).nothing_to_do
+    after = loss_of(simulate(Snapshot.of(layout), profile_of(name[:3])), now_ms)
+    assert after is not None and after.harmless and after.pending >= before.too_late
