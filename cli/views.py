@@ -159,7 +159,7 @@ def _pop_counts(row: Record) -> str:
     return ", ".join(f"{row[state]:,} {state}" for state in _POP_STATES)
 
 
-_POP_STATES = ("acked", "returned", "invisible", "due", "unknown")
+_POP_STATES = ("acked", "returned", "invisible", "due", "never", "unknown")
 
 
 def _popped(row: Record, common: Common) -> str:

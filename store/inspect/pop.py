@@ -27,11 +27,14 @@ from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..queues.references import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
+from ..search.find import silent
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
 from .own_topics import any_lacking, note_loss_in, note_lost, queue_records, unreliable
+from .timer_records import Scanned, TimerRecords
+from .timers import TimerMessageState, timers
 
 Key = tuple[Any, ...]
 
@@ -77,7 +80,8 @@ class PopRecords:
 
     acks: of each check point the queue offsets that were acknowledged. came_back: retry topic →
     unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies that
-    are none. stops: revive queue → offset → position of records that no broker gets behind.
+    are none. stops: revive queue → offset → position of records that no broker gets behind. waiting: records of the
+    timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class PopRecords:
     wrong: int = 0
     again: list[CheckPoint] = field(default_factory=list)
     stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    waiting: list[TimerRecords] = field(default_factory=list)
 
 
 def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] = ()) -> PopRecords:
@@ -101,6 +106,7 @@ def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] =
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = topics.equals(utf8(TIMER_TOPIC))
         waits &= _begins(items.find(names.REAL_TOPIC), pop_format.REVIVE_TOPIC)
+        found.waiting += [TimerRecords.of(batch.take(waits))] if waits.any() else []
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
@@ -208,6 +214,7 @@ class PopState(StrEnum):
     RETURNED = "returned"
     INVISIBLE = "invisible"
     DUE = "due"
+    NEVER = "never"
     UNKNOWN = "unknown"
 
 
@@ -311,8 +318,10 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     points = [each for point in records.check_points.values() for each in (point, *point.again.values())]
     read = {point.position for point in points if _is_read(point, progress)}
     stopped = {point.position: _stopped(store, point, records, progress) for point in points}
+    stays = _stay_in_the_timer(store, records, now_ms)
     for row in found.rows:
-        row.state, row.reason = _state(row, now_ms, row.check_point in read, stopped.get(row.check_point or -1, ""))
+        at = row.check_point
+        row.state, row.reason = _state(row, now_ms, at in read, stopped.get(at or -1, ""), stays.get(at, ""))
         found.groups[row.group, row.topic][row.state] += 1
     found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
@@ -327,6 +336,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     records = pop_records(store, note, about)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found = []
+    stays = _stay_in_the_timer(store, records, now_ms)
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
     for key, point, one in given:
         row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
@@ -337,7 +347,13 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
         row.state, row.reason = (
             (PopState.ACKED, "")
             if row.queue_offset in acked
-            else _state(row, now_ms, _is_read(newest, progress), _stopped(store, newest, records, progress))
+            else _state(
+                row,
+                now_ms,
+                _is_read(newest, progress),
+                _stopped(store, newest, records, progress),
+                stays.get(newest.position, ""),
+            )
         )
         if not row.broker_name:
             found.append(row)
@@ -450,6 +466,17 @@ def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progres
     return f"it does not come back: a broker stops at record {stop[0]} of {place}: its body is no JSON"
 
 
+def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:
+    """Check points that never leave the timer topic, by position: why (spec 04, 4.9). Raises Unreadable."""
+    points = (each for point in records.check_points.values() for each in (point, *point.again.values()))
+    waiting = {point.position for point in points if point.revived is None}
+    if not waiting:
+        return {}
+    scanned = Scanned(TimerRecords.concat(records.waiting))
+    never = (row for row in timers(store, now_ms, silent, scanned).rows if row.state is TimerMessageState.NEVER)
+    return {position: row.reason for row in never for position in row.positions if position in waiting}
+
+
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
     """Find the messages by their queue offsets, and in the retry topics what came back of them."""
     topics, own = set(store.topics), _own_name(store)
@@ -503,9 +530,12 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
     return min(places, default=None)
 
 
-def _state(row: Popped, now_ms: int, read: bool, stopped: str = "") -> tuple[PopState, str]:
+def _state(row: Popped, now_ms: int, read: bool, stopped: str = "", stays: str = "") -> tuple[PopState, str]:
+    """stopped: why no broker gets to its check point, stays: why that never leaves the timer; "" where it does."""
     if row.returned is not None:
         return PopState.RETURNED, ""
+    if stays:
+        return PopState.NEVER, f"its check point stays in the timer: {stays}"
     if now_ms < row.visible_timestamp:
         return PopState.INVISIBLE, ""
     if row.broker_name and not read:

@@ -203,6 +203,7 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
         PopState.RETURNED: f"not acknowledged in time, written again at {popped.returned}",
         PopState.INVISIBLE: "not acknowledged yet",
         PopState.DUE: "not acknowledged in time",
+        PopState.NEVER: popped.reason,
         PopState.UNKNOWN: popped.reason,
     }
     text = f"given to a consumer by POP: {told[popped.state]}"

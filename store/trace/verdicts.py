@@ -149,6 +149,9 @@ def _popped(known: Known, group: str) -> Judgement | None:
     if last.state is PopState.DUE:
         reason = f"no consumer acknowledged it (POP): {last.reason}"
         return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
+    if last.state is PopState.NEVER:
+        reason = f"no consumer acknowledged it (POP), and it does not come back: {last.reason}"
+        return Judgement(DeliveryVerdict.NEVER_FIRES, reason, evidence, until)
     reason = f"a consumer was given it (POP), and what became of that is not known: {last.reason}"
     return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence, until)
 

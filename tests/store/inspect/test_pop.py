@@ -14,11 +14,15 @@ from rocksdict import Options, Rdict
 
 from mqstore.formats import pop as formats
 from mqstore.formats.message_properties import RETRY_PREFIX
+from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.inspect.pop import Pop, Popped, PoppedMessage, PopState, _is_read, given_out, pop, pop_records
+from mqstore.store.inspect.timers import timers
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_progress
+from mqstore.store.start.config_load import TIMER_CHECK
 
 from ...archives import extract
 from ...stores import NAMES, messages, truth, unpack
@@ -112,6 +116,12 @@ def test_what_was_not_acknowledged_came_back(name: str, tmp_path: Path) -> None:
 
 def cut(root: Path, end: int) -> None:
     """The store as if its broker had been killed when the log ended there, its progress not noted."""
+    times = (m["store_timestamp"] for m in messages(root.name) if m["physical_offset"] < end)
+    path = root / "config" / TIMER_CHECK
+    check = read_timer_check(path)
+    assert check is not None
+    check = check._replace(last_read_time_ms=(max(times) - 3_000) // 1000 * 1000)
+    path.write_bytes(check.to_bytes().ljust(PAGE_BYTES, b"\0"))
     for path in sorted((root / "commitlog").iterdir()):
         start, size = int(path.name), path.stat().st_size
         kept = min(max(end - start, 0), size)
@@ -348,7 +358,7 @@ def test_a_check_point_that_was_written_again_is_of_one_message(tmp_path: Path) 
     """A real 5.5.1 could not ask broker-b for message 0, and wrote its check point again: 1 and 2 are acknowledged."""
     extract(POP / "5.5.1-again.tar.gz", tmp_path)
     found, _ = told(tmp_path)
-    assert found.groups["gB", "ordB"] == dict(zip(PopState, (2, 1, 1, 0, 0), strict=True))
+    assert found.groups["gB", "ordB"] == dict(zip(PopState, (2, 1, 1, 0, 0, 0), strict=True))
     assert found.check_points == 2 and [row.queue_offset for row in found.rows] == [4, 0]
 
 
@@ -369,3 +379,25 @@ def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
     _, reasons = told(tmp_path, timerWheelEnable="false")
     why = "it does not come back: with timerWheelEnable=false no broker looks through the revive topic"
     assert reasons["gA"] == reasons["gC"] == {why}
+
+
+@pytest.mark.parametrize("days", [0, 8])
+def test_check_points_that_stay_in_the_timer(days: int, tmp_path: Path) -> None:
+    """Those that no start reads any more, as a real 5.5.1 showed with its timer log gone: nothing came back."""
+    root, now_ms = unpack("5.5.0-pop", tmp_path), last_time("5.5.0-pop") + 60_000
+    cut(root, positions("5.5.0-pop")[4])
+    assert PopState.NEVER not in {row.state for row in view(root, now_ms).rows}
+    for path in (root / "timerlog").iterdir() if not days else ():
+        path.unlink()
+    now_ms += days * 86_400_000
+    with StoreReader(root) as store:
+        points = pop_records(store, lambda _: None).check_points.values()
+        waiting = {point.position for point in points if point.revived is None}
+        never = {row.positions[-1] for row in timers(store, now_ms, lambda _: None).rows if row.state == "never"}
+    rows = [row for row in view(root, now_ms).rows if row.check_point in waiting & never]
+    assert rows and {row.state for row in rows} == {PopState.NEVER}
+    assert all("stays in the timer" in row.reason for row in rows)
+    row = rows[0]
+    with StoreReader(root) as store:
+        about = PoppedMessage(row.topic, row.queue_id, row.queue_offset, row.position or 0)
+        assert given_out(store, [about], now_ms, lambda _: None)[-1].state is PopState.NEVER
