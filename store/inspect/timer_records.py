@@ -226,7 +226,8 @@ class DeliveredTimers:
 
 def _waits(scanned: Scanned, records: TimerRecords, ticks: Ticks, compared: str) -> Flags:
     """bool[n]: neither delivered, nor cancelled in the tick in which it is due."""
-    waits, done, tick = records.out_ms != NO_NUMBER, scanned.came_out, records.out_ms // ticks.precision_ms
+    waits: Flags = records.out_ms != NO_NUMBER
+    done, tick = scanned.came_out, records.out_ms // ticks.precision_ms
     if done is not None:
         known = np.concatenate([records.identity(), done.identity()])
         group = np.unique(known, axis=0, return_inverse=True)[1].reshape(-1)
