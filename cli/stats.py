@@ -13,7 +13,6 @@ from .unread import tell_unread
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
-    from ..store.errors import StoreError
 
 app = App()
 
@@ -123,10 +122,13 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     from ..store.arrow import require_arrow
 
     require_arrow("no counts")
+    from contextlib import ExitStack
+
     from ..store.arrow.log_columns import STORE
     from ..store.arrow.log_rows import Counted
     from ..store.arrow.stores import stores_of
-    from ..store.inspect.stats import QUEUES, Stats, check_units_tell, stats_of_queues
+    from ..store.errors import StoreError
+    from ..store.inspect.stats import QUEUES, Stats, check_queues, check_units_tell, stats_of_queues
     from ..store.offsets.lag import lacking_text
     from ..store.search.store import StoreReader
 
@@ -134,39 +136,23 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     inside = [name for name in wanted if name != STORE]
     check_units_tell(inside)
     common.open_output().check(options.columns)
-    total: Counted = Counted(Stats(wanted, QUEUES))
-    roots = stores_of(stores)
-    unread = _unread_queues(roots, common)
+    counted, unread = dict[str, tuple[Stats, str]](), dict[str, StoreError]()
+    for root in (roots := stores_of(stores)):
+        with ExitStack() as opened:
+            try:
+                store = opened.enter_context(StoreReader(root, common.config()))
+                check_queues(store)
+            except StoreError as error:
+                unread[root] = error
+                continue
+            counted[root] = stats_of_queues(store, inside, lambda _: None), lacking_text(store)
     left_out = tell_unread(unread, others=len(unread) < len(roots), partial=options.partial)
-    behind = False
-    for root in roots:
-        if root in unread:
-            continue
-        with StoreReader(root, common.config()) as store:
-            total.add(Counted(stats_of_queues(store, inside, lambda _: None)), root)
-            if lacking := lacking_text(store):
-                common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
-                behind = True
-    answer(total, left_out, options, common, lacking=behind)
-
-
-def _unread_queues(roots: list[str], common: Common) -> dict[str, StoreError]:
-    """Why the queues of a store cannot be counted, by store."""
-    from ..store.errors import StoreError, Unreadable
-    from ..store.search.store import StoreReader
-
-    found: dict[str, StoreError] = {}
-    for root in roots:
-        try:
-            with StoreReader(root, common.config()) as store:
-                # where the log ends is asked of all queues: not where there are any, which are counted then
-                if not store.topics and not (store.has_log and store.log_end.position <= store.log_files.start):
-                    found[root] = Unreadable("there are no consume queues", path=root)
-                if store.queues_problem:
-                    found[root] = Unreadable(store.queues_problem, path=root)
-        except StoreError as error:
-            found[root] = error
-    return found
+    total: Counted = Counted(Stats(wanted, QUEUES))
+    for root, (found, lacking) in counted.items():
+        total.add(Counted(found), root)
+        if lacking:
+            common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
+    answer(total, left_out, options, common, lacking=any(lacking for _, lacking in counted.values()))
 
 
 def _browse(stores: Stores, common: Common) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -230,6 +229,8 @@ _PART_UNITS = 8 << 20
 """Units of a queue that one task reads."""
 _PART_QUEUES = 64
 """Queues that one task reads."""
+_PARTS_MAX = 128
+"""A store that would have more has larger ones: each task looks at the directories of all topics."""
 _BATCH_UNITS = 1 << 16
 """Units of small queues that become rows together."""
 _INVALID, _PRE_FILL = 0, 1
@@ -261,8 +262,9 @@ class QueueTable(Table):
     needs: ClassVar = {CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE}
 
     def parts(self, layout: Layout, ask: Ask) -> list[list[QueuePart]]:
-        found = iter(list(_queue_parts(layout, ask)))
-        return list(iter(lambda: list(islice(found, _PART_QUEUES)), []))
+        found = list(_queue_parts(layout, ask))
+        size = max(_PART_QUEUES, -(-len(found) // _PARTS_MAX))
+        return [found[first : first + size] for first in range(0, len(found), size)]
 
     def rows(self, layout: Layout, ask: Ask, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
         waiting, count = list[_Window](), 0

@@ -26,7 +26,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import reading_rate, rest
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import queue_directories
-from ..errors import InvalidInput, LimitExceeded
+from ..errors import InvalidInput, LimitExceeded, Unreadable
 from ..log.batch import Batch, messages_in
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
@@ -450,6 +450,15 @@ def check_units_tell(by: Sequence[str]) -> None:
             f"--quick: queues do not tell {', '.join(others)}",
             hint=f"they tell {', '.join(OF_UNITS)}; leave --quick away",
         )
+
+
+def check_queues(store: StoreReader) -> None:
+    """Raise Unreadable for a store whose queues cannot be counted; one whose log has nothing needs none."""
+    if store.queues_problem:
+        raise Unreadable(store.queues_problem, path=store.layout.root)
+    empty = store.has_log and store.log_end.position <= store.log_files.start
+    if not (store.topics or empty):
+        raise Unreadable("there are no consume queues", path=store.layout.root)
 
 
 def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:

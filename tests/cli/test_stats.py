@@ -11,6 +11,7 @@ from mqstore.cli.browse import browser_of
 from mqstore.store.search.store import StoreReader
 
 from .. import stores
+from ..failing_disk import fail_here
 from .datadriven import run_here
 from .held import held
 
@@ -37,6 +38,17 @@ def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> No
     assert "orders" in done.stdout
     done = run_here(["stats", str(lacking), *EXPIRES])
     assert done.code in (0, 1)
+
+
+def test_a_store_whose_log_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    """Where the log ends is asked of it: without --partial nothing is done."""
+    broken, sound = stores.unpack("4.9.7-clean", tmp_path / "a"), stores.unpack("5.3.3-pop", tmp_path / "b")
+    for log in (broken / "commitlog").iterdir():
+        fail_here(log, 0, log.stat().st_size)
+    done = run_here(["stats", str(broken), str(sound), "--quick", "--partial"])
+    assert done.code == 5 and "work" in done.stdout and f"not read: {broken}" in done.stdout
+    done = run_here(["stats", str(broken), str(sound), "--quick"])
+    assert done.code == 5 and not done.stdout and "nothing is done" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--quick",), EXPIRES], ids=" ".join)
