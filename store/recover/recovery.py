@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from ..audit.messages import Readability, scan_messages
 from ..audit.prove import prove_log, with_verified_queues
 from ..audit.verified import VerifiedLog
@@ -416,6 +417,22 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         )
 
 
+def _not_revived(outcome: Outcome) -> Iterator[str]:
+    """Without the timer wheel a broker reads no queue of the revive topic."""
+    layout = outcome.snapshot.layout
+    if layout.broker_config.get_bool("timerWheelEnable", True):
+        return
+    progress = read_progress(layout.config, layout.broker_config)
+    queues = {q: state.max_offset for q, state in outcome.read_queues.items() if q.topic.startswith(REVIVE_TOPIC)}
+    unread = sum(end > progress.get(queue, {}).get(REVIVE_GROUP, 0) for queue, end in queues.items())
+    if unread:
+        many = counted(unread, "queue")
+        yield (
+            f"{many} of the revive topic {'has' if unread == 1 else 'have'} more than a broker has read, and with"
+            " timerWheelEnable=false none reads on: what POP consumers did not acknowledge does not come back"
+        )
+
+
 def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
     """Only where a thread is late by far both kinds of queues differ when they are compared: the usual
     start succeeds, and so does the next one. 160 real starts of such a store all did.
@@ -456,6 +473,7 @@ def _recovery(
     seen_records = watched[0][1]
     predictions += at_first
     notes = list(_notes(layout, version, main, plan))
+    notes += _not_revived(watched[0][0])
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it holds the queues in files and"
         " in the RocksDB against each other while a thread still writes; then start it again"
