@@ -46,7 +46,7 @@ WRITERS = {
 # (module, name of a member of a file) that is written there as the name of something else: of what
 OTHER_NAMES = {
     ("store/verify/compaction.py", "brokerName"): "an option of brokers",
-    ("store/verify/config_entries.py", "brokerName"): "an option of brokers",
+    ("store/disk/broker_conf.py", "brokerName"): "an option of brokers",
 }
 
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.

@@ -115,6 +115,11 @@ class BrokerConfig(Mapping[str, str]):
         """The option as a list of paths, separated by `,`, `;` or `:`; empty where not set."""
         return [part for part in re.split(r"[,;:]", self.get(name, "")) if part.strip()]
 
+    @property
+    def broker_name(self) -> str | None:
+        """The name of the broker, None where no option tells it."""
+        return self.get("brokerName")
+
     def size(self, name: str) -> tuple[int, Literal["configuration", "default"]]:
         """A file size: its value and `configuration` or `default`. Raises InvalidInput."""
         value = self.get_int(name)

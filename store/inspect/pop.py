@@ -506,7 +506,7 @@ def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None
 
 def _own_name(store: StoreReader) -> str:
     """The name of the broker, as far as its options or its own topics tell; "" if not."""
-    if told := store.config.get("brokerName"):
+    if told := store.config.broker_name:
         return told
     named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
     return named[0] if len(named) == 1 else ""

@@ -316,7 +316,7 @@ _RECORDS_ENOUGH = 1000
 @counted_by_file(before, "I-151")
 def static_topics_are_ordered(context: VerifyContext) -> Iterator[FileFault]:
     """A static topic is of this broker, and the parts of its queues follow one another."""
-    own = context.store.config.get("brokerName")
+    own = context.store.config.broker_name
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
             yield FileFault(row.path, text)
