@@ -87,7 +87,8 @@ def find_tail(layout: Layout) -> Tail:
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise unclean(layout, "a queue points behind the log's end", walked.end)
-    if reached < walked.unit_end:
+    behind = {topic for (topic, _), position in walked.latest.items() if position >= reached}
+    if reached < walked.unit_end and not _are_deleted(layout, behind):
         raise unclean(layout, "the queues are behind the log", reached)
     ends = {(queue.topic, queue.queue_id): queue.end_position or 0 for queue in queues}
     for (topic, queue_id), position in walked.latest.items():
@@ -96,6 +97,18 @@ def find_tail(layout: Layout) -> Tail:
     next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
     lost = frozenset(walked.latest.keys() - ends.keys())
     return Tail(walked.end, walked.last, next_offsets, walked.unit_end, lost)
+
+
+def _are_deleted(layout: Layout, topics: set[str]) -> bool:
+    """All of these topics were deleted: their messages need no unit. Raises Unreadable."""
+    from ..broker.profiles import profile_of  # nearly no store has them at its end
+    from ..broker.snapshot import Snapshot
+    from ..plan.observer import deleted_topics, topics_with_queues
+    from ..settings.generation import generation_of
+    from ..start.config_load import config_rules
+
+    rules = config_rules(profile_of(generation_of(layout).version))
+    return all(map(deleted_topics(layout, rules, topics_with_queues(Snapshot.of(layout))), topics))
 
 
 def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None) -> list[QueueSummary]:

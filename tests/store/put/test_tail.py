@@ -111,6 +111,23 @@ def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> 
         assert opened.append(NewMessage(QUEUE[0].encode(), b"x")).queue_offset == 0
 
 
+def test_a_topic_that_was_deleted_is_the_last_of_the_log(store: Callable[[str], Path]) -> None:
+    """Its messages need no unit, if the table of topics is the one that a broker has written."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    topics = root / "config" / "topics.json"
+    before = topics.read_text()
+    with writer(root, config=options) as opened:
+        opened.append(NewMessage(b"gone", b"x"))
+    shutil.rmtree(root / "consumequeue" / "gone")
+    topics.unlink()
+    topics.with_name("topics.json.bak").write_text(before)
+    assert_refused(root, Unclean, "queues are behind the log.*mqstore recover", options)
+    topics.write_text(before)
+    with writer(root, config=options) as opened:
+        opened.append(NewMessage(b"orders", b"x"))
+
+
 def test_a_compaction_topic(store: Callable[[str], Path]) -> None:
     """Nobody would get the message: the next start dispatches nothing that has a unit."""
     root = store("5.3.3-compaction")
