@@ -98,7 +98,9 @@ def verdict(
         lost = found.plan.lost_messages if found.plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
         besides = not_back(found.config, left_lost(found.config, after.recovery.layout)) if after is not None else ""
-        return f"Done: {ended}, {_messages(lost)} lost.{besides} {_start_after(after)}"
+        unfired = after is not None and not lost and after.recovery.prediction.unfired
+        gone = "" if unfired else f", {_messages(lost)} lost"
+        return f"Done: {ended}{gone}.{besides} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_cure(before, given)}".rstrip()
 
@@ -143,8 +145,15 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan, once no process has the store, {loses}."
-    loses = f" loses {_messages(found.plan.lost_messages)}" if found.plan.edits else " is next"
+    loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(found)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
+
+
+def _left_unfired(found: Recovery) -> str:
+    """What a start does to timed messages, where the plan leaves the timer's files as they are."""
+    plan, timers = found.plan, found.prediction.timers
+    mends = plan is None or any(map(plan.touches, ("timerlog", "timerwheel", "timercheck")))
+    return "; timed messages stay unfired" if timers is not None and timers.unfired and not mends else ""
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:

@@ -44,10 +44,12 @@ from ..verify.timer_wheel import chains, counts
 from .timer_log import (
     RepairedEntries,
     added_to,
+    are_full,
     closing_blanks,
     entries_to_add,
     filed_again,
     made_entries,
+    missing_files,
     repaired_entries,
     timer_messages,
     unknown_beginning,
@@ -235,7 +237,14 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
     files, records = PredictedTimer(scene, loads), timer_columns(scene)
     if files.log.files:
         records = timer_messages(scene.store, scene, files.log.entries, queue.places)
+    if gone := list(missing_files(files.log)):
+        files = PredictedTimer(scene, [*loads, *gone])
     repaired = _repaired(files, records)
+    if gone and not are_full(files.log, gone):
+        files = PredictedTimer(scene, loads)
+        repaired = _repaired(files, records)
+    elif gone:
+        loads, before = [*loads, *gone], [*before, *gone]
     if not all(_is_covered(blank, files, repaired) for blank in blanks):
         loads, files = list(before), PredictedTimer(scene, before)
         repaired = _repaired(files, records)  # a BLANK names no other messages

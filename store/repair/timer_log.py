@@ -8,7 +8,8 @@ there are places; size, topic, time and kind follow from the record. Spec 04, 4.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -404,6 +405,23 @@ def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
         if inside.any() or closed or not (log.entries.position >= file.end).any():
             return
         yield Edit("move", file.path, "nothing is known of its entries", ("I-126",))
+
+
+def missing_files(log: TimerLog) -> Iterator[Edit]:
+    """Files between others, without an entry yet: those around them tell which there were."""
+    for file, behind in pairwise(log.files):
+        for start in range(file.end, behind.start, file.size):
+            path = f"{os.path.dirname(file.path)}/{file_name(start)}"  # noqa: PTH120
+            yield Edit("create", path, "a file of the timer log that is missing", ("I-002",), length=file.size)
+
+
+def are_full(log: TimerLog, made: Iterable[Edit]) -> bool:
+    """Each place of the files that were made has an entry: a start cuts the timer log where there is none."""
+    mine = {file.path: file for file in log.files}
+    return all(
+        log.entries.at(np.arange(file.start, file.end - UNIT_BYTES - BLANK_BYTES + 1, UNIT_BYTES))[1].all()
+        for file in (mine[edit.path] for edit in made)
+    )
 
 
 def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:

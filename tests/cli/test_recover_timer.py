@@ -139,6 +139,8 @@ def test_a_start_that_comes_too_late(name: str, waits: str, tmp_path: Path, monk
     monkeypatch.setattr("mqstore.store.search.store.time", clock)
     broken = f"Do not start a broker: a broker 5.1 would leave {waits} timed messages unfired"
     assert first_line(root, options, 1).startswith(broken)
+    of_broker = first_line(root, [*options, "--policy", "broker"], 1)
+    assert of_broker.endswith(("` loses no message; timed messages stay unfired.", "` is next."))
     for command in (["verify", str(root)], ["repair", str(root), "--timer"]):
         assert run_here([*command, *options]).code == 1
     result = run_here(["recover", str(root), *options, "--apply", "--yes"])

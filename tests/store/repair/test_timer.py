@@ -27,7 +27,7 @@ from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 
-from ... import stores
+from ... import stores, timer_precision
 from ...conftest import STORES_LEFT_MS
 from ...slices import rng
 from ..recover.test_broker_bugs_of_timers import loss_of
@@ -142,6 +142,13 @@ def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
     assert after == known._replace(last_timer_queue_offset=end, master_timer_queue_offset=end)
 
 
+def mended(layout: Layout, choice: Choice, now_ms: int) -> None:
+    """As `repaired`, at a time."""
+    found = analyze(layout, choice, None, now_ms)
+    apply(layout, found.plan, lambda: replan(layout, found.request), Files(), command="repair")
+    assert analyze(layout, choice, None, now_ms).nothing_to_do
+
+
 @pytest.mark.parametrize("name", ["5.1.4-timer-killed", "5.5.0-timer-killed"])
 def test_what_a_start_reads_too_late_has_entries(name: str, tmp_path: Path) -> None:
     """What was not read before the kill: a start would file it in slots that it never comes to. The plan is one that
@@ -152,8 +159,26 @@ def test_what_a_start_reads_too_late_has_entries(name: str, tmp_path: Path) -> N
     layout = Layout.open(root, config_of(name, root))
     before = loss_of(simulate(Snapshot.of(layout), profile_of(name[:3])), now_ms)
     assert before is not None and before.never_fired == before.too_late > 20
-    found = analyze(layout, Choice(), None, now_ms)
-    apply(layout, found.plan, lambda: replan(layout, found.request), Files(), command="repair")
-    assert analyze(layout, Choice(), None, now_ms).nothing_to_do
+    mended(layout, Choice(), now_ms)
     after = loss_of(simulate(Snapshot.of(layout), profile_of(name[:3])), now_ms)
     assert after is not None and after.harmless and after.pending >= before.too_late
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("5.5.0-2000ms-clean", True), ("5.3.3-500ms-killed-restarted", False)],
+    ids=["known", "not known"],
+)
+def test_a_file_that_is_missing_between_others(name: str, known: bool, tmp_path: Path) -> None:
+    """It is as it was, where those around it tell of each entry. Else it stays away: a start goes over the gap, and
+    cuts the timer log where a file has a place without an entry.
+    """
+    root = timer_precision.unpack(name, tmp_path)
+    layout = Layout.open(root, BrokerConfig.of(dict(o.split("=", 1) for o in timer_precision.config(name, root))))
+    paths = sorted((root / "timerlog").iterdir())
+    gone = paths[len(paths) // 2]
+    data = gone.read_bytes()
+    gone.unlink()
+    mended(layout, TIMER, STORES_LEFT_MS)
+    assert gone.exists() is known
+    assert not known or gone.read_bytes() == data
