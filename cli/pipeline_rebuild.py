@@ -141,13 +141,14 @@ def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: 
 def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Queues that stores have, and that were not made. Raises Unreadable."""
     found: list[dict[str, Any]] = []
-    there = {(queue["store"], queue["topic"], queue["queue_id"]) for queue in made}
+    there: dict[int, set[tuple[str, int]]] = {number: set() for number in range(len(plan.stores))}
+    for queue in made:
+        there[queue["store"]].add((queue["topic"], queue["queue_id"]))
     for number, store in enumerate(plan.stores):
-        of_store = {(topic, queue_id) for where, topic, queue_id in there if where == number}
         with suppress(Missing):  # it went away: there is nothing that the new files could replace
             found += [
                 {"store": store.root, "topic": topic, "queue_id": queue_id, "max_offset": end}
-                for topic, queue_id, end in store.left_out(of_store)
+                for topic, queue_id, end in store.left_out(there[number])
             ]
     return found
 

@@ -137,7 +137,8 @@ def _left_out(config: pytest.Config) -> set[str]:
     mark_expression = config.getoption("markexpr")
     if "not slow" not in mark_expression or any("::" in word for word in config.args):
         return set()
-    asks_for_all = mark_expression == "not slow" and [*map(os.path.normpath, config.args)] == config.getini("testpaths")
+    chosen = mark_expression != "not slow" or config.getoption("keyword")
+    asks_for_all = not chosen and [*map(os.path.normpath, config.args)] == config.getini("testpaths")
     return {"slow", "long", "interop"} if asks_for_all else {"slow"}
 
 
