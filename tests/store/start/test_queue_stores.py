@@ -5,6 +5,7 @@ one.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -241,6 +242,11 @@ def wrong_with(root: Path) -> set[str]:
         return {f.code for f in verify(store, Scope(), now_ms=LATER_MS).findings if f.severity > Severity.INFO}
 
 
+def missing(root: Path) -> list[str]:
+    with StoreReader(root) as store:
+        return [f.message for f in verify(store, Scope(), now_ms=LATER_MS).findings if f.code == "I-070"]
+
+
 @pytest.mark.parametrize("kind", ["files", "rocksdb"])
 def test_light_queues_whose_ttl_is_over_are_no_damage(kind: str, tmp_path: Path) -> None:
     root = expired(kind, tmp_path)
@@ -259,4 +265,22 @@ def test_a_unit_that_a_light_queue_has_lost_is_missing(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(UNIT_BYTES)
         file.write(bytes(UNIT_BYTES))
+    assert "I-070" in wrong_with(root)
+
+
+def test_a_light_queue_is_no_longer_there_only_where_its_ttl_can_be_over(tmp_path: Path) -> None:
+    root = expired("files", tmp_path)
+    topics, queue = root / "config" / "topics.json", root / "consumequeue" / "%LMQ%$par$c1"
+    shutil.rmtree(queue)
+    (told,) = missing(root)  # the three that it had before its TTL was over are not lost
+    assert told.startswith("the queue %LMQ%$par$c1/0 is missing: the log has 2 messages of it")
+    topics.write_text(topics.read_text().replace('"lite.topic.expiration":"1"', '"lite.topic.expiration":"1000000"'))
+    assert len(missing(root)) == 2  # c0, too: its three messages are 76 s old
+
+
+def test_a_light_queue_that_begins_with_another_number_than_0_has_lost_its_beginning(tmp_path: Path) -> None:
+    root = expired("files", tmp_path)
+    path = root / "consumequeue" / "%LMQ%$par$c1" / "0" / ("0" * 20)
+    size = path.stat().st_size
+    path.rename(path.with_name(f"{size:020}"))
     assert "I-070" in wrong_with(root)
