@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
     from ..log.commit_log import Batch, Extent
     from ..queues.rocksdb_copy import CopiedQueues
+    from ..settings.read import Progress
     from ..start.config import ConfigStart
 
 
@@ -211,6 +212,13 @@ class VerifyContext:
         from ..broker.profiles import profile_of
 
         return profile_of(self.scope.broker_version or self.store.generation.version)
+
+    @cached_property
+    def progress(self) -> Progress:
+        """How far groups have come."""
+        from ..settings.read import read_progress
+
+        return read_progress(self.store.layout.config, self.store.config)
 
     @cached_property
     def crashed(self) -> bool:

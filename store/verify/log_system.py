@@ -23,7 +23,6 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
-from ..settings.read import read_progress
 from ..settings.rocksdb import in_force
 from ..start.config import files_in_use
 from ..start.config_load import OFFSETS
@@ -131,8 +130,7 @@ def revived(context: VerifyContext, records: Records) -> None:
             if not stops(java_string(tags[row]), bodies[row]):
                 continue
             queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), int(columns.ints("queue_offset")[row])
-            reached = read_progress(context.store.layout.config, context.store.config).get(queue, {})
-            if offset >= reached.get(REVIVE_GROUP, 0):
+            if offset >= context.progress.get(queue, {}).get(REVIVE_GROUP, 0):
                 text = f"the body of message {offset} of {queue} is no JSON: nothing of that queue comes back"
                 _one(context, records, "I-057", row, text)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from mqstore.formats.message_properties import format_properties
+from mqstore.formats.pop import CHECK_POINT_TAG, REVIVE_TOPIC
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
+from mqstore.store.settings import read
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.run import verify
 
@@ -82,3 +85,16 @@ def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
         path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
         found = [finding.message for finding in verify(root).findings if finding.code == "I-189"]
         assert len(found) == bool(wrong) and all(text.startswith(wrong) for text in found)
+
+
+def test_positions_are_not_read_for_each_revive_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties = format_properties({"TAGS": CHECK_POINT_TAG})
+    root = written(tmp_path / "s", [NewMessage(REVIVE_TOPIC.encode() + b"c", b"x", properties=properties)] * 3)
+    read_progress, times = read.read_progress, list[Path]()
+
+    def counting(config: Path, options: Mapping[str, str] | None = None) -> read.Progress:
+        times.append(config)
+        return read_progress(config, options)
+
+    monkeypatch.setattr(read, "read_progress", counting)
+    assert sum(finding.count for finding in told(root, "I-057")) == 3 > len(times)
