@@ -94,14 +94,16 @@ class PopRecords:
     waiting: list[TimerRecords] = field(default_factory=list)
 
 
-def pop_records(store: StoreReader, note: Note, about: Sequence[PoppedMessage] = ()) -> PopRecords:
+def pop_records(
+    store: StoreReader, note: Note, about: Sequence[PoppedMessage] = (), behind: int | None = None
+) -> PopRecords:
     """Read all of them, or those about some messages. Memory: what is kept of the topics.
 
-    Raises Unreadable.
+    behind: as of `topic_records`. Raises Unreadable.
     """
     found = PopRecords()
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
-    for batch in records_of(store, "pop", prefixes, note, min((one.position for one in about), default=None)):
+    for batch in records_of(store, "pop", prefixes, note, behind):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
         revive = _begins(topics, pop_format.REVIVE_TOPIC)
         waits = topics.equals(utf8(TIMER_TOPIC))
@@ -333,8 +335,10 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     Raises Unreadable.
     """
     _tell(store, note)
-    records = pop_records(store, note, about)
     progress = read_progress(store.layout.config, store.layout.broker_config)
+    # a record that no broker gets behind may stand in front of the messages
+    begins = [one.position for one in about] + list(_unread(store, progress))
+    records = pop_records(store, note, about, min(begins, default=None))
     found = []
     stays = _stay_in_the_timer(store, records, now_ms)
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
@@ -438,6 +442,17 @@ def _row(point: CheckPoint, offset: int) -> Popped:
 def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
     """The next offset of a revive queue that a broker reads, as far as it has noted it."""
     return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
+
+
+def _unread(store: StoreReader, progress: Progress) -> Iterator[int]:
+    """Positions of the next records that a broker reads, of each queue of the revive topic. Raises Unreadable."""
+    for topic in store.named_topics:
+        for directory in store.queues.of_topic(topic) if topic.startswith(pop_format.REVIVE_TOPIC) else ():
+            with store.queues.open(topic, directory.queue_id) as queue:
+                first = max(queue.first_offset, _reached(progress, topic, directory.queue_id) or 0)
+                unit = queue.unit(max(first, store.queue_summary(queue).min_offset))
+            if unit is not None and unit.valid:
+                yield unit.physical_offset
 
 
 def _is_read(point: CheckPoint, progress: Progress) -> bool:

@@ -354,6 +354,14 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     assert found.wrong == 0 and reasons["gA"] == reasons["gC"]
 
 
+def test_a_message_waits_behind_a_stop_in_front_of_it(tmp_path: Path) -> None:
+    """As a check point does that is written after the queue has stopped: its message, at 3854, is behind 3317."""
+    extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
+    with StoreReader(tmp_path) as store:
+        (row,) = given_out(store, [PoppedMessage("orders", 1, 3, 3854)], RETRIES_LEFT_MS, lambda _: None)
+    assert "a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0" in row.reason
+
+
 def test_a_check_point_that_was_written_again_is_of_one_message(tmp_path: Path) -> None:
     """A real 5.5.1 could not ask broker-b for message 0, and wrote its check point again: 1 and 2 are acknowledged."""
     extract(POP / "5.5.1-again.tar.gz", tmp_path)
