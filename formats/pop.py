@@ -75,28 +75,28 @@ _OPTIONAL = {"bn": "", "bm": 0, "d": [], "rp": ""}
 
 
 def parse(tag: str, body: bytes) -> dict[str, Any] | None:
-    """The fields of a body by their names here; None for what is no body of that tag."""
-    return _fields(BODIES[tag], body) if tag in BODIES else None
+    """The fields of a body by their names here; None for what is no body of that tag, in strict JSON."""
+    return fields_of(tag, _value(body))
 
 
-def stops(tag: str, body: bytes) -> bool:
-    """A broker that reads the record stops its queue of the revive topic for good: the body is no JSON object."""
-    try:
-        return tag in BODIES and not isinstance(json.loads(body), dict)
-    except (ValueError, RecursionError):
-        return True
+def fields_of(tag: str, value: Any) -> dict[str, Any] | None:
+    """The same of what a body holds."""
+    return _fields(BODIES[tag], value) if tag in BODIES else None
 
 
 def parse_kept(value: bytes) -> dict[str, Any] | None:
     """The fields of a value in `kvStore/` by their names here; None for what is none."""
-    return _fields(KV_VALUE, value)
+    return _fields(KV_VALUE, _value(value))
 
 
-def _fields(fields: tuple[JsonField, ...], text: bytes) -> dict[str, Any] | None:
+def _value(text: bytes) -> Any:
     try:
-        found = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _fields(fields: tuple[JsonField, ...], found: Any) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         return None
     values = {}

@@ -7,6 +7,7 @@ a broker writes to the group's retry topic.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,8 +19,10 @@ from ...formats import message_properties as names
 from ...formats import pop as pop_format
 from ...formats.consumer_order_info import FILE as ORDER_FILE
 from ...formats.derive.ragged import Flags, Ragged
+from ...formats.hashing import java_string
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
+from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import MEMBERS_PREFIX, TIMER_TOPIC
 from ..disk.layout import KV_STORE
@@ -30,13 +33,18 @@ from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.find import silent
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
+from ..settings.parse import Grammar
+from ..settings.parse import parse as parse_json
 from ..settings.read import Progress, read_config_file, read_progress
 from ..settings.rocksdb import read_entries
+from ..start.config_load import config_rules
 from .own_topics import any_lacking, note_loss_in, note_lost, queue_records, unreliable
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
 Key = tuple[Any, ...]
+_TEXTS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.DOTALL)
+_NAME_WITHOUT_QUOTES = re.compile(r"[A-Za-z_$][\w$.]*\s*:")
 
 
 @dataclass
@@ -102,6 +110,7 @@ def pop_records(
     behind: as of `topic_records`. Raises Unreadable.
     """
     found = PopRecords()
+    grammar = config_rules(profile_of(store.generation.version)).grammar
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
     for batch in records_of(store, "pop", prefixes, note, behind):
         topics, items = batch.columns.ragged("topic"), PropertyItems(batch.columns.ragged("properties"))
@@ -112,7 +121,12 @@ def pop_records(
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
-            _add(found, batch, row, tag, bool(revive[row]), about)
+            fields, stops = read_body(tag, batch.columns.ragged("body")[row], grammar)
+            place = _note_place(found, batch, row, stops) if revive[row] else None
+            if fields is None:
+                found.wrong += tag in pop_format.BODIES  # a broker passes over any other one, as a tombstone
+            elif not about or any(one.is_in(fields) for one in about):
+                _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
         again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
         _add_returned(found, batch, np.flatnonzero(again).tolist(), items.find(names.UNIQ_KEY))
     _join_again(found)
@@ -159,35 +173,46 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
 
 
-def _add(found: PopRecords, batch: Batch, row: int, tag: str, revived: bool, about: Sequence[PoppedMessage]) -> None:
+def read_body(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, Any] | None, bool]:
+    """The fields of a record of POP, None for what is none; and whether a broker that reads it stops its queue of the
+    revive topic for good: to its parser the body is no JSON object.
+    """
+    fields = pop_format.parse(tag, body)
+    if fields is not None or tag not in pop_format.BODIES:
+        return fields, False
+    text = java_string(body)
+    read = parse_json(text.encode(), grammar)
+    # unlike in files of config/ fastjson2 refuses here names without quotes
+    if read.problem or (grammar is Grammar.FASTJSON_2 and _NAME_WITHOUT_QUOTES.search(_TEXTS.sub("", text))):
+        return None, True
+    return pop_format.fields_of(tag, read.value), False
+
+
+def _note_place(found: PopRecords, batch: Batch, row: int, stops: bool) -> tuple[str, int, int]:
+    """Where a record stands in a revive topic."""
+    topic = batch.columns.ragged("topic")[row].decode("utf-8", "replace")
+    queue = (topic, int(batch.columns.ints("queue_id")[row]))
+    offset = int(batch.columns.ints("queue_offset")[row])
+    found.newest[queue] = max(offset, found.newest.get(queue, 0))
+    if stops:
+        found.stops.setdefault(queue, {})[offset] = int(batch.position[row])
+    return *queue, offset
+
+
+def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
-    columns, position = batch.columns, int(batch.position[row])
-    place = None
-    if revived:
-        topic = columns.ragged("topic")[row].decode("utf-8", "replace")
-        queue = (topic, int(columns.ints("queue_id")[row]))
-        place = (*queue, int(columns.ints("queue_offset")[row]))
-        found.newest[queue] = max(place[2], found.newest.get(queue, 0))
-    fields = pop_format.parse(tag, columns.ragged("body")[row])
-    if fields is None:
-        body = columns.ragged("body")[row]
-        found.wrong += tag in pop_format.BODIES  # a broker passes over any other one, as a tombstone
-        if place is not None and pop_format.stops(tag, body):
-            found.stops.setdefault(place[:2], {})[place[2]] = position
-        return
-    if about and not any(one.is_in(fields) for one in about):
-        return
+    fields = new.fields
     key = pop_format.key_of(fields)
     if tag == pop_format.ACK_TAG:
         found.acks.setdefault(key, set()).add(fields["ack_offset"])
     elif tag == pop_format.BATCH_ACK_TAG:
         found.acks.setdefault(key, set()).update(fields["ack_offsets"])
     elif fields["re_put_times"]:
-        found.again.append(CheckPoint(fields, position, place))
+        found.again.append(new)
     else:
         old = found.check_points.get(key)
-        if old is None or old.position < position:
-            found.check_points[key] = CheckPoint(fields, position, place)
+        if old is None or old.position < new.position:
+            found.check_points[key] = new
 
 
 def _add_returned(found: PopRecords, batch: Batch, rows: list[int], keys: Ragged) -> None:

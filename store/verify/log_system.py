@@ -12,7 +12,7 @@ from ...formats import message_properties as names
 from ...formats.client_batch import count_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
-from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC, stops
+from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.load_rules import NUMBER_BITS, unreadable_batches
@@ -25,7 +25,7 @@ from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
 from ..settings.rocksdb import in_force
 from ..start.config import files_in_use
-from ..start.config_load import OFFSETS
+from ..start.config_load import OFFSETS, config_rules
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
 
@@ -125,9 +125,12 @@ def revived(context: VerifyContext, records: Records) -> None:
     """What a broker reads next in the revive topic is JSON."""
     columns = records.columns
     for topic in (topic for topic in records.topic_texts if topic.startswith(REVIVE_TOPIC)):
+        from ..inspect.pop import read_body  # where there is POP
+
+        grammar = config_rules(context.profile).grammar
         tags, bodies = records.properties.find(names.TAGS), columns.ragged("body")
         for row in records.of_topic(topic).tolist():
-            if not stops(java_string(tags[row]), bodies[row]):
+            if not read_body(java_string(tags[row]), bodies[row], grammar)[1]:
                 continue
             queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), int(columns.ints("queue_offset")[row])
             if offset >= context.progress.get(queue, {}).get(REVIVE_GROUP, 0):

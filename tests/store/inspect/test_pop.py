@@ -18,9 +18,20 @@ from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.inspect.pop import Pop, Popped, PoppedMessage, PopState, _is_read, given_out, pop, pop_records
+from mqstore.store.inspect.pop import (
+    Pop,
+    Popped,
+    PoppedMessage,
+    PopState,
+    _is_read,
+    given_out,
+    pop,
+    pop_records,
+    read_body,
+)
 from mqstore.store.inspect.timers import timers
 from mqstore.store.search.store import StoreReader
+from mqstore.store.settings.parse import Grammar
 from mqstore.store.settings.read import read_progress
 from mqstore.store.start.config_load import TIMER_CHECK
 
@@ -352,6 +363,31 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     log.write_bytes(data[:tag] + b"SAGT" + data[tag + 4 :])  # as in a tombstone: a broker passes over it
     found, reasons = told(tmp_path)
     assert found.wrong == 0 and reasons["gA"] == reasons["gC"]
+
+
+GOOD = b'{"bm":0,"bn":"b","c":"g","d":[],"it":1000,"n":1,"pt":5,"q":0,"so":0,"t":"T"}'
+TAKEN = [(b'"T"', b'"\xd4"'), (b'"T"', b'"T\x01"'), (b'"T"', b"'T'"), (b'"T"}', b'"T",}')]
+"""What PopCheckPoint is still read from by the fastjson of 5.1.4 and the fastjson2 of 5.4.0 to 5.5.1."""
+
+
+@pytest.mark.parametrize("body", [GOOD.replace(*change) for change in TAKEN])
+@pytest.mark.parametrize("grammar", [Grammar.FASTJSON, Grammar.FASTJSON_2])
+def test_a_body_is_json_where_a_broker_takes_it_for_that(body: bytes, grammar: Grammar) -> None:
+    fields, stops = read_body(formats.CHECK_POINT_TAG, body, grammar)
+    assert fields is not None and fields["group"] == "g" and not stops
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"null", b"[]", GOOD + b"x", GOOD[:-1]])
+def test_a_body_that_is_no_object_stops_its_queue(body: bytes) -> None:
+    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON_2) == (None, True)
+    assert read_body("", body, Grammar.FASTJSON_2) == (None, False)
+
+
+def test_fastjson2_reads_no_body_with_a_name_without_quotes() -> None:
+    """Measured with 5.3.3 and 5.5.1."""
+    body = GOOD.replace(b'"so"', b"so")
+    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON)[0] is not None
+    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON_2) == (None, True)
 
 
 def test_a_message_waits_behind_a_stop_in_front_of_it(tmp_path: Path) -> None:
