@@ -239,8 +239,12 @@ def _check_order(layout: Layout, journal: Journal) -> None:
 
 def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     """The store is as the repair left it. Raises Refused."""
-    then, now = journal.listing(), listing(layout, journal, files)
-    changed = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    # a directory below the root has its own name where it was given as an absolute path and the root was not
+    rows = (journal.listing(), listing(layout, journal, files))
+    then, now = ({(journal.store / name).absolute(): row for name, row in each.items()} for each in rows)
+    root, paths = journal.store.absolute(), then.keys() | now.keys()
+    gone = (path for path in paths if then.get(path) != now.get(path))
+    changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in gone)
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise Refused(
