@@ -243,8 +243,8 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     rows = (journal.listing(), listing(layout, journal, files))
     then, now = ({(journal.store / name).absolute(): row for name, row in each.items()} for each in rows)
     root, paths = journal.store.absolute(), then.keys() | now.keys()
-    gone = (path for path in paths if then.get(path) != now.get(path))
-    changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in gone)
+    others = (path for path in paths if then.get(path) != now.get(path))
+    changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in others)
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise Refused(
