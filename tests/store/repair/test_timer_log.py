@@ -13,12 +13,13 @@ import pytest
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MAX, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.file_queue import MappedFile, file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timers import timers
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import find_unrepairable
+from mqstore.store.repair.timer_log import missing_files
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
@@ -257,3 +258,15 @@ def test_what_waits_in_a_database_gets_no_entry(tmp_path: Path) -> None:
     for more, makes in (({}, True), ({"timerRocksDBEnable": "true"}, False)):
         plan = examined(root, BrokerConfig({**sized, **more}), TIMER).plan
         assert any(edit.kind == "create" for edit in plan.edits) == makes, more
+
+
+@pytest.mark.parametrize(
+    ("starts", "sizes"),
+    [((0, 1024, 9 << 60), (1024,) * 3), ((0, 2048), (0, 1024)), ((0, 4096, 8192), (1024, 999, 1024))],
+)
+def test_a_file_that_is_far_away_makes_none_between(starts: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    """A name is no length to be trusted; nor does a file of another length tell where the next one began."""
+    files = [MappedFile(f"timerlog/{start:020}", start, size) for start, size in zip(starts, sizes, strict=True)]
+    assert not [*missing_files(TimerLog(files))]
+    sound = [MappedFile(f"timerlog/{start:020}", start, 1024) for start in (0, 3072)]
+    assert [edit.path for edit in missing_files(TimerLog(sound))] == [f"timerlog/{start:020}" for start in (1024, 2048)]
