@@ -25,6 +25,8 @@ from .datadriven import run_here
 from .hostile import check_output, content, mq, swapped
 from .test_proposed import commands_in
 
+pytestmark = pytest.mark.long
+
 CLEAN = "5.3.3-clean"
 KILLED = "5.3.3-killed"
 PARTS = (

@@ -21,6 +21,8 @@ from ..slices import pick
 from ..stores import ALL, NAMES, config, messages, unpack
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 Record = dict[str, Any]
 MULTIPLE = tuple(name for name in NAMES if "multipath" in name)
 _WORDS = ("expired", "-v2", "long", "ipv6", "ha-", "multipath")

@@ -21,6 +21,8 @@ from mqstore.pipeline.watch import Done
 from ..pipeline.test_session import without
 from ..stores import unpack
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("command", [["import"], ["compact", "--topic", "orders"]])
 def test_without_pyarrow_one_line(

@@ -22,6 +22,8 @@ from .held import held
 from .hostile import TEXTS, hostile_store, mq
 from .test_reads_only import nothing_is_written
 
+pytestmark = pytest.mark.long
+
 MARKUP = (
     "<script>alert(1)</script>",
     '"><img src=http://127.0.0.1:9/x onerror=alert(1)>',

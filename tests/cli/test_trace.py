@@ -20,6 +20,8 @@ from .held import held
 from .json_schema import errors
 from .test_proposed import check_line
 
+pytestmark = pytest.mark.long
+
 STORES = (
     *("4.9.7-clean", "4.9.7-killed-page", "5.3.3-timer-roll", "5.5.0-pop", "4.9.7-cqext"),
     *("5.3.3-compaction", "5.3.3-dledger", "5.3.3-batchcq", "5.3.3-rocksdb", "4.3.1-killed"),

@@ -9,6 +9,8 @@ import pytest
 
 from . import datadriven
 
+pytestmark = pytest.mark.long
+
 TESTDATA = Path(__file__).parents[1] / "testdata"
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 TRANSCRIPTS = sorted(path for path in TESTDATA.iterdir() if path.is_file())

@@ -53,6 +53,8 @@ from ..recovery_cases import cases, config_of, damaged
 from ..slices import pick, rng
 from ..store.verify.mutations.edit import records
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -29,6 +29,8 @@ from ..recover.recovered import changes_of_starts, record_bytes, started, unharm
 from .narrow import narrow, overwrite
 from .tombstones import MADE_MS
 
+pytestmark = pytest.mark.long
+
 FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
 
 

@@ -24,6 +24,8 @@ from ... import stores
 from ...slices import pick, rng
 from ..session.test_undo import everything
 
+pytestmark = pytest.mark.long
+
 NOW_MS = 1_795_300_000_000
 #: Stores that a repair knows nothing of.
 NOT_KNOWN = ("rocksdb", "dledger")

@@ -32,6 +32,8 @@ from .mended import told
 from .test_repair import examined, repaired
 from .test_timer import CONFIG, TIMER, files
 
+pytestmark = pytest.mark.long
+
 CLEAN = "5.3.3-timer-clean"
 IN_ORDER = tuple(name for name in stores.NAMES if "-timer-" in name and not name.endswith("-killed"))
 """A kill leaves slots that the next start links; of the others nothing is to be mended."""

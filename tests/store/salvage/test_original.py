@@ -28,6 +28,8 @@ from tests.stores import unpack
 
 from .images import SMALL, fake, image, manifest, noise, records_of, salvaged
 
+pytestmark = pytest.mark.long
+
 STORE = "5.3.3-clean"
 DELETED = Path(__file__).with_name("deleted.img.gz")
 """An ext4 file system with two deleted files: the log of STORE. Made as `ext4_image` makes one."""

@@ -38,6 +38,8 @@ from ...slices import pick, rng
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from ..recover.recovered import VERSION, changes_of_starts, content, planned, recover, times
 
+pytestmark = pytest.mark.long
+
 
 def test_times_and_modes_stay(root: Path) -> None:
     for number, path in enumerate(sorted((root / "commitlog").iterdir())):

@@ -27,6 +27,8 @@ from ...slices import SEED, pick
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from ..recover.recovered import VERSION, planned, recover
 
+pytestmark = pytest.mark.long
+
 Everything = dict[str, tuple[int, int, int, bytes]]
 
 

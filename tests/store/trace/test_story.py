@@ -16,6 +16,8 @@ from mqstore.store.trace.locate import By
 from ... import stores
 from .asked import asked, records_of, verdict, whole
 
+pytestmark = pytest.mark.long
+
 MOST = 10
 """Messages of a store that a fast test asks for: those with most records first."""
 FEW = ("5.3.3-clean", "4.9.7-clean", "5.3.3-timer-roll", "5.5.0-pop", "5.3.3-compaction")

@@ -19,6 +19,8 @@ from ... import stores, tiered
 from .mutations import NOW_MS
 from .mutations.config import add_tier
 
+pytestmark = pytest.mark.long
+
 CODES = ("I-153", "I-157", "I-158", "I-159")
 
 
