@@ -23,6 +23,8 @@ from ..store.repair.test_compaction import in_commit_log, record_of
 from ..store.verify.mutations.edit import set_field
 from .datadriven import run_here
 
+pytestmark = pytest.mark.long
+
 BREAK = "a\nmqstore: all is well"
 ONE_LINE = "a\\nmqstore: all is well"
 

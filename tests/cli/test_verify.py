@@ -25,6 +25,8 @@ from .json_schema import wrong
 from .test_reads_only import content, nothing_is_written
 from .verified import rows
 
+pytestmark = pytest.mark.long
+
 
 def test_the_help_names_every_group_of_checks() -> None:
     (only,) = (each for each in verify_command.VerifyOptions.parameters() if each.name == "only")

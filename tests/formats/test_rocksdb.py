@@ -13,6 +13,8 @@ from mqstore.formats.rocksdb import EDIT, LOG_BLOCK_BYTES, LOG_PART, LogRecords,
 
 from .. import stores
 
+pytestmark = pytest.mark.long
+
 HEAD = LOG_PART.sizeof()
 
 

@@ -34,6 +34,8 @@ from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from .data_sets import HERE, SIZES, bodies, exported, names, prepared, put
 from .rows import rows
 
+pytestmark = pytest.mark.long
+
 
 def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     root = put(tmp_path / "store", "a")

@@ -25,6 +25,8 @@ from ...stores import unpack
 from .exports import exported
 from .rows import rows
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("form", ["parquet", "json", "csv", "avro"])
 def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:

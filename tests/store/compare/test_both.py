@@ -19,6 +19,8 @@ from mqstore.store.settings.read import ConfigFile, read_config_file
 from ... import stores
 from ...stores import unpack
 
+pytestmark = pytest.mark.long
+
 
 def compared(a: Path, b: Path, only: frozenset[str] = WHAT, *, quick: bool = False) -> Comparison:
     with StoreReader(a) as one, StoreReader(b) as other:

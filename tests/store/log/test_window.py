@@ -23,6 +23,8 @@ from mqstore.store.log.window import NOTING_HASHES, NOTING_TOPICS, PlainChain, W
 from ...slices import examples
 from ..made_log import bodies, entry, naive_starts, record
 
+pytestmark = pytest.mark.long
+
 SLOW = pytest.mark.slow
 FRAMES = pytest.mark.parametrize("frame", [PLAIN, DLEDGER], ids=["plain", "dledger"])
 #: Bytes of a window of many records.

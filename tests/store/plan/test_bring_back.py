@@ -32,6 +32,8 @@ from ...slices import pick, rng
 from ..recover.recovered import content
 from .ha_pair import CONFIG, FILE_BYTES, MADE_MS, MASTER, PAGE, SLAVE, Stores, log_bytes, overwrite, planned, recovered
 
+pytestmark = pytest.mark.long
+
 
 def brought(plan: Plan) -> Brought:
     assert plan.brought is not None

@@ -24,6 +24,8 @@ from ...recovery_cases import CONFIG
 from ..put.faults import CountingFiles, Killed, KilledFiles
 from ..recover.recovered import content, started, units_of
 
+pytestmark = pytest.mark.long
+
 VERSION = "5.3.3"
 
 

@@ -24,6 +24,8 @@ from ... import recovery_cases, stores
 from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases
 from .test_repair import NOW_MS
 
+pytestmark = pytest.mark.long
+
 
 def repaired(case: Case, work: Path) -> Layout:
     """The damaged store of a case, with all of its plan carried out."""

@@ -33,6 +33,8 @@ from ...slices import rng
 from ..recover.test_broker_bugs_of_timers import loss_of
 from .test_repair import config_of, examined, repaired
 
+pytestmark = pytest.mark.long
+
 TIMER = chosen([RepairPart.TIMER], ())
 CONFIG = BrokerConfig({})
 NAMES = ("5.3.3-timer-roll", "5.5.0-timer-clean")

@@ -18,6 +18,8 @@ from ...stores import messages, truth, unpack
 from ..choices import clean_where
 from .searched import NAME, Notes, Record, has_key, positions, wanted, with_key
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize("name", clean_where(lambda t: t.get("index_queries")))

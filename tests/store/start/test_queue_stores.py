@@ -41,6 +41,8 @@ from tests.database_mishaps import ROW, put
 from ...rocks_cases import case_of, damaged
 from ..real_log import records_of
 
+pytestmark = pytest.mark.long
+
 NOW_MS = 1_795_400_000_000
 ROCKS, HYBRID, SAME = "5.5.1-rocks-clean-1", "5.5.1-hybrid-clean-1", "5.5.1-same-clean-1"
 KILLED = "5.5.1-rocks-halt-1"

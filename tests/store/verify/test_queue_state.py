@@ -20,6 +20,8 @@ from ... import slices
 from ...stores import config
 from .mutations import Mutation, copied, mutations, original, verified
 
+pytestmark = pytest.mark.long
+
 CLEAN = "5.3.3-clean"
 
 
