@@ -112,7 +112,7 @@ def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
     found, refused = None, ""
     try:
-        found = recovery.analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
+        found = recovery.analyze(layout, version, options=RecoveryOptions(Policy.KEEP, made_ms=NOW_MS))
         verdict = with_start(others, found)
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)
