@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .json_table import JsonField, JsonTable
 
-FILES = ("checkpoint", "currterm")
+FILE, FILES = "", ("checkpoint", "currterm")
+"""No file has one name: these have one layout."""
 END_INDEX, COMMITTED_INDEX = "endIndex", "committedIndex"
 TABLES = (
     JsonTable(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from construct import Construct
 
@@ -127,35 +127,37 @@ _ALL = (
 )
 
 
-def _text(name: str, file: str, tables: tuple[JsonTable, ...], **more: Any) -> FileKind:
-    return FileKind(name, tables[0].record_type, (), file=file, tables=tables, **more)
+class _TextFile(Protocol):
+    """A module that declares a file of text."""
+
+    FILE: str
+
+    @property
+    def TABLES(self) -> tuple[JsonTable, ...]: ...
+
+
+def _text(name: str, of: _TextFile, **more: Any) -> FileKind:
+    return FileKind(name, of.TABLES[0].record_type, (), file=of.FILE, tables=of.TABLES, **more)
 
 
 _CONFIG = (
-    _text("topics", topics.FILE, topics.TABLES),
-    _text("subscription-group", subscription_group.FILE, subscription_group.TABLES),
-    _text("consumer-offset", consumer_offset.FILE, consumer_offset.TABLES),
-    _text("lmq-consumer-offset", lmq_consumer_offset.FILE, lmq_consumer_offset.TABLES),
-    _text("delay-offset", delay_offset.FILE, delay_offset.TABLES),
-    _text("consumer-filter", consumer_filter.FILE, consumer_filter.TABLES),
-    _text("consumer-order-info", consumer_order_info.FILE, consumer_order_info.TABLES),
-    _text("topic-queue-mapping", topic_queue_mapping.FILE, topic_queue_mapping.TABLES),
-    _text("message-request-mode", message_request_mode.FILE, message_request_mode.TABLES),
-    _text("transaction-metrics", transaction_metrics.FILE, transaction_metrics.TABLES),
-    _text("timer-metrics", timer_metrics.FILE, timer_metrics.TABLES),
-    _text("tiered-store-metadata", tiered_store_metadata.FILE, tiered_store_metadata.TABLES),
-    _text("broker-properties", broker_properties.FILE, broker_properties.TABLES, syntax=Syntax.PROPERTIES),
-    _text("position-checkpoint", position_checkpoint.FILE, position_checkpoint.TABLES, place="compaction"),
-    _text("epoch-file", epoch_file.FILE, epoch_file.TABLES, place="", syntax=Syntax.EPOCHS),
-    _text(
-        "broker-identity",
-        broker_identity.FILE,
-        broker_identity.TABLES,
-        place="",
-        syntax=Syntax.IDENTITY,
-        reads_backup=False,
-    ),
-    _text("dledger-state", "", dledger_state.TABLES, place="", syntax=Syntax.PROPERTIES),
+    _text("topics", topics),
+    _text("subscription-group", subscription_group),
+    _text("consumer-offset", consumer_offset),
+    _text("lmq-consumer-offset", lmq_consumer_offset),
+    _text("delay-offset", delay_offset),
+    _text("consumer-filter", consumer_filter),
+    _text("consumer-order-info", consumer_order_info),
+    _text("topic-queue-mapping", topic_queue_mapping),
+    _text("message-request-mode", message_request_mode),
+    _text("transaction-metrics", transaction_metrics),
+    _text("timer-metrics", timer_metrics),
+    _text("tiered-store-metadata", tiered_store_metadata),
+    _text("broker-properties", broker_properties, syntax=Syntax.PROPERTIES),
+    _text("position-checkpoint", position_checkpoint, place="compaction"),
+    _text("epoch-file", epoch_file, place="", syntax=Syntax.EPOCHS),
+    _text("broker-identity", broker_identity, place="", syntax=Syntax.IDENTITY, reads_backup=False),
+    _text("dledger-state", dledger_state, place="", syntax=Syntax.PROPERTIES),
     FileKind("config", "config_value", ()),
     FileKind(
         "rocksdb",
