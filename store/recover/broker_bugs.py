@@ -25,6 +25,7 @@ import numpy as np
 from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Structs
+from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import HIDDEN, Share, Tally
@@ -414,14 +415,9 @@ def _without_entry(
         places = places[~np.isin(places, entries.offset_py) & (places < outcome.log_end)]
         for text in log.records(places).columns.ragged("properties").tolist():
             properties = parse(text)
-            due = properties.get(TIMER_OUT_MS, "")
-            waits = _is_number(due) and int(due) >= since_ms
-            count += waits and TIMER_DEL_UNIQKEY not in properties
+            due_ms = java_integer(properties.get(TIMER_OUT_MS, ""), 64)
+            count += due_ms is not None and due_ms >= since_ms and TIMER_DEL_UNIQKEY not in properties
     return count
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("+-").isdigit() and text.isascii()
 
 
 def _entries(outcome: Outcome, state: TimerState) -> TimerEntries:
@@ -479,7 +475,7 @@ def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int |
         wrong = {
             position
             for position, text in zip(records.position.tolist(), texts, strict=True)
-            if not _is_number(parse(text).get(TIMER_OUT_MS, ""))
+            if java_integer(parse(text).get(TIMER_OUT_MS, ""), 64) is None
         }
         for row in rows.tolist():
             if int(units["physical_offset"][row]) in wrong:

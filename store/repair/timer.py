@@ -237,7 +237,7 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
     files, records = PredictedTimer(scene, loads), timer_columns(scene)
     if files.log.files:
         records = timer_messages(scene.store, scene, files.log.entries, queue.places)
-    if gone := list(missing_files(files.log)):
+    if gone := list(missing_files(files.log, len(records))):
         files = PredictedTimer(scene, [*loads, *gone])
     repaired = _repaired(files, records)
     if gone and not are_full(files.log, gone):

@@ -34,8 +34,6 @@ _NONE = -1
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 10
 """Records that are read at once."""
-_MISSING_MAX = 64
-"""Files of the timer log that are made again."""
 _ALL = 4
 """Size, topic, time and kind of an entry agree with a record."""
 _ENOUGH = 3
@@ -409,17 +407,19 @@ def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
         yield Edit("move", file.path, "nothing is known of its entries", ("I-126",))
 
 
-def missing_files(log: TimerLog) -> Iterator[Edit]:
+def missing_files(log: TimerLog, messages: int) -> Iterator[Edit]:
     """Files between others, without an entry yet: those around them tell which there were.
 
-    None where one has not the length of the others, or a name so far away that no broker has written up to there.
+    None where one has not the length of the others, or a name so far away that there are too few messages of the timer
+    topic for the entries of all files before it.
     """
     size = log.files[0].size if log.files else 0
     gaps = [range(file.end, behind.start, size or 1) for file, behind in pairwise(log.files)]
     missing_bytes = sum(max(0, gap.stop - gap.start) for gap in gaps)
-    if any(file.size != size for file in log.files[:-1]) or missing_bytes > _MISSING_MAX * size:
+    entries = missing_bytes // (size or 1) * ((size - BLANK_BYTES) // UNIT_BYTES)
+    if any(file.size != size for file in log.files[:-1]) or not 0 < entries <= messages:
         return
-    folder = os.path.dirname(log.files[0].path) if gaps else ""  # noqa: PTH120
+    folder = os.path.dirname(log.files[0].path)  # noqa: PTH120
     for start in chain.from_iterable(gaps):
         path = f"{folder}/{file_name(start)}"
         yield Edit("create", path, "a file of the timer log that is missing", ("I-002",), length=size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -239,10 +240,12 @@ def _check_order(layout: Layout, journal: Journal) -> None:
 
 def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     """The store is as the repair left it. Raises Refused."""
-    # a directory below the root has its own name where it was given as an absolute path and the root was not
+    # one file has two names where the configuration names its directory by another way than the command the root
+    resolve, root = cache(Path.resolve), journal.store.resolve()
     rows = (journal.listing(), listing(layout, journal, files))
-    then, now = ({(journal.store / name).absolute(): row for name, row in each.items()} for each in rows)
-    root, paths = journal.store.absolute(), then.keys() | now.keys()
+    places = ({(journal.store / name): row for name, row in each.items()} for each in rows)
+    then, now = ({resolve(path.parent) / path.name: row for path, row in each.items()} for each in places)
+    paths = then.keys() | now.keys()
     others = (path for path in paths if then.get(path) != now.get(path))
     changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in others)
     if changed:

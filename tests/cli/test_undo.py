@@ -68,16 +68,18 @@ def test_list_undo_list(recovered: tuple[Path, list[str]]) -> None:
 
 
 @pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("way", [".", "../{folder}"])
 def test_a_log_named_by_an_absolute_path(
-    given: bool, recovered: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    way: str, given: bool, recovered: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As broker.conf has it, where the store is named by another one."""
     root, options = recovered
     answers(str(root), "--yes", *options)
     monkeypatch.chdir(root.parent)
     of_log = f"--set=storePathCommitLog={root}/commitlog"
-    assert run_here(["recover", root.name, *options, of_log, "--apply", "--yes", "--quiet"]).code == 1
-    assert run_here(["undo", root.name, *options, *([of_log] if given else []), "--yes"]).code == 0
+    name = f"{way.format(folder=root.parent.name)}/{root.name}"
+    assert run_here(["recover", name, *options, of_log, "--apply", "--yes", "--quiet"]).code == 1
+    assert run_here(["undo", name, *options, *([of_log] if given else []), "--yes"]).code == 0
 
 
 def test_a_csv_has_times(recovered: tuple[Path, list[str]]) -> None:

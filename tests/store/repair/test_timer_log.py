@@ -269,6 +269,9 @@ def test_what_waits_in_a_database_gets_no_entry(tmp_path: Path) -> None:
 def test_a_file_that_is_far_away_makes_none_between(starts: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """A name is no length to be trusted; nor does a file of another length tell where the next one began."""
     files = [MappedFile(f"timerlog/{start:020}", start, size) for start, size in zip(starts, sizes, strict=True)]
-    assert not [*missing_files(TimerLog(files))]
+    assert not [*missing_files(TimerLog(files), 1000)]
     sound = [MappedFile(f"timerlog/{start:020}", start, 1024) for start in (0, 3072)]
-    assert [edit.path for edit in missing_files(TimerLog(sound))] == [f"timerlog/{start:020}" for start in (1024, 2048)]
+    assert [edit.path for edit in missing_files(TimerLog(sound), 38)] == [
+        f"timerlog/{start:020}" for start in (1024, 2048)
+    ]
+    assert not [*missing_files(TimerLog(sound), 37)]  # 19 entries a file
