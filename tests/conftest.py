@@ -133,13 +133,15 @@ def pytest_pycollect_makeitem(
 
 
 def _left_out(config: pytest.Config) -> set[str]:
-    """Marks of the tests that a run leaves out: of the longer ones where it asks for all, neither by path nor mark."""
+    """Marks of the tests that a run leaves out: of the longer ones and of those that start Spark where it asks for
+    all, neither by path nor mark.
+    """
     mark_expression = config.getoption("markexpr")
     if "not slow" not in mark_expression or any("::" in word for word in config.args):
         return set()
     chosen = mark_expression != "not slow" or config.getoption("keyword")
     asks_for_all = not chosen and [*map(os.path.normpath, config.args)] == config.getini("testpaths")
-    return {"slow", "long", "interop"} if asks_for_all else {"slow"}
+    return {"slow", "long", "interop", "spark"} if asks_for_all else {"slow"}
 
 
 def pytest_collection_finish() -> None:
@@ -175,7 +177,15 @@ FEWEST = 1
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A slice of the slow work: some of the tests, one of the parameters of each, by the seed."""
+    """Tests that start Spark are marked, whatever else asks for the session. Then a slice of the slow work is taken:
+    some of the tests, one of the parameters of each, by the seed.
+    """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+    without = {item for item in items if _left_out(config) & {mark.name for mark in item.iter_markers()}}
+    items[:] = [item for item in items if item not in without]
+    config.hook.pytest_deselected(items=list(without))
     if not any("::" in word for word in config.args):  # who names a test wants it
         _leave_few(items)
     if slices.SLICE == 1 or "not slow" in config.getoption("markexpr"):

@@ -81,7 +81,6 @@ def test_duckdb_reads_it(numbered: Path) -> None:
     assert found[0][1] == TIME.timestamp() * 1000
 
 
-@pytest.mark.spark
 def test_spark_reads_it(spark: SparkSession, numbered: Path) -> None:
     found = spark.read.parquet(str(numbered)).orderBy("position")
     assert [row["topic"] for row in found.collect()] == TOPICS
@@ -149,7 +148,6 @@ def test_a_job_that_fails_leaves_nothing(tmp_path: Path) -> None:
         export([str(root)], {}, ExportHow(), tmp_path / "out", HERE)
 
 
-@pytest.mark.spark
 def test_export_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """The same messages as without Spark, and what cannot be read is told."""
     roots = [str(unpack(name, tmp_path)) for name in ("5.3.3-v2", "4.9.7-killed-page")]

@@ -46,7 +46,6 @@ def test_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--overwrite replaces what is there" in capsys.readouterr().err
 
 
-@pytest.mark.spark
 def test_since_last_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Tasks add to what this process has written, and Spark reads all of it."""
     root, out = put(tmp_path / "store", "a", "b"), tmp_path / "out"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STORES = ("4.9.7-killed-page", "5.3.3-v2", "5.3.3-timer-clean")
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

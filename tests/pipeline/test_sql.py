@@ -32,7 +32,6 @@ def asked(spark: SparkSession, query: str) -> dict[str, tuple[str, ...]]:
     return {needed.view.name: needed.columns for needed in understood(spark, query).views}
 
 
-@pytest.mark.spark
 def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> None:
     """Not what its words look like: each of these was wrong, or failed."""
     every = tuple(VIEWS["messages"].columns)
@@ -74,7 +73,6 @@ def as_sorted(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-@pytest.mark.spark
 @pytest.mark.few(1)
 @pytest.mark.parametrize("view", VIEWS)
 def test_both_engines_have_the_same_views(spark: SparkSession, tmp_path: Path, view: str) -> None:
@@ -92,7 +90,6 @@ def test_both_engines_have_the_same_views(spark: SparkSession, tmp_path: Path, v
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 def test_both_engines_give_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
     names = ("4.9.7-killed-page", "5.1.4-clean")
     roots = [str(unpack(name, tmp_path)) for name in names]
@@ -109,7 +106,6 @@ def test_both_engines_give_the_same_answers(spark: SparkSession, tmp_path: Path)
         assert as_sorted(found) == as_sorted(here(query, roots)[0]), query
 
 
-@pytest.mark.spark
 def test_a_query_over_two_stores(spark: SparkSession, tmp_path: Path) -> None:
     """Counts by topic are those of the truth."""
     names = ("4.9.7-clean", "5.1.4-clean")
@@ -122,7 +118,6 @@ def test_a_query_over_two_stores(spark: SparkSession, tmp_path: Path) -> None:
         assert {r["topic"]: r["n"] for r in rows if r["store"] == root} == dict(wanted)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
@@ -149,14 +144,12 @@ def test_a_query_that_makes_no_sense(
     assert not caplog.records
 
 
-@pytest.mark.spark
 def test_a_failing_job_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotAStore):
         on_spark(spark, "SELECT topic FROM messages", [str(tmp_path / "empty")])
 
 
-@pytest.mark.spark
 def test_corrupted_bodies_are_counted_where_bodies_are_read(spark: SparkSession, tmp_path: Path) -> None:
     root = unpack("4.9.7-killed-bit", tmp_path)
     roots = [str(root)]

@@ -16,7 +16,6 @@ from ..stores import unpack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 SIZES = (
     '{"mappedFileSizeCommitLog": "262144", "mappedFileSizeConsumeQueue": "6000",'
     ' "maxHashSlotNum": "1000", "maxIndexNum": "4000"}'
