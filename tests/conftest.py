@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,13 +150,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _of_each_test(items: Iterable[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """Items by the test whose parameters they are."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return tests
+
+
 def _leave_few(items: list[pytest.Item]) -> None:
     """Of a test marked `few(n)` n of its parameters stay fast, from the first to the last of them."""
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
-            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for of_test in groups.values():
+    fast = (item for item in items if item.get_closest_marker("few") and not item.get_closest_marker("slow"))
+    for of_test in _of_each_test(fast).values():
         mark = of_test[0].get_closest_marker("few")
         assert mark is not None
         stay = slices.spread(len(of_test), mark.args[0])
@@ -171,36 +176,38 @@ def _grows(item: pytest.Item) -> bool:
     return examples or item.get_closest_marker("slow") is not None
 
 
-#: So many of the parameters of a slow test are in any slice that has the test.
-FEWEST = 1
+def _sliced(items: list[pytest.Item], one_in: int) -> list[pytest.Item]:
+    """A slice of the slow work, by the seed: of one in so many tests one of the parameters, at least, and every other
+    question to brokers of the versions that are not asked in every run.
+    """
+    versions = [item for item in items if item.get_closest_marker("each_version")]
+    grow = _of_each_test(item for item in items if _grows(item) and not item.get_closest_marker("each_version"))
+    stay = {
+        item
+        for name in slices.pick(sorted(grow), "slow tests", len(grow) // one_in)
+        for item in slices.pick(grow[name], name)
+    }
+    for name, of_test in _of_each_test(versions).items():
+        stay |= set(slices.pick(of_test, name, len(of_test) // 2 + 1))
+    out = {*versions, *(item for of_test in grow.values() for item in of_test)} - stay
+    return [item for item in items if item not in out]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that start Spark are marked, whatever else asks for the session. Then a slice of the slow work is taken:
-    some of the tests, one of the parameters of each, by the seed.
+    """Tests that start Spark are marked, whatever else asks for the session. Then those are left out that the run does
+    not take: without a word of them in its arguments, or of a slice.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-    without = {item for item in items if _left_out(config) & {mark.name for mark in item.iter_markers()}}
-    items[:] = [item for item in items if item not in without]
-    config.hook.pytest_deselected(items=list(without))
     if not any("::" in word for word in config.args):  # who names a test wants it
         _leave_few(items)
-    if slices.SLICE == 1 or "not slow" in config.getoption("markexpr"):
-        return
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if _grows(item) and not item.get_closest_marker("each_version"):
-            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    tests = len(groups) // config.getoption("--one-in")
-    chosen = slices.pick(sorted(groups), "slow tests", tests)
-    left_out = {item for name in groups.keys() - set(chosen) for item in groups[name]}
-    for name in chosen:
-        left_out |= set(groups[name]) - set(slices.pick(groups[name], name, FEWEST))
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=list(left_out))
+    stay = [item for item in items if _left_out(config).isdisjoint(mark.name for mark in item.iter_markers())]
+    if slices.SLICE != 1 and "not slow" not in config.getoption("markexpr"):
+        stay = _sliced(stay, config.getoption("--one-in"))
+    config.hook.pytest_deselected(items=[*set(items) - set(stay)])
+    items[:] = stay
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ __all__ = ["tmp_path"]
 
 pytest.register_assert_rewrite("tests.interop.served")
 
-#: Asked in every run; the other versions by `pytest -m each_version`, as `.ci/run` does.
+#: Asked in every run; the other versions by `pytest -m each_version`, of which `.ci/run` has every other test.
 FAST_VERSIONS = ("5.3.3",)
 
 HERE = f"{Path(__file__).parent}/"
