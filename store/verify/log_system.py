@@ -129,13 +129,19 @@ def revived(context: VerifyContext, records: Records) -> None:
 
         grammar = config_rules(context.profile).grammar
         tags, bodies = records.properties.find(names.TAGS), columns.ragged("body")
-        for row in records.of_topic(topic).tolist():
-            if not read_body(java_string(tags[row]), bodies[row], grammar)[1]:
-                continue
-            queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), int(columns.ints("queue_offset")[row])
-            if offset >= context.progress.get(queue, {}).get(REVIVE_GROUP, 0):
+        for row in _unread(context, records, topic).tolist():
+            if read_body(java_string(tags[row]), bodies[row], grammar)[1]:
+                queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), columns.ints("queue_offset")[row]
                 text = f"the body of message {offset} of {queue} is no JSON: nothing of that queue comes back"
                 _one(context, records, "I-057", row, text)
+
+
+def _unread(context: VerifyContext, records: Records, topic: str) -> Ints:
+    """Rows of a revive topic that a broker has not dealt with."""
+    rows = records.of_topic(topic)
+    queue_ids, which = np.unique(records.columns.ints("queue_id")[rows], return_inverse=True)
+    reached = [context.progress.get(QueueId(topic, number), {}).get(REVIVE_GROUP, 0) for number in queue_ids.tolist()]
+    return rows[records.columns.ints("queue_offset")[rows] >= np.array(reached)[which]]
 
 
 @dataclass
