@@ -14,6 +14,7 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -276,27 +277,33 @@ def deleted_topics(layout: Layout, rules: ConfigRules, there: Collection[str]) -
     the table of topics is not the one that a broker has written, whole: a .bak can be of a time before the topic was
     made. A broker's own topics need no entry, nor do LMQs; config/rdb of v2 has only topics of users.
     """
-    loaded = load_table(layout, TOPICS, rules)
-    main, of_users = loaded.main, in_force(layout.config, layout.broker_config).form is ConfigForm.SECOND
-    whole = loaded.start is LoadAction.LOADS and not (main.late or main.odd)
-    table = main.value.get(TOPIC_CONFIG_TABLE) if whole and there else None
-    names = {str(name) for name in table} if isinstance(table, dict) else set()
+
+    @cache
+    def named() -> set[str]:  # of a large cluster it takes a second, and mostly nobody asks
+        loaded = load_table(layout, TOPICS, rules)
+        whole = loaded.start is LoadAction.LOADS and not (loaded.main.late or loaded.main.odd)
+        table = loaded.main.value.get(TOPIC_CONFIG_TABLE) if whole else None
+        return {str(name) for name in table} if isinstance(table, dict) else set()
 
     def deleted(topic: str) -> bool:
-        own = is_system_topic(topic) or topic.startswith(LMQ_PREFIX) or (of_users and group_of_topic(topic))
-        return bool(names) and not own and topic not in names and topic not in there
+        if not there or topic in there or is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
+            return False
+        of_users = in_force(layout.config, layout.broker_config).form is ConfigForm.SECOND
+        return bool(named()) and topic not in named() and not (of_users and group_of_topic(topic))
 
     return deleted
 
 
-def left_away(snapshot: Snapshot, profile: Profile, named: Collection[str]) -> Callable[[str], bool]:
+def left_away(
+    snapshot: Snapshot, profile: Profile, named: Collection[str], deleted: Callable[[str], bool] | None = None
+) -> Callable[[str], bool]:
     """Whether a plan makes no queues of a topic: it was deleted. A start after a crash makes them again, so a plan
-    does. named: as in `RecoveryOptions`.
+    does. named: as in `RecoveryOptions`. deleted: what `deleted_topics` gives, where it is there.
     """
     if snapshot.abort:
         return no_topic
-    deleted = deleted_topics(snapshot.layout, config_rules(profile), topics_with_queues(snapshot))
-    return lambda topic: topic not in named and deleted(topic)
+    gone = deleted or deleted_topics(snapshot.layout, config_rules(profile), topics_with_queues(snapshot))
+    return lambda topic: topic not in named and gone(topic)
 
 
 def expected_queues(

@@ -205,18 +205,19 @@ def make_plan(
     reading: Reading | None = None,
     progress: Progress | None = None,
     twin: bool = False,
+    deleted: Callable[[str], bool] | None = None,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
     options: what was asked for, default: the policy `broker`. progress: of the consumer groups. twin: with
-    `Plan.inexact`. Raises Refused, Unreadable.
+    `Plan.inexact`. deleted: as of `left_away`. Raises Refused, Unreadable.
     """
     options, reading = options or RecoveryOptions(), reading or Reading()
     stores = queue_stores(snapshot.layout, profile)
     copied = reading.verified.copied if reading.verified else None
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
-        stores = stores._replace(deleted=left_away(with_files, profile, options.named))
+        stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
         return _plan(
             with_files,
             profile,

@@ -282,7 +282,7 @@ def analyze(
     expected = expected_queues(snapshot, deleted, lmq=lmq)
     # else its runs would not be taken as a plan takes them that is not exact
     exact = exact and (verified is None or all(map(verified.is_exact, verified.runs)))
-    planned = partial(make_plan, snapshot, main, chosen, progress=progress)
+    planned = partial(make_plan, snapshot, main, chosen, progress=progress, deleted=deleted)
     plan, refusal, exact_plan = None, None, None
     for exactly in (True, False) if exact else (False,):  # refused, it is asked without
         watched = _watched(outcomes, progress, expected)

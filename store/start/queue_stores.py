@@ -248,12 +248,17 @@ def expiring_queues(layout: Layout) -> ExpiringQueues | None:
     """Those of a store; None where no topic has such, and where all queues are gone: then nothing tells which a
     broker had deleted.
     """
-    topics = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE)))
-    ttl_ms = {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}
-    with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
-        if ttl_ms and next(iter(queues), None) is not None:
-            return ExpiringQueues(layout, ttl_ms)
+    if ttl_ms := layout.once(_ttls_ms):
+        with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
+            if next(iter(queues), None) is not None:
+                return ExpiringQueues(layout, ttl_ms)
     return None
+
+
+def _ttls_ms(layout: Layout) -> dict[str, int]:
+    """That of each topic that has one."""
+    topics = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE)))
+    return {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}
 
 
 def _ttl_ms(entry: Any) -> int:

@@ -22,6 +22,7 @@ from ..errors import UnreadableRange
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind, used_bytes
 from ..log.message import Mark
 from ..search.store import StoreReader
+from ..start.queue_stores import expiring_queues
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
@@ -151,7 +152,7 @@ class _Work(NamedTuple):
         """Look at a part. Raises _Unsound, Unreadable."""
         told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
         scope = told.scope._replace(max_duration_s=None)
-        with StoreReader(told.store.layout.root, told.store.config) as store:
+        with StoreReader(told.store.layout) as store:
             context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
             crc = wants_crc(context, self.groups)
             read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
@@ -190,6 +191,7 @@ class Beside:
         self._stack = ExitStack()
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
+            expiring_queues(context.store.layout)  # what this reads no child reads again
             for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))

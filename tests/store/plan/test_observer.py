@@ -14,12 +14,15 @@ from mqstore.store.audit.messages import Messages
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.plan import observer
 from mqstore.store.plan.observer import GroupLoss, Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import readable
 from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.repair import analyze as analyze_repair
+from mqstore.store.start import config_load, queue_stores
+from mqstore.store.start.config_load import ConfigRules, LoadedConfig
 
 from ... import stores
 from ..recover.recovered import units_of
@@ -141,3 +144,24 @@ def test_where_nobody_knows_whether_it_was_deleted_its_queues_come_back(
     harm(root)
     plan = _asked(root, config).plan
     assert plan is not None and any(f"/{GONE}/" in edit.path for edit in plan.edits)
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_the_table_of_topics_is_not_read_by_each_who_asks(
+    some: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For TTLs, and which topics were deleted only where one has no queue; by the prediction for the plan, too."""
+    root, config = _without_topic("5.3.3-clean", tmp_path)
+    if not some:
+        shutil.rmtree(root)
+        stores.unpack("5.3.3-clean", tmp_path)
+    loaded, load_table = list[str](), config_load.load_table
+
+    def noting(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
+        loaded.append(name)
+        return load_table(layout, name, rules)
+
+    for module in (observer, queue_stores):
+        monkeypatch.setattr(module, "load_table", noting)
+    _asked(root, config)
+    assert loaded == [config_load.TOPICS] * (1 + some)
