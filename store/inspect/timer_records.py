@@ -175,69 +175,74 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 @dataclass
 class DeliveredTimers:
-    """What a log shows of a timer: up to when it has delivered. The log is read once, when somebody asks for it."""
+    """What a log shows of a timer: what waits, up to when it has delivered. It is read once, when somebody asks."""
 
-    log: CommitLog
+    store: StoreReader
+
+    @property
+    def ticks(self) -> Ticks:
+        """When what waits is due."""
+        return Ticks.of_store(self.store.layout)
 
     @cached_property
     def scanned(self) -> Scanned:
         """All of its messages. Raises Unreadable."""
-        return timer_records(self.log)
+        return timer_records(self.store.log)
 
     @cached_property
     def newest_ms(self) -> int:
         """When the newest message that was delivered was due, 0 without any. Raises Unreadable."""
-        newest = 0
-        for batch in self.log.scan(crc=False, reuse=True):
-            if isinstance(batch, Extent) or batch.mark > Mark.AFTER_DAMAGE:
-                continue
-            due = PropertyItems(batch.columns.ragged("properties")).find(names.TIMER_OUT_MS)
-            if not (due.length > 0).any() or not (came_out := _timed(batch)[1]).any():
-                continue
-            due_ms, stored = numbers(due)[came_out], batch.columns.ints("store_timestamp")[came_out]
-            newest = max(newest, int(due_ms[due_ms <= stored].max(initial=0)))  # nothing is delivered before its time
-        return newest
+        done = self.scanned.came_out
+        if done is None:
+            return 0
+        return int(done.out_ms[done.out_ms <= done.store_timestamp].max(initial=0))  # none is delivered before its time
 
-    def up_to(self, entries: TimerEntries, ticks: Ticks) -> int:
+    def up_to(self, entries: TimerEntries) -> int:
         """Behind the newest message that was delivered; without any the first of the entries of the timer log, 0
         without these. Raises Unreadable.
         """
         if self.newest_ms:
-            return ticks.start_ms(self.newest_ms) + ticks.precision_ms
-        return ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
+            return self.ticks.start_ms(self.newest_ms) + self.ticks.precision_ms
+        return self.ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
-    def late(self, entries: TimerEntries, ticks: Ticks, read_ms: int, now_ms: int, compared: str) -> Flags:
+    def late(self, entries: TimerEntries, read_ms: int, now_ms: int) -> Flags:
         """bool[n]: of a message that waits, at a tick before those that a start at `now_ms` reads (spec 04, 4.9).
 
-        read_ms: up to when the timer has delivered. compared: as `compared_by`. Raises Unreadable.
+        read_ms: up to when the timer has delivered. Raises Unreadable.
         """
-        found: Flags = ~entries.deletes & (entries.tick_ms >= read_ms) & (entries.tick_ms < ticks.oldest_ms(now_ms))
-        if found.any() and (records := self.waiting(ticks, compared)) is not None:
+        oldest_ms = self.ticks.oldest_ms(now_ms)
+        found: Flags = ~entries.deletes & (entries.tick_ms >= read_ms) & (entries.tick_ms < oldest_ms)
+        if found.any() and (records := self.waiting) is not None:
             found &= np.isin(entries.offset_py, records.position)
         return found
 
-    def waiting(self, ticks: Ticks, compared: str) -> TimerRecords | None:
-        """Records of messages that were neither delivered nor cancelled. compared: as of `late`. Raises Unreadable."""
-        records = self.scanned.requested
+    @cached_property
+    def waiting(self) -> TimerRecords | None:
+        """Records of messages that were neither delivered, nor cancelled in the tick in which they are due.
+
+        Raises Unreadable.
+        """
+        records, done = self.scanned.requested, self.scanned.came_out
         if records is None:
             return None
-        return records.take(_waits(self.scanned, records, ticks, compared) & (records.cancels.length <= 0))
+        waits = records.out_ms != NO_NUMBER
+        if done is not None:
+            waits &= ~np.isin(*_messages(records, done))
+        tick, compared = records.out_ms // self.ticks.precision_ms, compared_by(self.store)
+        cancels = np.flatnonzero(records.cancels.length > 0).tolist()
+        named = {(int(tick[row]), records.cancels[row]) for row in cancels}
+        for row in np.flatnonzero(np.isin(tick, tick[cancels])).tolist():
+            key = records.unique_key[row]
+            key = key if compared == BY_KEY else b"+".join((records.topic[row], key))
+            waits[row] &= (int(tick[row]), key) not in named
+        return records.take(waits & (records.cancels.length <= 0))
 
 
-def _waits(scanned: Scanned, records: TimerRecords, ticks: Ticks, compared: str) -> Flags:
-    """bool[n]: neither delivered, nor cancelled in the tick in which it is due."""
-    waits: Flags = records.out_ms != NO_NUMBER
-    done, tick = scanned.came_out, records.out_ms // ticks.precision_ms
-    if done is not None:
-        known = np.concatenate([records.identity(), done.identity()])
-        group = np.unique(known, axis=0, return_inverse=True)[1].reshape(-1)
-        waits &= ~np.isin(group[: len(records)], group[len(records) :])
-    cancels = np.flatnonzero(records.cancels.length > 0).tolist()
-    named = {(int(tick[row]), records.cancels[row]) for row in cancels}
-    for row in np.flatnonzero(np.isin(tick, tick[cancels])).tolist():
-        key = records.unique_key[row]
-        waits[row] &= (int(tick[row]), key if compared == BY_KEY else b"+".join((records.topic[row], key))) not in named
-    return waits
+def _messages(records: TimerRecords, done: TimerRecords | None) -> tuple[Ints, Ints]:
+    """Number of the message that each record is of; those of one message agree in all that it was made with."""
+    known = [records.identity()] + ([done.identity()] if done is not None else [])
+    number = np.unique(np.concatenate(known), axis=0, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return number[: len(records)], number[len(records) :]
 
 
 @dataclass
@@ -289,15 +294,11 @@ class TimerFacts:
 
 def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, known_to: Chained) -> TimerFacts:
     """Join the columns. known_to: the wheel."""
-    count, entries = len(records), known_to.entries
-    done = scanned.came_out
-    known = [records.identity()] + ([done.identity()] if done is not None else [])
-    _, group = np.unique(np.concatenate(known), axis=0, return_inverse=True)
-    group = group.astype(np.int64).reshape(-1)
+    count, entries, done = len(records), known_to.entries, scanned.came_out
+    group, came_out = _messages(records, done)
     out: dict[int, list[int]] = {}
-    if done is not None:
-        for number, position in zip(group[count:].tolist(), done.position.tolist(), strict=True):
-            out.setdefault(number, []).append(position)
+    for number, position in zip(came_out.tolist(), [] if done is None else done.position.tolist(), strict=True):
+        out.setdefault(number, []).append(position)
     chained = known_to.fires_ms != NOWHERE
     waits = chained & _readable(entries, records, wheel)
     newest, of_any = _newest(entries.offset_py, records.position)
@@ -312,7 +313,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
         records,
         wheel,
         known_to.stuck_ms,
-        group[:count],
+        group,
         out,
         _at(known_to.fires_ms[waits], next_, of_waiting),
         (magic & MAGIC_ROLL) != 0,

@@ -33,13 +33,12 @@ from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..inspect.timer_records import DeliveredTimers, compared_by
+from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..search.find import silent
-from ..search.store import StoreReader
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
@@ -278,7 +277,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     loops = int((used["last_pos"] >= state.log_end).sum())
     late = own & (reached | again)
     if late.any():
-        late &= delivered.late(entries, state.ticks, since_ms, now_ms, _compared_by(outcome))
+        late &= delivered.late(entries, since_ms, now_ms)
     twice = int((own & reached & again & ~late).sum())
     forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms)
     too_late = int(late.sum()) + (unread := _unread_late(outcome, state, queue, entries, now_ms, delivered))
@@ -303,7 +302,7 @@ def _unread_late(
     oldest_ms = state.ticks.oldest_ms(now_ms)
     if queue.max_offset <= state.queue_offset or oldest_ms < state.check.last_read_time_ms:
         return 0
-    records = delivered.waiting(state.ticks, _compared_by(outcome))
+    records = delivered.waiting
     if records is None:
         return 0
     unread = (records.queue_offset >= state.queue_offset) & (records.queue_offset < queue.max_offset)
@@ -311,19 +310,13 @@ def _unread_late(
     return int(unread.sum())
 
 
-def _compared_by(outcome: Outcome) -> str:
-    with StoreReader(outcome.snapshot.layout) as store:
-        return compared_by(store)
-
-
 def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
     """None where a broker has no timers in a RocksDB. What a cancel message names is not missed, whatever lies there:
     its row is gone. Raises Unreadable.
     """
-    with StoreReader(outcome.snapshot.layout) as store:
-        if in_database(store, silent) is None:
-            return None
-        found = timers(store, now_ms, silent, delivered.scanned, outcome)
+    if in_database(delivered.store, silent) is None:
+        return None
+    found = timers(delivered.store, now_ms, silent, delivered.scanned, outcome)
     cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
     known = [row for row in found.rows if row.deliver_timestamp is not None and row.positions]
     waiting = [row for row in known if row.state in WAITING]
@@ -347,7 +340,7 @@ def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: D
         read_ms = _oldest_ms(entries, state)
     if read_ms <= now_ms + state.ticks.precision_ms:
         return read_ms, read_ms
-    return read_ms, min(read_ms, delivered.up_to(entries, state.ticks))
+    return read_ms, min(read_ms, delivered.up_to(entries))
 
 
 def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:

@@ -456,8 +456,8 @@ def _recovery(
     cut_off = unfinished(layout.root, layout.journal)
     predictions, plan_case = list[Prediction](), None
     at_first = list[Prediction]()
-    delivered = DeliveredTimers(commit_log_of(layout))  # what each start asks of the log, read once
     with StoreReader(layout) as store:
+        delivered = DeliveredTimers(store)  # what each start asks of the log, read once
         undelivered = partial(never_delivered, store)
         for outcome, after, groups in watched:
             case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))

@@ -31,7 +31,7 @@ from ..disk.checkpoint import TimerCheck
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Content, Edit
 from ..disk.layout import Layout
-from ..inspect.timer_records import DeliveredTimers, compared_by
+from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
@@ -298,7 +298,7 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
     if not late.any() or in_database(scene.store, lambda _: None) is not None:
         return ahead
-    waiting = _delivered(scene).waiting(ticks, compared_by(scene.store))
+    waiting = _delivered(scene).waiting
     waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)
     if not (late & waits).any():
         return ahead
@@ -312,7 +312,7 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
 
 def _delivered(scene: VerifyContext) -> DeliveredTimers:
     """Read once."""
-    return scene.kept("delivered timers", lambda: DeliveredTimers(scene.store.log))
+    return scene.kept("delivered timers", lambda: DeliveredTimers(scene.store))
 
 
 def _log_file_bytes(layout: Layout, files: TimerFiles) -> int | None:
@@ -362,12 +362,9 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahe
     files, repaired, linked = ahead.files, ahead.repaired, dict[int, int]()
     check, wheel, late = files.check, files.wheel_bytes == FILE_BYTES, np.zeros(0, np.int64)
     if files.has_check or (wheel and files.log.files):
-        read_ms = _read_time_ms(files, scene.store, scene.now_ms)
+        read_ms = _read_time_ms(files, scene)
         if repaired is not None and wheel:
-            compared = compared_by(scene.store)
-            late = np.flatnonzero(
-                _delivered(scene).late(repaired.entries, files.ticks, read_ms, scene.now_ms, compared)
-            )
+            late = np.flatnonzero(_delivered(scene).late(repaired.entries, read_ms, scene.now_ms))
         if repaired is not None and len(late):
             repaired = filed_again(repaired, late, ahead.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
@@ -586,14 +583,14 @@ def _only_goes_on(old: TimerCheck, new: TimerCheck) -> bool:
     return same and 0 < old.last_timer_queue_offset <= read and 0 < old.master_timer_queue_offset <= master
 
 
-def _read_time_ms(files: TimerFiles, store: StoreReader, now_ms: int) -> int:
+def _read_time_ms(files: TimerFiles, scene: VerifyContext) -> int:
     """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
 
     A time that is none of the timer's ticks may be any, and so may one that no start goes back to.
     """
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
     earliest = max(1, ticks.oldest_ms(entries.alive_ms))
-    has_come_to = earliest <= told <= now_ms + ticks.precision_ms and told == ticks.start_ms(told)
+    has_come_to = earliest <= told <= scene.now_ms + ticks.precision_ms and told == ticks.start_ms(told)
     if has_come_to or not (told or len(entries.position)):
         return told
-    return DeliveredTimers(store.log).up_to(entries, ticks)
+    return _delivered(scene).up_to(entries)

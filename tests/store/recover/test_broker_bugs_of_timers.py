@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -18,12 +19,13 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timer_records import DeliveredTimers
-from mqstore.store.log.batch import Batch
+from mqstore.store.log.batch import Batch, Extent
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Mark
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.broker_bugs import TimerLoss, timer_loss
+from mqstore.store.search.store import StoreReader
 from mqstore.store.start.config_load import TIMER_CHECK
 from mqstore.store.start.outcome import Outcome
 from mqstore.store.start.simulate import simulate
@@ -39,7 +41,7 @@ SOON_MS = STORES_LEFT_MS
 
 
 def loss_of(outcome: Outcome, now_ms: int) -> TimerLoss | None:
-    return timer_loss(outcome, now_ms, DeliveredTimers(commit_log_of(outcome.snapshot.layout)))
+    return timer_loss(outcome, now_ms, DeliveredTimers(StoreReader(outcome.snapshot.layout)))
 
 
 def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
@@ -198,13 +200,29 @@ def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
 
 def test_what_an_earlier_life_delivered_is_no_sign(whole: Layout) -> None:
     """Nor is a record inside of a body: such a time would pass over messages that wait."""
-    log = commit_log_of(whole)
-    newest_ms = DeliveredTimers(log).newest_ms
+    with StoreReader(whole) as store:
+        newest_ms = DeliveredTimers(store).newest_ms
     assert newest_ms > 0
+    log = commit_log_of(whole)
     for mark in (Mark.EARLIER_LIFE, Mark.DEAD_TAIL, Mark.EMBEDDED):
         items = [Batch(item.columns, item.position, mark, None) for item in log.scan() if isinstance(item, Batch)]
-        marked = cast(CommitLog, SimpleNamespace(scan=lambda items=items, **_: items))
-        assert DeliveredTimers(marked).newest_ms == 0, mark
+        marked = SimpleNamespace(log=SimpleNamespace(scan=lambda items=items, **_: items))
+        assert DeliveredTimers(cast(StoreReader, marked)).newest_ms == 0, mark
+
+
+def test_the_log_is_read_once(whole: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what was delivered, and for what waits."""
+    scan, scans = CommitLog.scan, list[CommitLog]()
+
+    def noting(log: CommitLog, *args: Any, **options: Any) -> Iterator[Batch | Extent]:
+        scans.append(log)
+        return scan(log, *args, **options)
+
+    monkeypatch.setattr(CommitLog, "scan", noting)
+    with StoreReader(whole) as store:
+        delivered = DeliveredTimers(store)
+        assert delivered.newest_ms and delivered.waiting is delivered.waiting is not None
+        assert scans == [store.log]
 
 
 ON = {"timerRocksDBEnable": "true"}
