@@ -146,7 +146,7 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
             ""
             if row["stopped_at"] is None
             else (
-                f"; it stops at {row['stopped_at']:,}, whose body is no JSON (record at {row['stopping']}):"
+                f"; it stops at {row['stopped_at']:,}, whose body it cannot read (record at {row['stopping']}):"
                 " nothing of this queue comes back"
             )
         )

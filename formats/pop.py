@@ -34,23 +34,21 @@ FIRST_POP_TIME: Final = "1ST_POP_TIME"
 #: What a broker may give to a consumer at once; the bits of `bit_map`.
 MOST_MESSAGES: Final = 32
 
-_LARGEST: Final = (1 << 63) - 1
-
 _FIRST = JsonField("so", "integer", "queue offset of the first message", "start_offset")
 _KEY = (
     JsonField("t", "string", "topic", "topic"),
     JsonField("c", "string", GROUP.doc, GROUP.name),
-    JsonField("q", "integer", "queue id", "queue_id"),
+    JsonField("q", "integer", "queue id", "queue_id", bits=32),
     _FIRST,
     JsonField("pt", "integer", "when the messages were given out, ms", "pop_time"),
     JsonField("bn", "string", "broker name", "broker_name"),
 )
 """What tells an acknowledgement's check point."""
-_OFFSETS = JsonField("d", "array", "offsets less the first one; empty: in a row", "offsets")
+_OFFSETS = JsonField("d", "array", "offsets less the first one; empty: in a row", "offsets", bits=32)
 _REST = (
     JsonField("it", "integer", "for how long they are invisible, ms", "invisible_time"),
-    JsonField("n", "integer", "number of messages", "num"),
-    JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map"),
+    JsonField("n", "integer", "number of messages", "num", bits=32),
+    JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map", bits=32),
 )
 _AGAIN = JsonField("rp", "string", "how often a broker wrote it again, of one message alone", "re_put_times")
 CHECK_POINT = (*_KEY, *_REST, _OFFSETS, _AGAIN)
@@ -104,18 +102,18 @@ def _fields(fields: tuple[JsonField, ...], found: Any) -> dict[str, Any] | None:
         value = found.get(field.name)
         if value is None:
             value = _OPTIONAL.get(field.name)
-        if not field.fits(value) or not _in_range(value):
+        if not field.fits(value) or not _in_range(field, value):
             return None
         values[field.column] = value
     return values
 
 
-def _in_range(value: Any) -> bool:
+def _in_range(field: JsonField, value: Any) -> bool:
     """A number, and each number of a list, is one that a broker can have written."""
     numbers = value if isinstance(value, list) else [value]
     if isinstance(value, str):
         return True
-    return all(type(number) is int and 0 <= number <= _LARGEST for number in numbers)
+    return all(type(number) is int and number >= 0 and field.holds(number) for number in numbers)
 
 
 def key_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:

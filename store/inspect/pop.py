@@ -7,7 +7,6 @@ a broker writes to the group's retry topic.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,7 +18,6 @@ from ...formats import message_properties as names
 from ...formats import pop as pop_format
 from ...formats.consumer_order_info import FILE as ORDER_FILE
 from ...formats.derive.ragged import Flags, Ragged
-from ...formats.hashing import java_string
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.profiles import profile_of
@@ -33,9 +31,7 @@ from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.find import silent
 from ..search.selection import utf8
 from ..search.store import Note, StoreReader
-from ..settings.parse import Grammar
-from ..settings.parse import parse as parse_json
-from ..settings.read import Progress, read_config_file, read_progress
+from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
 from .own_topics import any_lacking, note_loss_in, note_lost, queue_records, unreliable
@@ -43,8 +39,6 @@ from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
 Key = tuple[Any, ...]
-_TEXTS = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", re.DOTALL)
-_NAME_WITHOUT_QUOTES = re.compile(r"[A-Za-z_$][\w$.]*\s*:")
 
 
 @dataclass
@@ -121,8 +115,8 @@ def pop_records(
         tags = items.find(names.TAGS)
         for row in np.flatnonzero(revive | waits).tolist():
             tag = tags[row].decode("utf-8", "replace")
-            fields, stops = read_body(tag, batch.columns.ragged("body")[row], grammar)
-            place = _note_place(found, batch, row, stops) if revive[row] else None
+            fields, why = read_pop(tag, batch.columns.ragged("body")[row], grammar)
+            place = _note_place(found, batch, row, stops=bool(why)) if revive[row] else None
             if fields is None:
                 found.wrong += tag in pop_format.BODIES  # a broker passes over any other one, as a tombstone
             elif not about or any(one.is_in(fields) for one in about):
@@ -173,22 +167,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
 
 
-def read_body(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, Any] | None, bool]:
-    """The fields of a record of POP, None for what is none; and whether a broker that reads it stops its queue of the
-    revive topic for good: to its parser the body is no JSON object.
-    """
-    fields = pop_format.parse(tag, body)
-    if fields is not None or tag not in pop_format.BODIES:
-        return fields, False
-    text = java_string(body)
-    read = parse_json(text.encode(), grammar)
-    # unlike in files of config/ fastjson2 refuses here names without quotes
-    if read.problem or (grammar is Grammar.FASTJSON_2 and _NAME_WITHOUT_QUOTES.search(_TEXTS.sub("", text))):
-        return None, True
-    return pop_format.fields_of(tag, read.value), False
-
-
-def _note_place(found: PopRecords, batch: Batch, row: int, stops: bool) -> tuple[str, int, int]:
+def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> tuple[str, int, int]:
     """Where a record stands in a revive topic."""
     topic = batch.columns.ragged("topic")[row].decode("utf-8", "replace")
     queue = (topic, int(batch.columns.ints("queue_id")[row]))
@@ -503,7 +482,7 @@ def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progres
     if stop is None or point.revived is None:
         return ""
     place = "/".join(map(str, point.revived[:2]))
-    return f"it does not come back: a broker stops at record {stop[0]} of {place}: its body is no JSON"
+    return f"it does not come back: a broker stops at record {stop[0]} of {place}: it cannot read its body"
 
 
 def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:

@@ -78,6 +78,7 @@ class ParsedConfig(NamedTuple):
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
     whole: it was read to its end, and only its value is none that a file has. numbered: members with
     keys inside that are no texts. open: keys down to where it goes wrong; what they lead to is not whole.
+    bare: some key has no quotes.
     """
 
     value: Any
@@ -88,6 +89,7 @@ class ParsedConfig(NamedTuple):
     whole: bool = False
     numbered: frozenset[Any] = frozenset()
     open: tuple[Any, ...] = ()
+    bare: bool = False
 
 
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
@@ -111,7 +113,7 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     if not isinstance(reader.top, dict):
         return ParsedConfig(reader.top, "not an object", 0, whole=True)
     note = _note(text, data, len(text) - reader.at)
-    return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered))
+    return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered), bare=reader.bare)
 
 
 @lru_cache(_MOST_KEPT)
@@ -153,6 +155,7 @@ class _Reader:
         self.at = at
         self.top: Any = None
         self.numbered: set[Any] = set()
+        self.bare = False
         self._grammar = grammar
         self._by_numbers: list[bool] = []
         """Of each open container, whether its last key was a number."""
@@ -216,6 +219,7 @@ class _Reader:
         self._by_numbers[-1] = kind == "number"
         if self._by_number and len(self._open) > 1:
             self.numbered.add(self._open[1][1])
+        self.bare |= kind == "word"
         if kind == "sign":
             raise _WrongCharacter(f"{token} where a key should be", begin)
         colon = self._token("a colon")

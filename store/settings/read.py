@@ -11,6 +11,8 @@ beside what can be read. Of what is no number a broker does not recover: it does
 Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place. A broker with
 `enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of LMQs beside the others; one whose
 configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
+
+Records of POP, which the same parsers read.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ from ...formats.consumer_offset import FILE as OFFSETS
 from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
 from ...formats.epoch_file import CRC_OK, CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
-from ...formats.hashing import crc31
-from ...formats.json_table import DATA_VERSION
+from ...formats.hashing import crc31, java_string
+from ...formats.json_table import DATA_VERSION, JsonField
 from ...formats.kinds import KINDS, Syntax
 from ...formats.lmq_consumer_offset import FILE as LMQ_OFFSETS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
+from ...formats.pop import BODIES, fields_of
+from ...formats.pop import parse as parse_body
 from ..broker.topics import loads
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
@@ -40,7 +44,7 @@ from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import read_regular
 from ..disk.file_queue import is_file
 from ..errors import Missing, StoreError, Unreadable, UnreadableRange, os_errors
-from .parse import CONFIG_VALUE, ParsedConfig, entries, parse
+from .parse import CONFIG_VALUE, Grammar, ParsedConfig, entries, parse
 
 if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
@@ -495,3 +499,42 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
             group = str(row["group"])
             found.progress.setdefault(queue, {})[group] = int(row["offset"]) + steps_to_next(group)
     yield found
+
+
+_PERHAPS_NUMBER = re.compile(r"(?:[-+]?\d[\dA-Fa-fXx.,-]*|null|true|false)?")
+"""Texts that a broker of some version takes for a number."""
+
+
+def read_pop(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, Any] | None, str]:
+    """The fields of a record of POP, None for what is none; and why no broker reads it, "" where one does: the broker
+    stops its queue of the revive topic there for good.
+    """
+    fields = parse_body(tag, body)
+    if fields is not None or tag not in BODIES:
+        return fields, ""
+    read = parse(java_string(body).encode(), grammar)
+    # unlike in files of config/ fastjson2 refuses here names without quotes
+    if read.problem or (read.bare and grammar is Grammar.FASTJSON_2):
+        return None, "it is no JSON"
+    for field in BODIES[tag]:
+        if _is_refused(field, read.value.get(field.name), grammar):
+            return None, f"its member {field.name} has a value of another type"
+    return fields_of(tag, read.value), ""
+
+
+def _is_refused(field: JsonField, value: Any, grammar: Grammar) -> bool:
+    """The parser makes no value of the field's type of it. What some version takes counts as taken."""
+    if field.type == "string":
+        return False
+    if isinstance(value, str):
+        digits = value.removeprefix("-").isdecimal()
+        return not _PERHAPS_NUMBER.fullmatch(value) or (digits and field.type == "integer" and not field.holds(value))
+    if field.type == "array":
+        return isinstance(value, list) and any(
+            isinstance(item, str) and not _PERHAPS_NUMBER.fullmatch(item) for item in value
+        )
+    if isinstance(value, list):
+        return not value or grammar is Grammar.FASTJSON
+    if isinstance(value, dict):
+        return field.bits == 64 or grammar is Grammar.FASTJSON
+    return isinstance(value, int) and not field.holds(value)

@@ -23,6 +23,7 @@ from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..settings.options import options_of
+from ..settings.read import read_pop
 from ..settings.rocksdb import in_force
 from ..start.config import files_in_use
 from ..start.config_load import OFFSETS, config_rules
@@ -122,17 +123,15 @@ def transactions(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-057")
 def revived(context: VerifyContext, records: Records) -> None:
-    """What a broker reads next in the revive topic is JSON."""
+    """What a broker reads next in the revive topic is JSON, and its members are of their types."""
     columns = records.columns
     for topic in (topic for topic in records.topic_texts if topic.startswith(REVIVE_TOPIC)):
-        from ..inspect.pop import read_body  # where there is POP
-
         grammar = config_rules(context.profile).grammar
         tags, bodies = records.properties.find(names.TAGS), columns.ragged("body")
         for row in _unread(context, records, topic).tolist():
-            if read_body(java_string(tags[row]), bodies[row], grammar)[1]:
+            if why := read_pop(java_string(tags[row]), bodies[row], grammar)[1]:
                 queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), columns.ints("queue_offset")[row]
-                text = f"the body of message {offset} of {queue} is no JSON: nothing of that queue comes back"
+                text = f"no broker reads message {offset} of {queue} ({why}): nothing of that queue comes back"
                 _one(context, records, "I-057", row, text)
 
 

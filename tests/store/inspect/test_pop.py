@@ -18,20 +18,9 @@ from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.inspect.pop import (
-    Pop,
-    Popped,
-    PoppedMessage,
-    PopState,
-    _is_read,
-    given_out,
-    pop,
-    pop_records,
-    read_body,
-)
+from mqstore.store.inspect.pop import Pop, Popped, PoppedMessage, PopState, _is_read, given_out, pop, pop_records
 from mqstore.store.inspect.timers import timers
 from mqstore.store.search.store import StoreReader
-from mqstore.store.settings.parse import Grammar
 from mqstore.store.settings.read import read_progress
 from mqstore.store.start.config_load import TIMER_CHECK
 
@@ -298,13 +287,14 @@ def test_the_messages_of_a_check_point() -> None:
     assert offsets() == [(7, False)]
     assert offsets(n=3, d=[0, 2, 5], bm=0b101) == [(7, True), (9, False), (12, True)]
     assert offsets(n=3, d=None, bm=2) == [(7, False), (8, True), (9, False)]
-    assert offsets(n=1 << 60, d=[]) == [(7 + k, False) for k in range(32)]
-    assert len(offsets(n=1 << 60, d=list(range(100)))) == 32
+    assert offsets(n=1 << 30, d=[]) == [(7 + k, False) for k in range(32)]
+    assert len(offsets(n=1 << 30, d=list(range(100)))) == 32
     assert offsets(n=0) == []
 
 
 @pytest.mark.parametrize(
-    "changes", [{"t": None}, {"t": 1}, {"q": "0"}, {"so": -1}, {"pt": 1 << 63}, {"n": True}, {"d": ["0"]}]
+    "changes",
+    [{"t": None}, {"t": 1}, {"q": "0"}, {"so": -1}, {"pt": 1 << 63}, {"n": True}, {"n": 1 << 31}, {"d": ["0"]}],
 )
 def test_bodies_that_are_none(changes: dict[str, Any]) -> None:
     assert parsed(**changes) is None
@@ -354,7 +344,7 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     found, reasons = told(tmp_path)
     assert [(queue.stopped_at, queue.stopping) for queue in found.revive] == [(1, 3317), *[(None, None)] * 4]
     assert reasons["gA"] == {
-        "it does not come back: a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0: its body is no JSON"
+        "it does not come back: a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0: it cannot read its body"
     }
     assert reasons["gC"] == {"it comes back as soon as a broker gets to its check point"}
     log = tmp_path / "commitlog" / ("0" * 20)
@@ -363,31 +353,6 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     log.write_bytes(data[:tag] + b"SAGT" + data[tag + 4 :])  # as in a tombstone: a broker passes over it
     found, reasons = told(tmp_path)
     assert found.wrong == 0 and reasons["gA"] == reasons["gC"]
-
-
-GOOD = b'{"bm":0,"bn":"b","c":"g","d":[],"it":1000,"n":1,"pt":5,"q":0,"so":0,"t":"T"}'
-TAKEN = [(b'"T"', b'"\xd4"'), (b'"T"', b'"T\x01"'), (b'"T"', b"'T'"), (b'"T"}', b'"T",}')]
-"""What PopCheckPoint is still read from by the fastjson of 5.1.4 and the fastjson2 of 5.4.0 to 5.5.1."""
-
-
-@pytest.mark.parametrize("body", [GOOD.replace(*change) for change in TAKEN])
-@pytest.mark.parametrize("grammar", [Grammar.FASTJSON, Grammar.FASTJSON_2])
-def test_a_body_is_json_where_a_broker_takes_it_for_that(body: bytes, grammar: Grammar) -> None:
-    fields, stops = read_body(formats.CHECK_POINT_TAG, body, grammar)
-    assert fields is not None and fields["group"] == "g" and not stops
-
-
-@pytest.mark.parametrize("body", [b"", b"x", b"null", b"[]", GOOD + b"x", GOOD[:-1]])
-def test_a_body_that_is_no_object_stops_its_queue(body: bytes) -> None:
-    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON_2) == (None, True)
-    assert read_body("", body, Grammar.FASTJSON_2) == (None, False)
-
-
-def test_fastjson2_reads_no_body_with_a_name_without_quotes() -> None:
-    """Measured with 5.3.3 and 5.5.1."""
-    body = GOOD.replace(b'"so"', b"so")
-    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON)[0] is not None
-    assert read_body(formats.CHECK_POINT_TAG, body, Grammar.FASTJSON_2) == (None, True)
 
 
 def test_a_message_waits_behind_a_stop_in_front_of_it(tmp_path: Path) -> None:

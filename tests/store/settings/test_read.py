@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 from mqstore.formats.json_table import JsonTable
 from mqstore.formats.kinds import KINDS
+from mqstore.formats.pop import CHECK_POINT_TAG
 from mqstore.store.errors import Missing, Unreadable
 from mqstore.store.settings import read
-from mqstore.store.settings.parse import entries
-from mqstore.store.settings.read import FILES, config_files, read_config_file, summaries_of
+from mqstore.store.settings.parse import Grammar, entries
+from mqstore.store.settings.read import FILES, config_files, read_config_file, read_pop, summaries_of
 
 from ...slices import examples
 from ...stores import ALL, NAMES, unpack
@@ -192,3 +194,48 @@ def test_every_file_of_the_specification_has_a_kind() -> None:
         *("timermetrics", "tieredStoreMetadata.json", "broker.properties"),
         *("position-checkpoint", "epochFileCheckpoint", "brokerIdentity"),
     }
+
+
+GOOD = b'{"bm":0,"bn":"b","c":"g","d":[],"it":1000,"n":1,"pt":5,"q":0,"so":0,"t":"T"}'
+TAKEN = [(b'"T"', b'"\xd4"'), (b'"T"', b'"T\x01"'), (b'"T"', b"'T'"), (b'"T"}', b'"T",}')]
+"""What PopCheckPoint is still read from by the fastjson of 5.1.4 and the fastjson2 of 5.4.0 to 5.5.1."""
+
+
+@pytest.mark.parametrize("body", [GOOD.replace(*change) for change in TAKEN])
+@pytest.mark.parametrize("grammar", [Grammar.FASTJSON, Grammar.FASTJSON_2])
+def test_a_body_is_json_where_a_broker_takes_it_for_that(body: bytes, grammar: Grammar) -> None:
+    fields, why = read_pop(CHECK_POINT_TAG, body, grammar)
+    assert fields is not None and fields["group"] == "g" and not why
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"null", b"[]", GOOD + b"x", GOOD[:-1]])
+def test_a_body_that_is_no_object_stops_its_queue(body: bytes) -> None:
+    assert read_pop(CHECK_POINT_TAG, body, Grammar.FASTJSON_2) == (None, "it is no JSON")
+    assert read_pop("", body, Grammar.FASTJSON_2) == (None, "")
+
+
+def test_fastjson2_reads_no_body_with_a_name_without_quotes() -> None:
+    """Measured with 5.3.3 and 5.5.1."""
+    body = GOOD.replace(b'"so"', b"so")
+    assert read_pop(CHECK_POINT_TAG, body, Grammar.FASTJSON)[0] is not None
+    assert read_pop(CHECK_POINT_TAG, body, Grammar.FASTJSON_2)[1]
+    assert read_pop(CHECK_POINT_TAG, GOOD.replace(b"{", b"{/*x:*/"), Grammar.FASTJSON_2)[0] is not None
+
+
+@pytest.mark.parametrize("grammar", [Grammar.FASTJSON, Grammar.FASTJSON_2])
+def test_a_member_of_another_type_stops_its_queue(grammar: Grammar) -> None:
+    """Measured with 5.1.4, 5.3.3, 5.4.0, 5.5.0 and 5.5.1: what some of them take is wrong, and is no stop."""
+    refused = {b"so": (b'"x"', b'" 5"', b"{}", b"[]", b"1" + b"0" * 19), b"q": (b'"x"', b"[]", b"3000000000")}
+    refused |= {b"d": (b'"x"', b'["x"]', b'"[1]"')}
+    taken = {b"so": (b'"5"', b'"+5"', b'""', b'"null"', b'"1.5"', b"true"), b"q": (b"1.5",)}
+    taken |= {b"d": (b"5", b"{}", b'["5"]', b"[null]", b"[3000000000]"), b"t": (b"5", b"{}")}
+    by_one = {b"so": (b"[1]",), b"q": (b"{}",)}  # fastjson2 takes it
+    for name, values in (*refused.items(), *taken.items(), *by_one.items()):
+        stops = values in refused.values() or (values in by_one.values() and grammar is Grammar.FASTJSON)
+        why = f"its member {name.decode()} has a value of another type" if stops else ""
+        assert {read_pop(CHECK_POINT_TAG, _with(name, value), grammar) for value in values} == {(None, why)}
+
+
+def _with(name: bytes, value: bytes) -> bytes:
+    """A good body with another value of a member."""
+    return re.sub(rb'"%s":[^,}]*' % name, lambda _: b'"%s":%s' % (name, value), GOOD)

@@ -12,12 +12,11 @@ from mqstore.formats.pop import CHECK_POINT_TAG, REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
-from mqstore.store.inspect import pop
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings import read
 from mqstore.store.settings.parse import Grammar
-from mqstore.store.verify import log_pass
+from mqstore.store.verify import log_pass, log_system
 from mqstore.store.verify.run import verify
 
 from ... import stores
@@ -105,16 +104,17 @@ def test_positions_are_not_read_for_each_revive_record(tmp_path: Path, monkeypat
 def test_bodies_that_a_broker_has_read_are_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two queues: the third record of one and both of the other are left."""
     topic, properties = REVIVE_TOPIC + "c", format_properties({"TAGS": CHECK_POINT_TAG})
-    records = [NewMessage(topic.encode(), b"x", queue_id=n % 2, properties=properties) for n in range(5)]
+    bodies = (b"x", b"x", b"x", b"x", b'{"q":"x"}')
+    records = [NewMessage(topic.encode(), b, queue_id=n % 2, properties=properties) for n, b in enumerate(bodies)]
     root = written(tmp_path / "s", records)
     (root / "config").mkdir(exist_ok=True)
     positions = {f"{topic}@{REVIVE_GROUP}": {"0": 1}}  # the last one that was read
     (root / "config" / "consumerOffset.json").write_text(dumps({"offsetTable": positions}))
-    parsed, read_body = list[bytes](), pop.read_body
+    parsed, read_pop = list[bytes](), read.read_pop
 
-    def noting(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, object] | None, bool]:
+    def noting(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, object] | None, str]:
         parsed.append(body)
-        return read_body(tag, body, grammar)
+        return read_pop(tag, body, grammar)
 
-    monkeypatch.setattr(pop, "read_body", noting)
+    monkeypatch.setattr(log_system, "read_pop", noting)
     assert sum(finding.count for finding in told(root, "I-057")) == 3 == len(parsed)
