@@ -189,7 +189,7 @@ def named_queues(
 
 
 class _LmqQueues:
-    """Units of records that name further queues, made row by row: they are rare."""
+    """Units of records that name further queues, made row by row: few brokers have such, but there all may be."""
 
     def __init__(self, texts: list[str], how: Dispatching) -> None:
         self.topics = list(texts)
@@ -220,8 +220,8 @@ class _LmqQueues:
             return units
         rows = np.array(self._rows, np.int64)
         if (begins := self._how.begins) is not None:
-            first = np.array([begins(self.topics[number]) for number in rows[:, 1]], np.int64)
-            rows = rows[_int64(columns.ints("physical_offset"))[rows[:, 0]] >= first]
+            first = np.array([begins(topic) for topic in self.topics], np.int64)
+            rows = rows[_int64(columns.ints("physical_offset"))[rows[:, 0]] >= first[rows[:, 1]]]
         record, topic_id, queue_id, queue_offset = rows.T
         named = Units(
             record,
