@@ -189,7 +189,7 @@ def named_queues(
 
 
 class _LmqQueues:
-    """Units of records that name further queues, made row by row: few brokers have any, but there each record may name some."""
+    """Units of records that name further queues, made row by row: few brokers have any, but there all may name some."""
 
     def __init__(self, texts: list[str], how: Dispatching) -> None:
         self.topics = list(texts)
