@@ -444,9 +444,9 @@ def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
         used = np.flatnonzero(is_valid(units))
         position = units["physical_offset"][used].astype(np.int64)
         low = np.searchsorted(ordered, position, side="left")
-        high = np.searchsorted(ordered, position, side="right")
-        for row in np.flatnonzero(high > low).tolist():
-            found[order[low[row] : high[row]]] = first + used[row]
+        count = np.searchsorted(ordered, position, side="right") - low
+        inside = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        found[order[np.repeat(low, count) + inside]] = np.repeat(first + used, count)
     return found
 
 

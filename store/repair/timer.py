@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Bytes, Ints, Structs
+from ...formats.derive.ragged import Bytes, Ints, Structs, overlapping
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
@@ -450,25 +450,21 @@ def _write(files: TimerFiles, path: str, offsets: Ints, values: Structs, reason:
     if not len(offsets):
         return
     size = values.dtype.itemsize
-    base = int(offsets.min())
-    data = files.content(path)[base : int(offsets.max()) + size]
     order = np.argsort(offsets, kind="stable")
+    order = order[np.append(np.diff(offsets[order]) != 0, True)]
     offsets, values = offsets[order], values[order]
-    last = np.append(offsets[1:] != offsets[:-1], True)
-    offsets, values = offsets[last], values[last]
-    pairs = zip(offsets.tolist(), values, strict=True)
-    there = np.array([data[at - base : at - base + size].tobytes() == v.tobytes() for at, v in pairs], np.bool_)
-    offsets, values = offsets[~there], values[~there]
-    cuts = np.flatnonzero(np.diff(offsets) > _APART_BYTES) + 1
-    for part in np.split(np.arange(len(offsets)), cuts):
-        if not len(part):
-            continue
-        begin, end = int(offsets[part[0]]), int(offsets[part[-1]]) + size
-        piece = bytearray(data[begin - base : end - base].tobytes())
-        for row in part.tolist():
-            at = int(offsets[row]) - begin
-            piece[at : at + size] = values[row].tobytes()
-        yield Edit("write", path, f"{len(part)} {reason}", (code,), begin, end - begin, bytes(piece))
+    base = int(offsets[0])
+    there = files.content(path)[base : int(offsets[-1]) + size]
+    data = np.zeros(int(offsets[-1]) + size - base, np.uint8)
+    data[: len(there)] = there
+    items = overlapping(data, values.dtype)
+    wrong = np.flatnonzero(items[offsets - base] != values)
+    items[offsets - base] = values
+    cuts = np.flatnonzero(np.diff(offsets[wrong]) > _APART_BYTES) + 1
+    for part in np.split(offsets[wrong], cuts) if len(wrong) else ():
+        begin, end = int(part[0]), int(part[-1]) + size
+        piece = data[begin - base : end - base].tobytes()
+        yield Edit("write", path, f"{len(part)} {reason}", (code,), begin, end - begin, piece)
 
 
 def _tail(files: TimerFiles) -> Iterator[Edit]:

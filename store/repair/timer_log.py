@@ -337,14 +337,16 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int) -> Iterator[Edit]:
     """Units behind the last entry, in further files where the last one has no room for them."""
     pieces: dict[int, bytearray] = {}
     position, begins_at = log.end, dict[int, int]()
-    for number in range(len(units)):
+    while len(units):
         place, blank = next_place(position, file_bytes)
-        for at, data in ((position, blank), (place, units[number].tobytes())):
+        fit = max(1, (file_bytes - place % file_bytes - BLANK_BYTES) // UNIT_BYTES)
+        many, units = units[:fit].tobytes(), units[fit:]
+        for at, piece in ((position, blank), (place, many)):
             start = at // file_bytes * file_bytes
-            if data:
+            if piece:
                 begins_at.setdefault(start, at - start)
-                pieces.setdefault(start, bytearray()).extend(data)
-        position = place + UNIT_BYTES
+                pieces.setdefault(start, bytearray()).extend(piece)
+        position = place + len(many)
     paths = {file.start: file.path for file in log.files}
     folder = os.path.dirname(log.files[0].path)  # noqa: PTH120
     for start, data in pieces.items():

@@ -6,10 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE, MAGIC_MAX, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
@@ -19,8 +22,9 @@ from mqstore.store.inspect.timers import timers
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import find_unrepairable
-from mqstore.store.repair.timer_log import missing_files
+from mqstore.store.repair.timer_log import added_to, missing_files
 from mqstore.store.search.store import StoreReader
+from mqstore.store.timer.wheel import next_place
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
 
@@ -275,3 +279,23 @@ def test_a_file_that_is_far_away_makes_none_between(starts: tuple[int, ...], siz
         f"timerlog/{start:020}" for start in (1024, 2048)
     ]
     assert not [*missing_files(TimerLog(sound), 37)]  # 19 entries a file
+
+
+@pytest.mark.parametrize("file_bytes", [BLANK_BYTES + UNIT_BYTES, 300, 312, 328, 4096])
+def test_entries_are_added_as_a_broker_files_them(file_bytes: int) -> None:
+    """One by one, behind a BLANK in the next file where the last one has no room; all of a file are one edit."""
+    units = np.zeros(9, dtype_of(UNIT))
+    units["offset_py"] = np.arange(9)
+    log = cast(TimerLog, SimpleNamespace(end=52, files=[MappedFile("f/" + file_name(0), 0, file_bytes, False)]))
+    wanted, position = bytearray(1 << 13), log.end
+    for unit in units:
+        place, blank = next_place(position, file_bytes)
+        wanted[position : position + len(blank)] = blank
+        wanted[place : place + UNIT_BYTES] = unit.tobytes()
+        position = place + UNIT_BYTES
+    found, edits = bytearray(1 << 13), list(added_to(log, units, file_bytes))
+    for edit in edits:
+        for offset, piece in ((edit.offset, edit.data or b""), *edit.pieces):
+            at = int(Path(edit.path).name) + offset
+            found[at : at + len(piece)] = piece
+    assert found == wanted and len({edit.path for edit in edits}) == len(edits)
