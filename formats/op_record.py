@@ -9,6 +9,8 @@ OFFSET_END = b","
 OFFSET_BYTES = 20
 """Of a queue offset, and of what ends it, at most."""
 
+_LARGEST = (1 << 63) - 1
+
 
 def offset_text(offset: int, *, ended: bool) -> bytes:
     """A queue offset as a record names it; ended: with a comma."""
@@ -17,4 +19,5 @@ def offset_text(offset: int, *, ended: bool) -> bytes:
 
 def offsets_in(body: bytes) -> set[int]:
     """The queue offsets that a record names; what is no number of a broker is left out."""
-    return {int(text) for text in body.split(OFFSET_END) if text.isdigit() and len(text) < OFFSET_BYTES}
+    texts = (text for text in body.split(OFFSET_END) if text.isdigit() and len(text) < OFFSET_BYTES)
+    return {offset for offset in map(int, texts) if offset <= _LARGEST}

@@ -29,7 +29,7 @@ from ...formats.blank import BLANK
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
-from ...formats.op_record import OFFSET_BYTES, OFFSET_END, offset_text
+from ...formats.op_record import OFFSET_BYTES, OFFSET_END, offset_text, offsets_in
 from ..audit.queues import QueueAudit
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC
@@ -355,8 +355,6 @@ def index_alone(
 
 _LIST_SINCE = "5"
 """Brokers write several offsets in one op record since 5.0."""
-_DIGITS_END = 19
-"""Fewer digits than that are a queue offset."""
 
 
 def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Forms) -> dict[int, bytes]:
@@ -425,10 +423,9 @@ class _Transactions:
         self.halves.append(batch.position[half])
         self.offsets.append(columns.ints("queue_offset")[half].astype(np.int64))
         for row in _has_topic(columns, OP_TOPIC).tolist():
-            texts = columns.ragged("body")[row].split(OFFSET_END)
-            self.lists |= len(texts) > 1
-            digits = [int(text) for text in texts if text.isdigit() and len(text) < _DIGITS_END]
-            self.named.append(np.array(digits, np.int64))
+            body = columns.ragged("body")[row]
+            self.lists |= OFFSET_END in body
+            self.named.append(np.array(list(offsets_in(body)), np.int64))
 
     def waiting(self, gone: Ints, gone_offsets: Ints) -> list[int]:
         """Queue offsets of halves that were committed, those that are `gone` too, and that no op
@@ -443,6 +440,4 @@ class _Transactions:
 
 def _has_topic(columns: Columns, topic: str) -> Ints:
     """Rows of records of a topic."""
-    wanted, topics = topic.encode(), columns.ragged("topic")
-    rows = np.flatnonzero(topics.length == len(wanted)).tolist()
-    return np.array([row for row in rows if topics[row] == wanted], np.int64)
+    return np.flatnonzero(columns.ragged("topic").equals(topic.encode()))

@@ -35,6 +35,7 @@ from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
+from ..search.find import silent
 from ..search.store import StoreReader
 from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
 from ..timer.start import QUEUE
@@ -269,7 +270,7 @@ def _made_again(scene: VerifyContext, ahead: _Ahead, planned: Ints) -> _Ahead:
     if not files.log.files:
         records = timer_messages(scene.store, scene, files.log.entries, planned)
     made = made_entries(files, records, size)
-    if not len(made.position) or in_database(scene.store, lambda _: None) is not None:
+    if not len(made.position) or in_database(scene.store, silent) is not None:
         return ahead
     starts = np.unique((made.position - files.log.start) // size * size + files.log.start).tolist()
     paths = [os.fspath(scene.store.layout.timer_log / file_name(start)) for start in starts]
@@ -296,7 +297,7 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
     unread = (records.queue_offset >= begin) & (records.queue_offset < high)
     unread &= ~np.isin(records.position, files.log.entries.offset_py)
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
-    if not late.any() or in_database(scene.store, lambda _: None) is not None:
+    if not late.any() or in_database(scene.store, silent) is not None:
         return ahead
     waiting = _delivered(scene).waiting
     waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)

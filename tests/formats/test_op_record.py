@@ -26,6 +26,7 @@ def test_what_is_written_is_read(offset: int, ended: bool) -> None:
         (b"-1", set()),
         (b"3,x,\xff,+4, 5,6,", {3, 6}),
         (b"9" * OFFSET_BYTES + b",1,", {1}),
+        (b"%d,%d,1," % (LARGEST + 1, LARGEST), {LARGEST, 1}),
     ],
 )
 def test_what_is_no_number_is_left_out(body: bytes, offsets: set[int]) -> None:
