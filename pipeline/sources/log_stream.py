@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from ...store.arrow.stores import ALWAYS, Ask, open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
-from ...store.log.commit_log import SPLIT_BYTES_MAX, splits
+from ...store.log.commit_log import SPLIT_BYTES_MAX, CommitLog, splits
 from ...store.search.follow import LiveEnd
 from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.store import StoreReader
@@ -109,7 +110,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins. Raises StoreError for a store that cannot be read."""
         firsts = {root: self._first(root) for root in self._ask.stores}
         if not isinstance(self._how.start, int):
-            return {root: self._read_to(root, first) for root, first in firsts.items()}
+            return self._offset(firsts)
         for root, first in firsts.items():
             if (end := self._end(root).position()) < first:
                 warnings.warn(f"{root}: the log ends at {end}, before starting_offset {first}", stacklevel=2)
@@ -127,18 +128,22 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: Offset = {}
         for root, end in ends.items():
             read = self._begin(root, start)
-            if end != read.position != self._how.start:  # at its start a query has read nothing
-                self._require_same(root, read, end)
-            end = max(read.position, end)  # behind a cut the broker rewrites these positions
-            if room is not None:
-                end = min(end, max(read.position, self._start(root)) + room)
-                room = max(0, room - (end - read.position))
-            found[root] = asdict(read) if end == read.position else self._read_to(root, end)
+            if end == read.position:
+                found[root] = asdict(read)
+                continue
+            with self._open(root) as log:
+                if read.position != self._how.start:  # at its start a query has read nothing
+                    self._require_same(root, log, read, end)
+                end = max(read.position, end)  # behind a cut the broker rewrites these positions
+                if room is not None:
+                    end = min(end, max(read.position, log.min_offset) + room)
+                    room = max(0, room - (end - read.position))
+                found[root] = asdict(read) if end == read.position else _read_to(log, end)
         return found
 
     def reportLatestOffset(self) -> Offset:
         """For the progress of a query."""
-        return {root: self._read_to(root, end) for root, end in (self._target or self._now()).items()}
+        return self._offset(self._target or self._now())
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is there now is all that this query reads, also behind damage."""
@@ -150,8 +155,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: list[InputPartition] = []
         for root, told in end.items():
             begin, stop = self._begin(root, start).position, ReadTo.of(told)
-            self._require_same(root, stop, stop.position)
-            first = self._start(root)
+            with self._open(root) as log:
+                self._require_same(root, log, stop, stop.position)
+                first = log.min_offset
             if begin < min(first, stop.position):
                 self._lost(root, begin, min(first, stop.position))
                 begin = first
@@ -184,19 +190,25 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _start(self, root: str) -> int:
         """Where the log begins now."""
-        log = open_log(root, self._ask.broker_config)
-        with log.queue:
+        with self._open(root) as log:
             return log.min_offset
 
     def _begin(self, root: str, start: Mapping[str, Any]) -> ReadTo:
         """Up to where one store was read; where it begins, for one that was not there then."""
         return ReadTo.of(start[root] if root in start else self._first(root))
 
-    def _read_to(self, root: str, position: int) -> dict[str, int]:
-        """With the checksum of what stands before this position now."""
+    @contextmanager
+    def _open(self, root: str) -> Iterator[CommitLog]:
         log = open_log(root, self._ask.broker_config)
         with log.queue:
-            return asdict(ReadTo(position, *last_bytes(log.queue, position)))
+            yield log
+
+    def _offset(self, positions: Mapping[str, int]) -> Offset:
+        found: Offset = {}
+        for root, position in positions.items():
+            with self._open(root) as log:
+                found[root] = _read_to(log, position)
+        return found
 
     def _now(self) -> dict[str, int]:
         return {root: self._end(root).position() for root in self._ask.stores}
@@ -211,18 +223,20 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         told = f"log files have expired before they were read: positions {begin} to {end}, {size}"
         self._tell(root, told)
 
-    def _require_same(self, root: str, read: ReadTo, end: int) -> None:
+    def _require_same(self, root: str, log: CommitLog, read: ReadTo, end: int) -> None:
         """Tell where the log, which ends at `end`, is not the one that was read. Raises Refused."""
-        log = open_log(root, self._ask.broker_config)
-        with log.queue:
-            changed = changed_before(log.queue, read.position, (read.size, read.crc), end, "read")
-        if changed:
+        if changed := changed_before(log.queue, read.position, (read.size, read.crc), end, "read"):
             self._tell(root, changed)
 
     def _tell(self, root: str, told: str) -> None:
         if self._how.fails:
             raise Refused(told, path=root, hint="fail_on_data_loss=false goes on without what is lost")
         warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
+
+
+def _read_to(log: CommitLog, position: int) -> dict[str, int]:
+    """With the checksum of what stands before this position now."""
+    return asdict(ReadTo(position, *last_bytes(log.queue, position)))
 
 
 def _is_number(text: str) -> bool:

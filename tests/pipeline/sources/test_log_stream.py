@@ -15,10 +15,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from mqstore.pipeline import register
+from mqstore.pipeline.sources import log_stream
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_stream import LogStream
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused
+from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.search import follow
@@ -124,6 +126,23 @@ def test_so_many_bytes_at_once(root: Path) -> None:
         at, steps = end, steps + 1
     assert seen == list(range(100)), "what came later is for the next query"
     assert steps > 5
+
+
+def test_a_log_is_opened_once_for_each_question(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = stream(root, max_bytes_per_trigger="1000")
+    at, limit, opened, open_log = made.initialOffset(), made.getDefaultReadLimit(), list[str](), log_stream.open_log
+
+    def noting(root: str, config: BrokerConfig) -> CommitLog:
+        opened.append(root)
+        return open_log(root, config)
+
+    monkeypatch.setattr(log_stream, "open_log", noting)
+    end = made.latestOffset(made.latestOffset(at, limit), limit)
+    made.partitions(at, end)
+    assert len(opened) == 3
+    put(root, 100, 1)
+    last = made.latestOffset(end, ALL)
+    assert len(opened) == 4 and made.latestOffset(last, limit) == last and len(opened) == 4, "nothing to read"
 
 
 def test_expired_files_are_named(root: Path) -> None:
