@@ -367,7 +367,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         if count:
             reads = counted(count, "message: a start reads it", "messages: a start reads them all")
             text = f"the timer has no file, its topic {reads}"
-            text += " again, and delivers once more what was due"
+            text += " again, and delivers once more what was due since the time that the wheel reaches back to"
             context.findings.add("I-131", path, text, severity=Severity.WARNING, repair="")
         return
     bounds = queue_bounds(context).of(_QUEUE)
