@@ -209,9 +209,9 @@ class Topics:
         version["timestamp"] = now_ms()
         files.make_directory(self.path.parent)
         if self._main is not None:
-            _replace(files, self.path.with_name(formats.FILE + ".bak"), self._main)
+            write_over(files, self.path.with_name(formats.FILE + ".bak"), self._main)
         data = dumps(self._content).encode()
-        _replace(files, self.path, data)
+        write_over(files, self.path, data)
         self._main, self._added = data, 0
 
 
@@ -252,7 +252,7 @@ def _parse(data: bytes) -> dict[str, Any] | None:
     return content if all(isinstance(part, dict) for part in parts) else None
 
 
-def _replace(files: Files, path: Path, data: bytes) -> None:
+def write_over(files: Files, path: Path, data: bytes) -> None:
     """Put new content in the place of a file, so that either the old or the new one is there."""
     temporary = path.with_name(path.name + ".tmp")
     if temporary.exists():

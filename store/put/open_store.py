@@ -14,10 +14,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ...formats.consumer_offset import OFFSET_TABLE
+from ...formats.delay_offset import FILE as DELAY_OFFSETS
 from ...formats.hashing import java_string
+from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import WriterProfile, writer_profile
-from ..broker.system_topics import TIMER_TOPIC
-from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, now_ms
+from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, dumps, now_ms, write_over
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing
 from ..disk.checkpoint import Checkpoint, at_last_record, create_abort, read_checkpoint, remove_abort, write_checkpoint
@@ -30,6 +33,7 @@ from ..index.write import IndexWriter
 from ..log.write import LogWriter
 from ..queues.write import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
+from ..settings.read import BACKUP
 from .new_message import DEFAULT_HOST, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
 from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation, unclean
@@ -101,6 +105,7 @@ class OpenStore(Closing):
         self._checkpoint = self._checkpoint_before or Checkpoint()
         self._new = tail.last is None and not layout.checkpoint.exists()
         self._lost_queues = tail.lost_queues
+        self._was_delayed = any(end for (topic, _), end in tail.next_offsets.items() if topic == SCHEDULE_TOPIC)
         self._begun = False
         self._broken = False
         self._closed = False
@@ -334,6 +339,8 @@ class OpenStore(Closing):
                 from ..timer.wheel import enqueue_timers
 
                 enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
+            if not self._was_delayed:
+                self._note_delay_levels()
             self.index_records()
             if self.index is not None:
                 self.index.sync()
@@ -342,6 +349,15 @@ class OpenStore(Closing):
                 self.topics.write(self._files, self.profile, self.clock)
             self._write_checkpoint()
             remove_abort(self._files, self.layout.abort)
+
+    def _note_delay_levels(self) -> None:
+        """Beside the files of a broker: nothing was delivered of levels that begin here, no note of it is lost."""
+        levels = sorted(queue_id + 1 for topic, queue_id in self.queues.next_offsets if topic == SCHEDULE_TOPIC)
+        config = self.layout.config
+        names = {path.name.removesuffix(BACKUP) for path in config.iterdir()} if levels and config.is_dir() else set()
+        if names - {TOPICS} and DELAY_OFFSETS not in names:
+            data = dumps({OFFSET_TABLE: dict.fromkeys(levels, 0)}).encode()
+            write_over(self._files, config / DELAY_OFFSETS, data)
 
     def _write_checkpoint(self) -> None:
         if self._last is None:

@@ -231,16 +231,16 @@ class ConfigLoss:
         one = self.loaded[DELAYS]
         rest = {key[4]: offset for key, offset in self._rests(one).items()}
         after = {key[4]: offset for key, offset in self._taken(one).items()}
-        ends = {level: self.queues.get(QueueId(SCHEDULE_TOPIC, level - 1), (0, 0))[1] for level in after}
-        begin = {level: min(offset, ends[level]) for level, offset in after.items() if offset > 0}
-        skipped = self.undelivered(begin) if self.undelivered else {}
-        yield from (LostDelay(level, first, begin[level]) for level, first in sorted(skipped.items()))
-        if one.start is LoadAction.LOADS and (after or one.main.unseen):
-            return
-        wholly = _without_table(one) and (self.ran or _present(one))
-        for queue, (first, end) in sorted(self.queues.items()):
-            level = queue.queue_id + 1
-            if queue.topic != SCHEDULE_TOPIC or end <= first or level in skipped:
+        levels = {queue.queue_id + 1: both for queue, both in self.queues.items() if queue.topic == SCHEDULE_TOPIC}
+        begin = {level: min(offset, levels.get(level, (0, 0))[1]) for level, offset in after.items() if offset > 0}
+        told = one.start is LoadAction.LOADS and bool(after or one.main.unseen)
+        wholly = not told and _without_table(one) and (self.ran or _present(one))
+        # a level whose first message no broker can have delivered does not begin again
+        new = {level: first + 1 for level, (first, _) in levels.items() if wholly and level not in rest}
+        waits = self.undelivered({**new, **begin}) if self.undelivered else {}
+        yield from (LostDelay(level, first, begin[level]) for level, first in sorted(waits.items()) if level in begin)
+        for level, (first, end) in sorted(levels.items()):
+            if told or end <= first or level in waits:
                 continue
             begins = max(after.get(level, first), first)
             before = rest.get(level)

@@ -10,8 +10,10 @@ import pytest
 
 from mqstore.formats.message_properties import format_properties, parse
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.broker.profiles import writer_profile
+from mqstore.store.broker.profiles import profile_of, writer_profile
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.broker.topics import read_json
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.log.message import unpack
@@ -19,6 +21,7 @@ from mqstore.store.put.new_message import NewMessage, compressed
 from mqstore.store.put.producer import ProducerOptions, as_stored, delayed, timed
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import StoreReader
+from mqstore.store.start.config import config_start
 
 from ...stores import messages, truth
 from ..choices import stores_where
@@ -146,6 +149,27 @@ def test_the_real_topic_is_made_known(asked: ProducerOptions, tmp_path: Path) ->
             unit = queue.unit(0)
         assert unit is not None
         assert unit.tags_code == (NOW_MS + 10_000 if asked.delay_level else 0)
+
+
+def test_delay_levels_that_begin_beside_the_files_of_a_broker_are_noted(tmp_path: Path) -> None:
+    """Else the note counts as lost, and the levels as such that begin again; one that is lost is not made up."""
+    note, others = (tmp_path / "config" / name for name in ("delayOffset.json", "consumerOffset.json"))
+
+    def put(level: int | None) -> None:
+        with StoreWriter.open(tmp_path, BrokerConfig(), WriterOptions(as_broker="5.3")) as writer:
+            writer.append(as_stored(MESSAGE, ProducerOptions(delay_level=level), writer))
+
+    put(None)
+    others.write_text('{"offsetTable":{}}')
+    put(3)
+    put(4)
+    assert read_json(note) == {"offsetTable": {3: 0}}
+    with StoreReader(tmp_path) as store:
+        ends = {QueueId(*queue[:2]): (0, 1) for queue in store.queues}
+        assert not config_start(store.layout, profile_of("5.3"), ends).loses
+    note.unlink()
+    put(3)
+    assert not note.exists()
 
 
 def test_properties_ask_as_options_do(tmp_path: Path) -> None:

@@ -193,6 +193,13 @@ def test_delays_begin_again(config: Path, real: tuple[Path, Ends]) -> None:
     found = start(config, real[1])
     assert found.lost_delays == tuple(LostDelay(level, None, first[level]) for level in first)
     assert found.harmful and first
+    waits = config_start(
+        Layout.of(config.parent),
+        profile_of(VERSION),
+        real[1],
+        lambda passed: {level: end - 1 for level, end in passed.items()},
+    )
+    assert not waits.lost_delays, "no first message of a level can have been delivered"
 
 
 def test_entries_of_other_files_are_named(config: Path, real: tuple[Path, Ends]) -> None:
