@@ -58,6 +58,7 @@ _WRONG_SIZE = "its entry in the timer log names a wrong number of bytes"
 _NO_ROW = "the RocksDB has no row for it, and no broker reads it from the queue"
 _PASSED = "the RocksDB is read from a later time on than that of its row"
 _TOO_LATE = "due too long ago: a broker that starts reads the wheel from a later tick on"
+_BY_CHANCE = f"{_TOO_LATE}, and it from the queue: it is chance whether that comes to it in time"
 NO_CHAIN = "its entry in the timer log is in no chain of the wheel"
 
 
@@ -250,7 +251,7 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
         if facts.poison is not None and not facts.wheel.in_rocksdb and facts.records.queue_offset[last] >= facts.poison:
             return TimerMessageState.NEVER, f"{_POISON} {facts.poison}"
         if _is_filed_too_late(facts, last):
-            return TimerMessageState.NEVER, _TOO_LATE
+            return TimerMessageState.UNKNOWN, _BY_CHANCE
         return TimerMessageState.PENDING, "not in the wheel yet"
     if facts.damage > facts.records.position[last]:
         return TimerMessageState.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
@@ -259,7 +260,7 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
 
 def _is_filed_too_late(facts: TimerFacts, row: int) -> bool:
     """A start reads the record from the queue, and files it before the ticks that it comes to, but for what it gets to
-    when its timer delivers already: of some hundred messages some tens (spec 04, 4.9).
+    when its timer delivers already: none, some or all (spec 04, 4.9).
     """
     wheel = facts.wheel
     stood_still = not wheel.in_rocksdb and wheel.last_read_ms < wheel.read_ms

@@ -174,7 +174,8 @@ class TimerLoss:
     """Timed messages after a start. pending: with a good entry in the timer log, not yet due when
     the broker read last. loops: ticks whose chain leads to itself once it is written on. stuck_at:
     queue offset in the timer topic behind which nothing is read, None: nothing is in the way. too_late: of those that
-    never fire the ones that did, had the start come in time: it reads the wheel from a later tick on.
+    never fire the ones that did, had the start come in time: it reads the wheel from a later tick on. by_chance: of
+    these the ones that it reads from the queue: it may come to them in time after all (spec 04, 4.9).
     """
 
     pending: int = 0
@@ -183,6 +184,7 @@ class TimerLoss:
     loops: int = 0
     stuck_at: int | None = None
     too_late: int = 0
+    by_chance: int = 0
     bugs: list[str] = field(default_factory=list)
     in_files: ClassVar[bool] = True
     """What is wrong is in the timer's files: a repair mends it."""
@@ -204,7 +206,8 @@ class TimerLoss:
         if self.never_fired:
             messages = counted(self.pending, "timed message", form=",")
             late = f": {_TOO_LATE}" if self.too_late else ""
-            return f"leave {self.never_fired:,} of {messages} unfired{why}{late}"
+            most = "up to " if self.by_chance else ""
+            return f"leave {most}{self.never_fired:,} of {messages} unfired{why}{late}"
         if self.stuck_at is not None:
             return f"fire no timed message behind offset {self.stuck_at:,} of its queue{why}"
         if self.loops:
@@ -287,7 +290,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     bugs += [bug] if never > too_late and (bug := _why_never(outcome, state, entries)) else []
     bugs += ["B34"] if twice else []
     bugs += ["B35"] if stuck is not None else []
-    return TimerLoss(int(own.sum()) + forgotten + unread, never, twice, loops, stuck, too_late, bugs)
+    return TimerLoss(int(own.sum()) + forgotten + unread, never, twice, loops, stuck, too_late, unread, bugs)
 
 
 def _unread_late(

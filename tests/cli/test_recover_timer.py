@@ -137,7 +137,8 @@ def test_a_start_that_comes_too_late(name: str, waits: str, tmp_path: Path, monk
     now_ms = STORES_LEFT_MS + 86_400_000
     clock = SimpleNamespace(time_ns=lambda: now_ms * 1_000_000)
     monkeypatch.setattr("mqstore.store.search.store.time", clock)
-    broken = f"Do not start a broker: a broker 5.1 would leave {waits} timed messages unfired"
+    most = "up to " if name.endswith("killed") else ""  # those in the queue are read in time by chance
+    broken = f"Do not start a broker: a broker 5.1 would leave {most}{waits} timed messages unfired"
     assert first_line(root, options, 1).startswith(broken)
     of_broker = first_line(root, [*options, "--policy", "broker"], 1)
     assert of_broker.endswith(("` loses no message; timed messages stay unfired.", "` is next."))

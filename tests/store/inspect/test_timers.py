@@ -227,8 +227,8 @@ def test_all_of_the_timer_lost_is_read_again(tmp_path: Path) -> None:
 
 
 def test_what_is_read_from_the_queue_too_late(tmp_path: Path) -> None:
-    """A start files it before the ticks that it comes to, as `verify` says: a whole 5.3.3 delivered the messages that
-    are pending here, and none of the others (spec 4.9).
+    """A start files it before the ticks that it comes to, or has come to it already: whole brokers 5.3.3 delivered
+    what is pending here each time, and of the others none or all.
     """
     root = unpack(HERE, tmp_path)
     now_ms = view(root).now_ms + 8 * 24 * HOUR_MS
@@ -236,11 +236,9 @@ def test_what_is_read_from_the_queue_too_late(tmp_path: Path) -> None:
         shutil.rmtree(path) if (path := root / name).is_dir() else path.unlink()
     found = view(root, now_ms)
     pending = [row for row in found.rows if row.state in WAITING]
-    never = [row for row in found.rows if row.state is TimerMessageState.NEVER]
+    unknown = [row for row in found.rows if row.state is TimerMessageState.UNKNOWN]
     assert pending and all((row.deliver_timestamp or 0) >= found.read_timestamp for row in pending)
-    assert len(never) > 15 and {row.reason for row in never} == {
-        "due too long ago: a broker that starts reads the wheel from a later tick on"
-    }
+    assert len(unknown) > 15 and all("chance" in row.reason for row in unknown)
     assert not any(row.again for row in found.rows if (row.deliver_timestamp or 0) < found.read_timestamp)
 
 
