@@ -484,10 +484,11 @@ class TimerWriter:
         self._files.sync_directory(path.parent)
 
     def _finish(self, state: TimerPosition, offset: int, log_end: int, write_ms: int) -> None:
-        """What was read from the queue is in the wheel; a new timer begins to read it now."""
+        """What was read from the queue is in the wheel; a timer that had nothing before begins to read it now."""
+        begins = not state.log_end and offset == self._next_offset
         self._write_check(
             state.check._replace(
-                last_read_time_ms=state.check.last_read_time_ms or write_ms,
+                last_read_time_ms=write_ms if begins else state.check.last_read_time_ms or write_ms,
                 last_timer_log_flush_pos=log_end,
                 last_timer_queue_offset=offset,
                 master_timer_queue_offset=offset,

@@ -16,7 +16,7 @@ import pytest
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.checkpoint import read_timer_check
+from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -117,6 +117,23 @@ def test_a_message_that_is_due_is_the_brokers(tmp_path: Path) -> None:
     assert len(entries(root)) == 1
     write(root, [timed(NOW_MS + 9_000)])
     assert len(entries(root)) == 1, "what comes behind it waits, too"
+
+
+def test_a_timer_that_had_nothing_begins_to_read_now(tmp_path: Path) -> None:
+    """It may have stood still for long: nothing is delivered again. What a start has to deliver keeps its time."""
+    old_ms = NOW_MS - NOW_MS % 1_000 - 30 * 86_400_000
+    for name, new, read_ms in (
+        ("one", MESSAGES[:1], NOW_MS - NOW_MS % 1_000),
+        ("due", [*MESSAGES[:1], timed(old_ms + 5_000)], old_ms),
+    ):
+        root = tmp_path / name
+        write(root, [NewMessage(b"orders", b"x")])
+        (root / "config").mkdir(exist_ok=True)
+        (root / "config" / "timercheck").write_bytes(TimerCheck(last_read_time_ms=old_ms).to_bytes())
+        write(root, new)
+        check = read_timer_check(root / "config" / "timercheck")
+        assert check is not None and check.last_read_time_ms == read_ms
+        assert len(entries(root)) == 1
 
 
 @pytest.mark.parametrize("harm", ["no check", "no wheel", "short wheel", "noise in the log"])
