@@ -186,9 +186,13 @@ class OpenStore(Closing):
                 path=self.layout.compaction_log,
                 hint="start the broker, and send the message to it",
             )
-        if self._topics_in_database is not None:
-            self._topics_in_database.check(queue[0])
+        self.check_topic(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
+
+    def check_topic(self, topic: str) -> None:
+        """Raises InvalidInput for a topic that is not in the RocksDB of topics, where put makes none."""
+        if self._topics_in_database is not None:
+            self._topics_in_database.check(topic)
 
     def _is_compacted(self, topic: str) -> bool:
         if self.topics is None or not self.layout.broker_config.get_bool("enableCompaction", default=True):

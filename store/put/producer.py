@@ -300,6 +300,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
     if asks_half and writer.layout.broker_config.get_bool("rejectTransactionMessage"):
         raise InvalidInput("rejectTransactionMessage is on: the broker refuses half messages")
     if asks_half or level is not None or deliver_ms is not None:
+        writer.check_topic(java_string(message.topic))
         writer.expect(java_string(message.topic), message.queue_id)
     if asks_half:
         return half(message, writer.profile)

@@ -19,6 +19,7 @@ from mqstore.store.log.message import read_message
 from mqstore.store.put import database as database_module
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.producer import ProducerOptions, as_stored
 from mqstore.store.put.writer import Stored, StoreWriter, WriterOptions
 from mqstore.store.queues.hybrid import open_queues
 from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
@@ -134,6 +135,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with opened(root, options) as store:
         with pytest.raises(InvalidInput, match="no topic nobody in the RocksDB of topics"):
             store.append(NewMessage(b"nobody", b"x"))
+        for asked in (ProducerOptions(delay_level=3), ProducerOptions(half=True)):
+            with pytest.raises(InvalidInput, match="no topic nobody in the RocksDB of topics"):
+                as_stored(NewMessage(b"nobody", b"x", properties=b"PGROUP\1g\2"), asked, store)
         inner = NewMessage(b"TopicA", b"x", sys_flag=SysFlag.INNER_BATCH, properties=b"INNER_NUM\0011\2")
         with pytest.raises(InvalidInput, match="batch"):
             store.append(inner)
