@@ -44,11 +44,15 @@ _NAMES = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
 
 
 class Body(NamedTuple):
-    """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("")."""
+    """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("").
+
+    too_large: it is in order as far as it was decompressed, up to the limit of who reads it.
+    """
 
     data: bytes
     compression: str = ""
     error: str = ""
+    too_large: bool = False
 
 
 def compression_of(sys_flag: int) -> str:
@@ -70,7 +74,7 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
     try:
         return Body(unpack_whole(stored, sys_flag, max_bytes), compression)
     except ValueError as error:
-        return Body(stored, "", str(error))
+        return Body(stored, "", str(error), isinstance(error, BodyTooLarge))
 
 
 class BodyTooLarge(ValueError):
@@ -80,24 +84,19 @@ class BodyTooLarge(ValueError):
 def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """A compressed body decompressed. Raises ValueError, `BodyTooLarge` for more than `max_bytes`."""
     compression = compression_of(sys_flag)
-    said = f"does not decompress with {compression}"
     try:
         return _UNPACKERS[compression](stored, max_bytes)
-    except BodyTooLarge as error:
-        raise BodyTooLarge(f"{said}: {error}") from None
+    except BodyTooLarge:
+        raise BodyTooLarge(f"decompresses with {compression} to more than {counted(max_bytes, 'byte')}") from None
     except (ValueError, RuntimeError, zlib.error, EOFError, MemoryError) as error:
-        raise ValueError(f"{said}: {error}") from None
-
-
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"more than {counted(max_bytes, 'byte')} (--max-body)")
+        raise ValueError(f"does not decompress with {compression}: {error}") from None
 
 
 def _unzlib(stored: bytes, max_bytes: int) -> bytes:
     unpacker = zlib.decompressobj()
     data = unpacker.decompress(stored, max_bytes + 1)
     if len(data) > max_bytes:
-        raise _too_large(max_bytes)
+        raise BodyTooLarge
     if not unpacker.eof:
         raise EOFError("the stream is cut")
     return data
@@ -109,7 +108,7 @@ def _unlz4(stored: bytes, max_bytes: int) -> bytes:
     unpacker = lz4.frame.LZ4FrameDecompressor()
     data: bytes = unpacker.decompress(stored, max_length=max_bytes + 1)
     if len(data) > max_bytes:
-        raise _too_large(max_bytes)
+        raise BodyTooLarge
     if not unpacker.eof:
         raise EOFError("the stream is cut")
     return data
@@ -126,7 +125,7 @@ def _unzstd(stored: bytes, max_bytes: int) -> bytes:
             parts.append(unpacker.decompress(stored[at : at + _ZSTD_BYTES]))
             size += len(parts[-1])
             if size > max_bytes:
-                raise _too_large(max_bytes)
+                raise BodyTooLarge
             if unpacker.eof:
                 return b"".join(parts)
     except zstandard.ZstdError as error:
@@ -205,20 +204,22 @@ def mark_stories() -> dict[str, MarkStory]:
 
 class UndecodableBody(NamedTuple):
     """The body in `row` of some records, and what its decompression said. put_back: 4.3.1 has put it back after a
-    check of its transaction: decompressed, with the mark left on (B39).
+    check of its transaction: decompressed, with the mark left on (B39). too_large: as of `Body`.
     """
 
     row: int
     error: str
     put_back: bool
+    too_large: bool
 
 
 def undecodable_bodies(columns: Columns) -> Iterator[UndecodableBody]:
-    """Bodies that do not decompress as their flags say."""
+    """Bodies that do not decompress as their flags say, or to more than is looked at."""
     flags, bodies, texts = columns.ints("sys_flag"), columns.ragged("body"), columns.ragged("properties")
     for row in (flags & SysFlag.COMPRESSED).nonzero()[0].tolist():
-        if error := unpack(bodies[row], int(flags[row])).error:
-            yield UndecodableBody(row, error, names.TRANSACTION_CHECK_TIMES in names.parse(texts[row]))
+        if (body := unpack(bodies[row], int(flags[row]))).error:
+            put_back = names.TRANSACTION_CHECK_TIMES in names.parse(texts[row])
+            yield UndecodableBody(row, body.error, put_back, body.too_large)
 
 
 def tombstones(columns: Columns) -> Flags:
@@ -411,7 +412,7 @@ class Message(_Fields):
         if body.compression:
             shown["body_compression"] = body.compression
         if error := body.error or self._batch_error(body.data):
-            shown["body_error"] = error
+            shown["body_error"] = f"{error} (--max-body)" if body.too_large else error
         return shown
 
     def _batch_error(self, body: bytes) -> str:

@@ -102,7 +102,7 @@ def test_bombs(name: str) -> None:
     found = unpack(bomb, FLAGS[name], bound)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found.data == bomb
+    assert found.data == bomb and found.too_large
     assert str(bound) in found.error
     assert peak < 48 << 20
     assert unpack(bomb, FLAGS[name]).error, "the default bound"

@@ -12,6 +12,8 @@ from mqstore.formats.pop import CHECK_POINT_TAG, REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.log.message import MAX_BODY_BYTES, pack
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings import read
@@ -69,6 +71,22 @@ def test_a_batch_that_ends_the_log_of_a_broker_is_told(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"INNER_NUX", b"INNER_NUM"))
     (found,) = told(root, "I-044")
     assert "'\\x03n'" in found.message and "a broker's log ends" in found.message
+
+
+def test_a_body_that_is_longer_than_what_is_looked_at_is_no_damage(tmp_path: Path) -> None:
+    """Up to there it decompresses; one that is damaged before is as damaged as any."""
+    flags = int(SysFlag.COMPRESSED | SysFlag.ZSTD)
+    body = pack(bytes(MAX_BODY_BYTES + 1), flags)
+    torn = bytearray(body)
+    torn[len(body) // 2 : len(body) // 2 + 64] = b"\xff" * 64
+    for data, severity in ((body, Severity.INFO), (bytes(torn), Severity.ERROR)):
+        root = written(tmp_path / severity.name, [NewMessage(b"orders", data, sys_flag=flags), *APART])
+        (found,) = told(root, "I-039")
+        assert found.severity is severity, found.message
+        assert ("was not looked at" in found.message) is (severity is Severity.INFO) and "--" not in found.message
+    wrapped = format_properties({"INNER_NUM": "2", "INNER_BASE": "0"})
+    batch = NewMessage(b"orders", body, sys_flag=flags | int(SysFlag.INNER_BATCH), properties=wrapped)
+    assert told(written(tmp_path / "batch", [batch]), "I-044") == []
 
 
 def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
