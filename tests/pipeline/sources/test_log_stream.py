@@ -18,6 +18,7 @@ from mqstore.pipeline import register
 from mqstore.pipeline.sources import log_stream
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_stream import LogStream
+from mqstore.store.arrow import stores
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused
 from mqstore.store.log.commit_log import CommitLog
@@ -130,7 +131,7 @@ def test_so_many_bytes_at_once(root: Path) -> None:
 
 def test_a_log_is_opened_once_for_each_question(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stream(root, max_bytes_per_trigger="1000")
-    at, limit, opened, open_log = made.initialOffset(), made.getDefaultReadLimit(), list[str](), log_stream.open_log
+    at, limit, opened, open_log = made.initialOffset(), made.getDefaultReadLimit(), list[str](), stores.open_log
 
     def noting(root: str, config: BrokerConfig) -> CommitLog:
         opened.append(root)
