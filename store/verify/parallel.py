@@ -191,7 +191,8 @@ class Beside:
         self._stack = ExitStack()
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
-            expiring_queues(context.store.layout)  # what this reads no child reads again
+            if self._begins and not groups <= LOG_GROUPS:
+                expiring_queues(context.store.layout)  # what this reads no child reads again
             for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))
