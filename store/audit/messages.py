@@ -269,14 +269,15 @@ def scan_messages(
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    how: what is dispatched. start: position of a record to begin at. crc: check the bodies. progress: called with the
-    position reached. items: a scan to take instead of one of the whole log. verified: what is in order; the scan leaves
-    out those of its runs whose records no auditor has to see.
+    how: what is dispatched; of a queue no message that lies in front of where it begins. start: position of a record
+    to begin at. crc: check the bodies. progress: called with the position reached. items: a scan to take instead of
+    one of the whole log. verified: what is in order; the scan leaves out those of its runs whose records no auditor
+    has to see.
     """
     pending = _PendingMessages()
 
     def can_skip(run: VerifiedRun) -> bool:
-        _hand_out(pending, observers)
+        _hand_out(pending, observers, how)
         return _hand_out_run(run, observers)
 
     if items is None and verified is not None:
@@ -291,8 +292,8 @@ def scan_messages(
         pending.add(batch, dispatched)
         del batch, dispatched  # while the next window is read nobody holds the columns of the last
         if pending.count >= AT_ONCE:
-            _hand_out(pending, observers)
-    _hand_out(pending, observers)
+            _hand_out(pending, observers, how)
+    _hand_out(pending, observers, how)
 
 
 class _Beside:
@@ -366,15 +367,17 @@ def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
     return True
 
 
-def _hand_out(pending: _PendingMessages, observers: list[LogObserver]) -> None:
+def _hand_out(pending: _PendingMessages, observers: list[LogObserver], how: Dispatching) -> None:
     if not pending.count:
         return
     others = [each for each in observers if not (isinstance(each, KnowsUnits) and each.has_seen(pending.count))]
     if not others:
         pending.drop()
     for messages in pending.take():
-        for observer in others:
-            observer.messages(messages)
+        begin = how.begins(*messages.queue, int(messages.position[0])) if how.begins is not None else 0
+        left = messages if begin <= messages.position[0] else messages.take(messages.position >= begin)
+        for observer in others if len(left) else ():
+            observer.messages(left)
 
 
 def messages_of(batch: Batch) -> Iterator[Messages]:

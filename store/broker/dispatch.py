@@ -219,9 +219,6 @@ class _LmqQueues:
         if not self._rows:
             return units
         rows = np.array(self._rows, np.int64)
-        if (begins := self._how.begins) is not None:
-            first = np.array([begins(topic) for topic in self.topics], np.int64)
-            rows = rows[_int64(columns.ints("physical_offset"))[rows[:, 0]] >= first[rows[:, 1]]]
         record, topic_id, queue_id, queue_offset = rows.T
         named = Units(
             record,

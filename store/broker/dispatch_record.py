@@ -27,7 +27,8 @@ class Dispatching(NamedTuple):
     whose messages get none. lmq_zero: LMQs have the number 0, not that of the message's queue
     (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of LMQs
     those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
-    begins: the position in the log where an LMQ begins: what earlier records had in it a broker has deleted.
+    begins: asked for a queue, and where a message of it lies: the position in the log where the queue begins; what
+    earlier records had in it a broker has deleted (`scan_messages`).
     """
 
     index_tags: bool = False
@@ -38,11 +39,13 @@ class Dispatching(NamedTuple):
     lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False
-    begins: Callable[[str], int] | None = None
+    begins: Callable[[str, int, int], int] | None = None
 
     def same_units(self, other: Dispatching | None) -> bool:
         """Queues get the same units by the other rules; index items may differ."""
-        return other is not None and self._replace(items=other.items, index_tags=other.index_tags) == other
+        if other is None:
+            return False
+        return self._replace(items=other.items, index_tags=other.index_tags, begins=other.begins) == other
 
     def skips(self, name: str) -> bool:
         """A broker makes no queue of this name, and does not look at the number for it (spec 2.9)."""

@@ -170,7 +170,7 @@ class DispatchRules(NamedTuple):
         lmq_zero: bool = True,
         delay_levels: tuple[int, ...] | None = None,
         lite_alone: bool = False,
-        begins: Callable[[str], int] | None = None,
+        begins: Callable[[str, int, int], int] | None = None,
     ) -> Dispatching:
         """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
         multi = self.multi_dispatch and multi_dispatch

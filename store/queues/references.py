@@ -9,28 +9,40 @@ which begins right where the hole does tells that the log went on there.
 Holes may be many. So the queues are asked what they name of a whole region of the log, and of each
 window of units is remembered which positions it names: however many holes there are, a window is
 read once for each region that it has names of.
+
+Where queues begin that a broker had deleted, and that were made again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...formats import message_properties as names
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
 from ...formats.message import SMALLEST
-from ..columns import Rows
+from ...formats.property_columns import PropertyItems
+from ...formats.sys_flag import SysFlag
+from ..broker.dispatch import java_split
+from ..broker.snapshot import QueueId
+from ..broker.system_topics import LITE_PREFIX
+from ..columns import Rows, dictionary
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories
-from ..errors import StoreError
+from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.commit_log import Batch, CommitLog
+from ..log.message import Mark
 from .batches import BatchConsumeQueue
 from .read import ConsumeQueue, ConsumeQueues
-from .units import Units, is_used, is_valid
+from .units import LARGEST_OFFSET, Units, is_used, is_valid
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -349,3 +361,175 @@ def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces
         part = places.take(slice(begin, end))
         yield part, log.records(part.position)
         begin = end
+
+
+@dataclass(frozen=True)
+class QueueBegins:
+    """Where queues begin that their broker had deleted, and that were made again, while the log keeps the records of
+    the earlier ones: such a queue begins with a later record, and with the number 0.
+
+    Those of a topic that was deleted and made again; and LMQs of LITE topics with a TTL: one that got no message for so
+    long is deleted (5.5.1), whole. ttl_ms: that of each of these topics.
+    """
+
+    layout: Layout
+    ttl_ms: Mapping[str, int]
+
+    def __call__(self, topic: str, queue_id: int, position: int) -> int:
+        """Where a queue begins, of which a message lies at `position`: the first record that it names, LARGEST_OFFSET
+        of one that is deleted; 0 where none of it was deleted: what it lacks then is lost.
+        """
+        queue, ttl_ms = QueueId(topic, queue_id), self._ttl_of(topic)
+        begin = self._first(queue)
+        if begin is not None and 0 <= begin <= position:
+            return 0
+        if not ttl_ms:
+            begin = self._in_topic(queue)
+            older = begin and any(first < begin for other, first in self._oldest.items() if other != topic)
+            return begin if older else 0  # else all queues may have been lost, and these made by a start
+        if begin is not None and begin > 0 and self._is_number_0(queue, begin):
+            return begin
+        return self._young_zeros.get(topic, LARGEST_OFFSET) if begin is None else self._zeros.get(topic, 0)
+
+    def _ttl_of(self, topic: str) -> int:
+        parent = topic.removeprefix(LITE_PREFIX).partition("$")[0] if topic.startswith(LITE_PREFIX) else ""
+        return self.ttl_ms.get(parent, 0)
+
+    @cached_property
+    def _queues(self) -> ConsumeQueues:
+        from .hybrid import all_queues  # as above
+
+        return all_queues(self.layout)
+
+    @cached_property
+    def _firsts(self) -> dict[QueueId, int | None]:
+        return {}
+
+    def _first(self, queue: QueueId) -> int | None:
+        """The position that unit 0 of a queue names, -1 where that is none; 0 where the queue begins with a later unit,
+        or cannot be read; None where there is no queue.
+        """
+        if queue not in self._firsts:
+            found: int | None = 0
+            with suppress(Unreadable, Unsupported):
+                try:
+                    with self._queues.open(*queue) as opened:
+                        unit = None if opened.first_offset else opened.unit(0)
+                except NotFound:
+                    found = None
+                else:
+                    if not opened.first_offset and not (unit and unit.pre_fill):
+                        found = unit.physical_offset if unit and unit.valid else -1
+            self._firsts[queue] = found
+        return self._firsts[queue]
+
+    @cached_property
+    def _oldest(self) -> dict[str, int]:
+        """The least that `_first` tells of the queues of each topic."""
+        found: dict[str, int] = {}
+        for topic, queue_id, _ in self._queues:
+            first = self._first(QueueId(topic, queue_id))
+            if first is not None and first >= 0:
+                found[topic] = min(first, found.get(topic, first))
+        return found
+
+    @cached_property
+    def _of_topics(self) -> dict[str, dict[int, int]]:
+        return {}
+
+    def _in_topic(self, queue: QueueId) -> int:
+        """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
+        topic, number = queue
+        if topic not in self._of_topics:
+            queues = (QueueId(topic, each.queue_id) for each in self._queues.of_topic(topic))
+            firsts = {other: first for other in queues if (first := self._first(other)) is not None and first >= 0}
+            again = all(first and self._is_number_0(other, first) for other, first in firsts.items())
+            known = {other.queue_id: first for other, first in firsts.items()} if again else {}
+            self._of_topics[topic] = self._made_again(topic, known) if known else {}
+        found = self._of_topics[topic]
+        return found.get(number, min(found.values(), default=0))
+
+    def _made_again(self, topic: str, firsts: dict[int, int]) -> dict[int, int]:
+        """Where queues of a topic begin, by number; nothing where not all records that lie in front of the first one
+        that their queue names lie in front of all of these: there are none, or a queue was cut. firsts: these.
+        Reads the log, to the last of them at least.
+        """
+        older, zeros = -1, dict[int, int]()
+        with self._log() as log:
+            for item in log.scan(crc=False, reuse=True):
+                if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
+                    continue
+                if older < 0 and int(item.position[0]) >= max(firsts.values()):
+                    return {}
+                topics = dictionary(item.columns.ragged("topic"))
+                mine = np.array([java_string(value) == topic for value in topics.values], np.bool_)[topics.ids]
+                of_topic = item.take(mine & (item.columns.ints("sys_flag") & SysFlag.PREPARED == 0))
+                numbers, offsets = (of_topic.columns.ints(name).tolist() for name in ("queue_id", "queue_offset"))
+                for position, number, offset in zip(of_topic.position.tolist(), numbers, offsets, strict=True):
+                    older = max(older, position) if position < firsts.get(number, 0) else older
+                    if not offset:
+                        zeros[number] = position
+        if not 0 <= older < min(firsts.values()):
+            return {}
+        return {number: begin for number, begin in zeros.items() if begin > older} | firsts
+
+    def _is_number_0(self, queue: QueueId, position: int) -> bool:
+        """The record at a position has number 0 in the queue."""
+        with self._log() as log:
+            record = log.records(np.array([position], np.int64))
+        if not len(record):
+            return False
+        if self._ttl_of(queue.topic):
+            found: dict[str, tuple[int, int]] = {}
+            self._note(found, record)
+            return found.get(queue.topic, (0, 0))[1] == position
+        columns = record.columns
+        name = QueueId(java_string(columns.ragged("topic")[0]), int(columns.ints("queue_id")[0]))
+        return name == queue and not columns.ints("queue_offset")[0]
+
+    @contextmanager
+    def _log(self) -> Iterator[CommitLog]:
+        with closing(self.layout.commit_log_files()) as files:
+            yield commit_log_of(self.layout, files)
+
+    @cached_property
+    def _zeros(self) -> dict[str, int]:
+        """Of LMQs with a TTL the position of the last record with number 0."""
+        return {topic: begin for topic, (_, begin) in self._named(young=False)[0].items()}
+
+    @cached_property
+    def _young_zeros(self) -> dict[str, int]:
+        """The same of those with a message that is younger than their TTL, as of the last record of the log.
+
+        Reads the files of the log that may have such.
+        """
+        found, last_ms = self._named(young=True)
+        return {topic: begin for topic, (ms, begin) in found.items() if ms >= last_ms - self._ttl_of(topic)}
+
+    def _named(self, *, young: bool) -> tuple[dict[str, tuple[int, int]], int]:
+        """Of each LMQ with a TTL the newest time, and the last position with number 0; the newest time of all."""
+        found: dict[str, tuple[int, int]] = {}
+        last_ms = 0
+        with self._log() as log:
+            for file in reversed(log.files):
+                first_ms = newest_ms = 0
+                for item in log.scan(file.start, file.end, crc=False, reuse=True):
+                    if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                        stored = item.columns.ints("store_timestamp")
+                        first_ms, newest_ms = first_ms or int(stored[0]), int(stored[-1])
+                        self._note(found, item)
+                last_ms = last_ms or newest_ms
+                if young and 0 < first_ms < last_ms - max(self.ttl_ms.values()):
+                    break
+        return found, last_ms
+
+    def _note(self, found: dict[str, tuple[int, int]], batch: Batch) -> None:
+        """Of each queue the newest time, and the last position with number 0."""
+        stored, properties = batch.columns.ints("store_timestamp"), PropertyItems(batch.columns.ragged("properties"))
+        named, numbers = (properties.find(n) for n in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))
+        for row in np.flatnonzero(named.length > 0).tolist():
+            for topic, number in zip(java_split(named[row]), java_split(numbers[row]), strict=False):
+                if self._ttl_of(topic):
+                    newest_ms, begin = found.get(topic, (0, 0))
+                    begin = max(begin, int(batch.position[row])) if number == "0" else begin
+                    found[topic] = max(newest_ms, int(stored[row])), begin

@@ -67,7 +67,7 @@ from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.rocksdb import ConfigForm, InForce, in_force, table_of
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
-from ..start.queue_stores import expiring_queues, lite_topics
+from ..start.queue_stores import lite_topics, queue_begins
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
@@ -169,7 +169,7 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
         multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
         delay_levels=options.delay_waits(),
         lite_alone=selective_double_write(layout),
-        begins=expiring_queues(layout),
+        begins=queue_begins(layout),
     )
 
 

@@ -29,11 +29,11 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..queues.hybrid import has_database, lmq_in_database, selective_double_write
-from ..queues.references import commit_log_of
+from ..queues.references import QueueBegins, commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_lmq_offsets
 from ..settings.options import options_of
-from .queue_stores import DatabaseSearch, ExpiringQueues, expiring_queues, queue_stores
+from .queue_stores import DatabaseSearch, queue_begins, queue_stores
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_copy import CopiedQueues
@@ -50,7 +50,7 @@ class Switches(NamedTuple):
     multi_dispatch: messages go to the queues that they name besides. lmq_zero: those of them that
     are LMQs have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
     the queues have units in consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones.
-    begins: where LMQs begin that a broker deletes in time.
+    begins: where queues begin that a broker had deleted, and that were made again.
     """
 
     check_crc: bool = True
@@ -64,7 +64,7 @@ class Switches(NamedTuple):
     timer_wheel_enable: bool = True
     delay_levels: tuple[int, ...] | None = None
     lite_alone: bool = False
-    begins: ExpiringQueues | None = None
+    begins: QueueBegins | None = None
 
     @property
     def waits_for_index(self) -> bool:
@@ -409,7 +409,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
         lite_alone=selective_double_write(snapshot.layout),
-        begins=expiring_queues(snapshot.layout),
+        begins=queue_begins(snapshot.layout),
     )
 
 

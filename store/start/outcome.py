@@ -150,8 +150,7 @@ class PendingUnits:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        # a start makes units also for the LMQs that its broker had deleted
-        self._how = outcome.switches.dispatching(outcome.profile.dispatch)._replace(begins=None)
+        self._how = outcome.switches.dispatching(outcome.profile.dispatch)
         self._units = DispatchedUnits()
 
     def __enter__(self) -> Self:

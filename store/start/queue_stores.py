@@ -12,21 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...formats import message_properties as names
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import SysFlag
-from ...formats.property_columns import PropertyItems
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.verified import VerifiedRun
-from ..broker.dispatch import Dispatched, dispatch_columns, java_split
+from ..broker.dispatch import Dispatched, dispatch_columns
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal
 from ..broker.profiles import DatabaseRules, Profile, profile_of
@@ -36,12 +33,11 @@ from ..broker.topics import LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
 from ..columns import dictionary, kept, order_of_pairs
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
 from ..errors import StoreError, Unreadable, Unsupported
-from ..log.commit_log import Batch, Mark
 from ..queues.hybrid import all_queues, parents_of_lite, selective_double_write
-from ..queues.references import commit_log_of
+from ..queues.references import QueueBegins
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.start_rocksdb import Commit, DatabaseState, FileQueue, Queued, RowDamage
-from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
+from ..queues.units import UNIT_DTYPE, Units, joined
 from .config_load import TOPICS, ConfigRules, config_rules, load_table
 
 _FILES = "default"
@@ -173,86 +169,12 @@ def lite_topics(layout: Layout) -> frozenset[str]:
     return frozenset(told) | parents_of_lite(layout)
 
 
-@dataclass(frozen=True)
-class ExpiringQueues:
-    """LMQs of LITE topics with a TTL: a broker deletes one that got no message for so long (5.5.1), whole, while the
-    log keeps its records. Where it is made anew it begins with a later record, and with the number 0.
-
-    ttl_ms: that of each of these topics.
-    """
-
-    layout: Layout
-    ttl_ms: Mapping[str, int]
-
-    def __call__(self, topic: str) -> int:
-        """Where a queue begins: the position of the first record that it names, LARGEST_OFFSET of one that is deleted;
-        0 where nothing was deleted: what it lacks then is lost.
-        """
-        if not self._ttl_of(topic):
-            return 0
-        begin = self._begins.get(topic)
-        return self._begin_in_log.get(topic, LARGEST_OFFSET) if begin is None else begin
-
-    def _ttl_of(self, topic: str) -> int:
-        parent = topic.removeprefix(LITE_PREFIX).partition("$")[0] if topic.startswith(LITE_PREFIX) else ""
-        return self.ttl_ms.get(parent, 0)
-
-    @cached_property
-    def _begins(self) -> dict[str, int]:
-        found = {}
-        with closing(all_queues(self.layout)) as queues:
-            for directory in queues:
-                if directory.topic.startswith(LITE_PREFIX):
-                    with queues.open(directory.topic, directory.queue_id) as queue:
-                        first = queue.summary().min_offset
-                        unit = None if first else queue.unit(first)
-                    found[directory.topic] = unit.physical_offset if unit and unit.valid else 0
-        return found
-
-    @cached_property
-    def _begin_in_log(self) -> dict[str, int]:
-        """Of those with a message that is younger than their TTL, as of the last record of the log, the position of
-        the last one with number 0.
-
-        Reads the files of the log that may have such, and only if a queue is gone.
-        """
-        found: dict[str, tuple[int, int]] = {}
-        last_ms = 0
-        with closing(self.layout.commit_log_files()) as files:
-            log = commit_log_of(self.layout, files)
-            for file in reversed(log.files):
-                first_ms = newest_ms = 0
-                for item in log.scan(file.start, file.end, crc=False, reuse=True):
-                    if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                        stored = item.columns.ints("store_timestamp")
-                        first_ms, newest_ms = first_ms or int(stored[0]), int(stored[-1])
-                        self._note(found, item, stored)
-                last_ms = last_ms or newest_ms
-                if 0 < first_ms < last_ms - max(self.ttl_ms.values()):
-                    break
-        return {topic: begin for topic, (ms, begin) in found.items() if ms >= last_ms - self._ttl_of(topic)}
-
-    def _note(self, found: dict[str, tuple[int, int]], batch: Batch, stored: Ints) -> None:
-        """Of each queue the newest time, and the last position with number 0."""
-        properties = PropertyItems(batch.columns.ragged("properties"))
-        named, numbers = (properties.find(n) for n in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))
-        for row in np.flatnonzero(named.length > 0).tolist():
-            for topic, number in zip(java_split(named[row]), java_split(numbers[row]), strict=False):
-                if self._ttl_of(topic):
-                    newest_ms, begin = found.get(topic, (0, 0))
-                    begin = max(begin, int(batch.position[row])) if number == "0" else begin
-                    found[topic] = max(newest_ms, int(stored[row])), begin
-
-
-def expiring_queues(layout: Layout) -> ExpiringQueues | None:
-    """Those of a store; None where no topic has such, and where all queues are gone: then nothing tells which a
-    broker had deleted.
-    """
-    if ttl_ms := layout.once(_ttls_ms):
-        with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
-            if next(iter(queues), None) is not None:
-                return ExpiringQueues(layout, ttl_ms)
-    return None
+def queue_begins(layout: Layout) -> QueueBegins:
+    """Those of a store. Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
+    ttl_ms, there = layout.once(_ttls_ms), False
+    with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
+        there = bool(ttl_ms) and next(iter(queues), None) is not None
+    return QueueBegins(layout, ttl_ms if there else {})
 
 
 def _ttls_ms(layout: Layout) -> dict[str, int]:
@@ -443,8 +365,8 @@ class DatabaseDispatch:
         (enableMultiDispatch), also where they get no units.
         """
         self._database, self._stores = database, stores
-        # topics are selected, not names; and LMQs that the broker had deleted come back
-        self._how = how._replace(slash_names=True, lite_alone=False, begins=None)
+        # topics are selected, not names
+        self._how = how._replace(slash_names=True, lite_alone=False)
         #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
         self.undispatchable: int | None = None
         self._version = version

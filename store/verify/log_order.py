@@ -24,7 +24,7 @@ from ..findings.catalogue import Severity
 from ..log.batch import inner_numbers
 from .context import Mergeable, Records, VerifyContext
 from .log_chain import chain_of
-from .queue_state import queues_of
+from .queue_state import begins_of, queues_of
 from .register import after, of_records
 
 _QUEUES = 1 << 16
@@ -224,7 +224,9 @@ def _report_jumps(
         position, end = int(records.position[row]), int(records.ends[row])
         text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
         jump = _Jump(position, end - position, text)
-        if found > wanted:
+        if found < wanted and position <= begins_of(context)(topic, queue_id, 0):
+            _tell(context, jump, ": the queue was deleted, and made again")
+        elif found > wanted:
             _tell(context, jump, "; records before it are lost" if lost else "")
         elif at not in ends:
             _tell_jump(context, jump, bool(offset[at + 1] == expected[at + 1]))

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.queues import references
 from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.references import QueueReferences
+from mqstore.store.recover.recovery import analyze, replan
+from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import apply
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 
+from ...archives import extract
 from ...stores import config, unpack
 
 _QUEUES = ("5.3.3-clean", "5.5.0-killed", "5.3.3-batchcq")
@@ -87,3 +98,68 @@ def test_many_holes_open_a_queue_once(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_without_units_nothing_is_denied(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     assert QueueReferences(Layout.open(tmp_path)).names(0, 1000)
+
+
+MADE_AGAIN = Path(__file__).parents[2] / "made_again"
+"""Of real brokers: TT got six messages, and was deleted while the broker ran; then it got three again. U has five, of
+before that and after."""
+LATER_MS = 1_795_939_200_000
+
+
+def _made_again(name: str, work: Path) -> Path:
+    extract(MADE_AGAIN / f"{name}.tar.gz", work / name)
+    return work / name
+
+
+def _wrong(root: Path) -> list[str]:
+    with StoreReader(root) as store:
+        found = verify(store, Scope(), now_ms=LATER_MS).findings
+        return [f"{f.severity.name} {f.code} {f.message}" for f in found if f.severity > Severity.INFO]
+
+
+@pytest.mark.parametrize("name", ["4.9.7", "5.3.3", "5.5.1-rocksdb"])
+def test_what_a_deleted_topic_had_is_no_damage_of_the_one_that_was_made_again(name: str, tmp_path: Path) -> None:
+    root = _made_again(name, tmp_path)
+    (told,) = _wrong(root)  # of the two queues
+    assert told.startswith("WARNING I-031 ") and told.endswith(" 0, not 3: the queue was deleted, and made again")
+    found = analyze(Layout.open(root))
+    assert found.nothing_to_do and found.messages == found.prediction.readable == 8
+
+
+def _without(*names: str) -> Callable[[Path], None]:
+    def harm(queues: Path) -> None:
+        for name in names:
+            shutil.rmtree(queues / name)
+
+    return harm
+
+
+def _zeroed(queue: str) -> Callable[[Path], None]:
+    def harm(queues: Path) -> None:
+        with (queues / queue / f"{0:020}").open("r+b") as file:
+            file.write(bytes(UNIT_BYTES))
+
+    return harm
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("harm", [_without("TT/0"), _without("TT/1"), _zeroed("TT/0"), _zeroed("TT/1"), _without("U")])
+def test_a_plan_makes_queues_as_they_were_since(harm: Callable[[Path], None], killed: bool, tmp_path: Path) -> None:
+    """What the topic had before it was deleted gets no unit; a start that finds a queue gone makes that anew of it."""
+    root = _made_again("5.3.3", tmp_path)
+    before = _units(Layout.open(root))
+    harm(root / "consumequeue")
+    if killed:
+        (root / "abort").touch()
+    found = analyze(Layout.open(root))
+    assert found.plan is not None
+    apply(Layout.open(root), found.plan, lambda: replan(Layout.open(root), found.prediction.broker_version), Files())
+    assert _units(Layout.open(root)) == before
+
+
+def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> None:
+    """And those that are there made by a start, which begins with number 0."""
+    root = _made_again("5.3.3", tmp_path)
+    shutil.rmtree(root / "consumequeue" / "U")
+    missing = [text for text in _wrong(root) if " I-070 " in text]
+    assert any("TT/0" in text for text in missing) and any("TT/1" in text for text in missing)

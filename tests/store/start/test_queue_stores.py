@@ -25,7 +25,7 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from mqstore.store.queues.rocksdb_write import Changes
-from mqstore.store.recover.recovery import analyze
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.search.store import StoreReader
@@ -268,6 +268,19 @@ def test_a_unit_that_a_light_queue_has_lost_is_missing(tmp_path: Path) -> None:
         file.seek(UNIT_BYTES)
         file.write(bytes(UNIT_BYTES))
     assert "I-070" in wrong_with(root)
+
+
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_light_queue_whose_front_is_damaged_gets_its_own_units(units: int, tmp_path: Path) -> None:
+    """Not those of the messages that it had before its TTL was over."""
+    root = expired("files", tmp_path)
+    path = root / "consumequeue" / "%LMQ%$par$c1" / "0" / ("0" * 20)
+    before = path.read_bytes()
+    path.write_bytes(bytes(units * UNIT_BYTES) + before[units * UNIT_BYTES :])
+    plan = analyze(Layout.open(root)).plan
+    assert plan is not None
+    apply(Layout.open(root), plan, lambda: replan(Layout.open(root), "5.5.1"), Files())
+    assert path.read_bytes() == before
 
 
 def test_a_light_queue_is_no_longer_there_only_where_its_ttl_can_be_over(tmp_path: Path) -> None:
