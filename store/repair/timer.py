@@ -207,10 +207,10 @@ def timer_edits(
     with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope(), now_ms)
         ahead = _ahead(scene, before, queue)
-        if not len(ahead.files.log.entries):
+        if not len(ahead.files.log.entries) and ahead.files.there:
             ahead = _made_again(scene, ahead, queue.places)
         else:
-            ahead = _with_unread(scene, ahead, ranges.get(QUEUE, (0, 0))[1])
+            ahead = _with_unread(scene, ahead, ranges.get(QUEUE, (0, 0))[1], queue.places)
         scene.kept("timer files", lambda: ahead.files)
         more = list(_repair(scene, ranges, ahead))
     return joined(ahead.before, more)
@@ -283,15 +283,17 @@ def _made_again(scene: VerifyContext, ahead: _Ahead, planned: Ints) -> _Ahead:
     return _Ahead(before, files, made, records)
 
 
-def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
-    """What a start would read from the queue, and file before the ticks that it comes to, has entries already.
-
-    high: end of the timer topic's queue.
+def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int, planned: Ints) -> _Ahead:
+    """What a start would read from the queue, and file before the ticks that it comes to, has entries already; where
+    the timer has no file at all, in new ones. high: end of the timer topic's queue. planned: as of `timer_messages`.
     """
     files, records, ticks = ahead.files, ahead.records, ahead.files.ticks
-    size = _log_file_bytes(scene.store.layout, files)
-    if not files.has_check or files.wheel_bytes != FILE_BYTES or size is None:
+    size, edits = _log_file_bytes(scene.store.layout, files), ahead.before
+    if size is None or (files.there and not (files.has_check and files.wheel_bytes == FILE_BYTES)):
         return ahead
+    if not files.there:
+        records = timer_messages(scene.store, scene, files.log.entries, planned)
+        edits = [*edits, Edit("create", str(files.wheel_path), "a new wheel", ("I-183",), length=FILE_BYTES)]
     read = min(files.check.last_timer_queue_offset, files.check.master_timer_queue_offset)
     begin = filed_to(files.log.entries, records, read)
     unread = (records.queue_offset >= begin) & (records.queue_offset < high)
@@ -303,10 +305,11 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int) -> _Ahead:
     waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)
     if not (late & waits).any():
         return ahead
-    rows = np.flatnonzero(unread & (records.queue_offset <= records.queue_offset[late & waits].max()))
+    last = records.queue_offset[late & waits if files.there else unread].max()
+    rows = np.flatnonzero(unread & (records.queue_offset <= last))
     rows = rows[np.argsort(records.queue_offset[rows], kind="stable")]
     units = entries_to_add(files, records.take(rows), waits[rows], scene.now_ms)
-    before = joined(ahead.before, added_to(files.log, units, size))
+    before = joined(edits, added_to(files.log, units, size, os.fspath(scene.store.layout.timer_log)))
     files = PredictedTimer(scene, before)
     return _Ahead(before, files, _repaired(files, records), records)
 
@@ -369,6 +372,7 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahe
         if repaired is not None and len(late):
             repaired = filed_again(repaired, late, ahead.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
+        read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads what is before
         files.check = _right_check(files, ranges, scene.store, ahead.records, read_ms)
     if wheel:
         yield from _wheel(files, scene, linked)

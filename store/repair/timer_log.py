@@ -333,7 +333,7 @@ def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, now_m
     return units
 
 
-def added_to(log: TimerLog, units: Structs, file_bytes: int) -> Iterator[Edit]:
+def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Iterator[Edit]:
     """Units behind the last entry, in further files where the last one has no room for them."""
     pieces: dict[int, bytearray] = {}
     position, begins_at = log.end, dict[int, int]()
@@ -348,7 +348,6 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int) -> Iterator[Edit]:
                 pieces.setdefault(start, bytearray()).extend(piece)
         position = place + len(many)
     paths = {file.start: file.path for file in log.files}
-    folder = os.path.dirname(log.files[0].path)  # noqa: PTH120
     for start, data in pieces.items():
         offset, reason = begins_at[start], "entries of messages that a start would read too late"
         if start in paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,9 @@ from mqstore.store.repair.timer_log import timer_messages
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import simulate
+from mqstore.store.timer.start import QUEUE
 from mqstore.store.verify.context import Scope, VerifyContext
+from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 
@@ -164,6 +167,25 @@ def test_what_a_start_reads_too_late_has_entries(name: str, tmp_path: Path) -> N
     mended(layout, Choice(), now_ms)
     after = loss_of(simulate(Snapshot.of(layout), profile_of(name[:3])), now_ms)
     assert after is not None and after.harmless and after.pending >= before.too_late
+
+
+def test_a_timer_without_a_file_whose_messages_a_start_reads_too_late(tmp_path: Path) -> None:
+    """As of a salvaged store: wheel, timer log and timercheck are made, a broker 5.3.3 delivers each of them once."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    for name in ("timerlog", "timerwheel", "config/timercheck"):
+        shutil.rmtree(path) if (path := root / name).is_dir() else path.unlink()
+    now_ms = STORES_LEFT_MS + 8 * 86_400_000
+    layout = Layout.open(root, config_of("5.3.3-timer-clean", root))
+    before = loss_of(simulate(Snapshot.of(layout), profile_of("5.3")), now_ms)
+    assert before is not None and before.never_fired == before.by_chance > 10
+    mended(layout, Choice(), now_ms)
+    after = loss_of(simulate(Snapshot.of(layout), profile_of("5.3")), now_ms)
+    assert after is not None and after.harmless and after.pending >= before.by_chance
+    check, queue = read_timer_check(root / "config" / "timercheck"), simulate(Snapshot.of(layout), profile_of("5.3"))
+    assert check is not None and check.last_timer_queue_offset == queue.read_queues[QUEUE].max_offset
+    with StoreReader(layout) as store:
+        told = {finding.code for finding in verify(store, Scope(), now_ms=now_ms).findings if finding.repair}
+    assert not told & {"I-131", "I-132", "I-133", "I-183"}
 
 
 @pytest.mark.parametrize(
