@@ -42,10 +42,10 @@ def put(
 ) -> None:
     """Append messages exactly as a broker would.
 
-    Log, consume queues, index, checkpoint and config/topics.json get what the broker of the store
-    would write. An answer means: the message is on disk. A store that is in use (exit 4) or was not
-    shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as the
-    broker stores it; the broker delivers it when it runs, put never does. A line of --from with
+    Log, consume queues, index, checkpoint and config/ (topics.json, delayOffset.json, timercheck) get what
+    the broker of the store would write. An answer means: the message is on disk. A store that is in use
+    (exit 4) or was not shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as
+    the broker stores it; the broker delivers it when it runs, put never does. A line of --from with
     "batch": [messages] is what a client sends together: the records come to one file, or are one
     record where the topic has batch queues. Of a directory the Parquet and Arrow files are taken, in the
     order of store_timestamp.
