@@ -18,6 +18,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import EARLIEST_MS, LATEST_MS, SMALLEST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
+from ..columns import Ranges
 from ..disk.temporary import Spill
 from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, QueueHole
@@ -57,7 +58,8 @@ class QueueAudit:
     """One queue while the log is read.
 
     stream: its units on disk, in whole files. log_start, log_end: the range of the log that stays.
-    spill: where units are kept that are to be written. known: all that is on disk, where that is in order.
+    spill: where units are kept that are to be written. known: all that is on disk, where that is in order. records:
+    places in the log that good records take up (`Batch.taken`), once all of it has been read.
     """
 
     queue: QueueId
@@ -72,6 +74,7 @@ class QueueAudit:
     renumber: bool = False
     spill: Spill = field(default_factory=Spill)
     known: VerifiedQueue | None = None
+    records: Ranges = field(default_factory=Ranges)
     #: Something is wrong only because of `exact`.
     exact_alone: bool = False
     first: int = -1
@@ -383,7 +386,8 @@ class QueueAudit:
         """Queue offset behind the last unit to keep, at or behind `begin`.
 
         Units behind the last message of the log stay while they rise, lie before the log end and
-        point at no good record: those of lost records. `checked` false: whatever they point at.
+        point at no good record: those of lost records. `checked` false: whatever they point at. Those at the end
+        that name a place inside of a good record go: a start would keep them, and count on behind them.
         """
         reach = self.last_position if begin == self.next else -1
         end = begin
@@ -405,15 +409,21 @@ class QueueAudit:
             end += count
             if count < len(units):
                 break
-        return self._behind_unit(begin, end)
+        return self._behind_unit(log, begin, end)
 
-    def _behind_unit(self, begin: int, end: int) -> int:
-        """Queue offset behind the last unit of a range that is more than pre-fill, `begin` without one.
+    def _behind_unit(self, log: CommitLog, begin: int, end: int) -> int:
+        """Queue offset behind the last unit of a range that is more than pre-fill and names no place inside of a
+        record, `begin` without one.
 
         A queue that ends with pre-fill gets no unit of what is stored then (spec 7.12, B22).
         """
         for first, count in reversed(self.stream.ranges(begin, end, _LOOKED_UP_AT_ONCE)):
-            rows = np.flatnonzero(~is_pre_fill(self._read(first, count)))
+            units = self._read(first, count)
+            positions = units["physical_offset"].astype(np.int64)
+            filled = is_pre_fill(units)
+            inside = self.records.has(positions) & ~filled
+            inside &= ~np.isin(positions, log.records(positions[inside]).position)
+            rows = np.flatnonzero(~filled & ~inside)
             if len(rows):
                 return first + int(rows[-1]) + 1
         return begin

@@ -121,6 +121,18 @@ class Batch(Rows):
         """Log position behind the last record."""
         return int(self.position[-1]) + int(self.columns.ints("total_size")[-1])
 
+    @property
+    def taken(self) -> Iterator[tuple[int, int]]:
+        """Ranges of the log that its records take up, but for those that stand for what is lost there (they have port
+        0): whatever else names a place in them names no message.
+        """
+        ours = self.columns.ints("store_host.port") != 0
+        if ours.all():
+            yield int(self.position[0]), self.end
+            return
+        ends = self.position + self.columns.ints("total_size")
+        yield from zip(self.position[ours].tolist(), ends[ours].tolist(), strict=True)
+
     def copy(self) -> Batch:
         """The same records in a buffer of their own."""
         total = self.columns.ints("total_size").astype(np.int64)

@@ -29,6 +29,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX, group_of_topic, is_system_topic
+from ..columns import Ranges
 from ..disk.layout import Layout
 from ..disk.temporary import Spill
 from ..errors import InvalidInput
@@ -157,6 +158,7 @@ class PlanBuilder(LogObserver):
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
         self._spill = Spill()
+        self._places = Ranges()
         self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
         #: Positions of records whose topic can be no directory.
         self.nameless: list[Ints] = []
@@ -183,10 +185,13 @@ class PlanBuilder(LogObserver):
                 name in self.renumber,
                 self._spill,
                 known,
+                self._places,
             )
         return self.queues[name]
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        for begin, end in batch.taken:
+            self._places.add_range(begin, end)
         inside = batch.position < self.log.end
         if inside.any():
             self._knows_items = False
@@ -213,6 +218,7 @@ class PlanBuilder(LogObserver):
             for name, queue_range in run.queues.items():
                 self.lost.add_stretch(name, "", queue_range)
             return
+        self._places.add_range(run.begin, run.end)
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
         for name, queue_range in run.queues.items():

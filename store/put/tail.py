@@ -9,6 +9,7 @@ here writes.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import NEWEST, WriterProfile, writer_profile
+from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
@@ -94,9 +96,37 @@ def find_tail(layout: Layout) -> Tail:
     for (topic, queue_id), position in walked.latest.items():
         if position >= ends.get((topic, queue_id), walked.end):
             raise unclean(layout, f"the queue {topic}/{queue_id} is behind the log", position)
+    if layout.queue_database is None:  # there a row tells where a queue ends
+        with log:
+            _check_ends(layout, log, file, queues, walked)
     next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
     lost = frozenset(walked.latest.keys() - ends.keys())
     return Tail(walked.end, walked.last, next_offsets, walked.unit_end, lost)
+
+
+def _check_ends(
+    layout: Layout, log: MappedFileQueue, file: MappedFile, queues: Iterable[QueueSummary], walked: _Walked
+) -> None:
+    """Raises Unclean where a queue goes on behind its last message, with a unit that names none: a start keeps it, and
+    counts on behind it.
+    """
+    for queue in queues:
+        position = queue.last_position
+        if position is None or position < file.start or position == walked.latest.get((queue.topic, queue.queue_id)):
+            continue
+        if queue.topic.startswith(LMQ_PREFIX) and _next(layout, log, position) is not None:
+            continue  # it names messages of other topics
+        if _is_taken(layout, file, position):
+            raise unclean(layout, f"the last unit of {queue.topic}/{queue.queue_id} names no message", position)
+
+
+def _is_taken(layout: Layout, file: MappedFile, position: int) -> bool:
+    """A record takes up this place in the last file, and it is not one that stands for what was lost."""
+    from ..log.batch import good_records  # few stores come here
+    from ..queues.references import commit_log_of
+
+    batches = good_records(commit_log_of(layout).scan(file.start, position + 1, crc=False, reuse=True))
+    return any(begin <= position < end for batch in batches for begin, end in batch.taken)
 
 
 def _are_deleted(layout: Layout, topics: set[str]) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import Closing, data_ranges
@@ -27,6 +27,7 @@ from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_dir
 from ..errors import NotFound, os_errors
 
 if TYPE_CHECKING:
+    from ...formats.derive.ragged import Flags, Ints
     from .units import Units, UnitStream
 
 _TAIL_UNITS = 256
@@ -60,6 +61,17 @@ class Unit(NamedTuple):
         if self.tags_code > EXT_ADDRESS_MAX:
             return None
         return self.tags_code + (1 << 63)
+
+
+@overload
+def is_cut(position: int, log_end: int) -> bool: ...
+@overload
+def is_cut(position: Ints, log_end: int) -> Flags: ...
+def is_cut(position: Any, log_end: int) -> Any:
+    """A start that cuts the queues gives up a unit of a record at this position, and all behind it. It does not ask
+    where the record ends: a unit that begins before the log's end stays, is counted, and handed out (spec 2.5).
+    """
+    return position >= log_end
 
 
 def is_valid_batch(unit: Mapping[str, Any]) -> bool:
@@ -156,7 +168,7 @@ class ConsumeQueue(Closing):
         of the log go on behind the last message (spec 2.5). Raises Unreadable.
         """
         unit = self.unit(self.summary(log_start, log_end).max_offset)
-        return unit.physical_offset if unit is not None and unit.valid and unit.physical_offset >= log_end else -1
+        return unit.physical_offset if unit is not None and unit.valid and is_cut(unit.physical_offset, log_end) else -1
 
     def _first_unit(self, stop: int, log_start: int) -> int:
         """Number of the first unit whose record the log still has; `stop` without one."""
@@ -175,7 +187,7 @@ class ConsumeQueue(Closing):
             last = self._last_valid(begin, self._end_of_content(file) // UNIT_BYTES)
             if last is None:
                 continue
-            if log_end is None or last.physical_offset < log_end:
+            if log_end is None or not is_cut(last.physical_offset, log_end):
                 return last
             first_dead = _partition(begin, last.queue_offset, self._before(log_end))
             if first_dead > begin:
@@ -218,7 +230,7 @@ class ConsumeQueue(Closing):
     def _before(self, log_end: int) -> Callable[[int], bool]:
         def before(number: int) -> bool:
             unit = self.unit(number)
-            return unit is not None and unit.valid and unit.physical_offset < log_end
+            return unit is not None and unit.valid and not is_cut(unit.physical_offset, log_end)
 
         return before
 

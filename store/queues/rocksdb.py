@@ -27,7 +27,7 @@ from ..disk.byte_reader import Closing, Unread, failed, fill_any, opened, pieces
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory
 from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported, os_errors
-from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
+from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit, is_cut
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -404,7 +404,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
     def _last_unit(self, log_end: int | None) -> Unit | None:
         """The last valid unit that points into the log."""
         for unit in self._rows(self._prefix + _LAST, backwards=True):
-            if unit.valid and (log_end is None or unit.physical_offset < log_end):
+            if unit.valid and (log_end is None or not is_cut(unit.physical_offset, log_end)):
                 return unit
         return None
 

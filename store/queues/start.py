@@ -27,6 +27,7 @@ from ..broker.load_rules import LoadedFile, truncate
 from ..broker.profiles import MinOffset, QueueRules
 from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
+from .read import is_cut
 from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
 _SIZE = dtype_of(END)
@@ -350,9 +351,10 @@ class QueueState:
             file = self.files[-1]
             file.wrote = 0
             for start, units in self._windows(file, self._known(file, valid)):
-                stop = ~is_valid(units) | (units["physical_offset"] >= log_end)
+                cut = is_cut(units["physical_offset"], log_end)
+                stop = ~is_valid(units) | cut
                 if start == 0:
-                    stop[0] = units["physical_offset"][0] >= log_end
+                    stop[0] = cut[0]
                 count = int(stop.argmax()) if stop.any() else len(units)
                 if count:
                     file.wrote = (start + count) * self.dtype.itemsize

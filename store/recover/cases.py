@@ -409,7 +409,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "queues-ahead",
         "dead units behind the end of a queue",
-        "ends the queue before them; the bytes stay",
+        "ends the queue before those behind the log's end; the bytes stay. What begins before it is kept and counted",
         "zeros them, moves whole files of them away",
         lambda facts: facts.plan is not None and facts.plan.touches("consumequeue"),
         ("B4", "B21"),

@@ -342,19 +342,30 @@ class Covered(Mergeable):
     """Log positions, good records and all else."""
 
     def __init__(self) -> None:
-        self._ranges = Ranges()
+        self._ranges, self._records = Ranges(), Ranges()
 
     def add(self, begin: int, end: int) -> None:
         """The pass is over these bytes."""
         self._ranges.add_range(begin, end)
 
+    def add_records(self, batch: Batch) -> None:
+        """It is over these good records."""
+        self.add(int(batch.position[0]), batch.end)
+        for begin, end in batch.taken:
+            self._records.add_range(begin, end)
+
     def has(self, positions: Ints) -> Flags:
         """bool[n]: which of the log positions, int64[n], it has been at."""
         return self._ranges.has(positions)
 
+    def in_records(self, positions: Ints) -> Flags:
+        """bool[n]: which of the log positions, int64[n], good records take up (`Batch.taken`)."""
+        return self._records.has(positions)
+
     def merge(self, context: VerifyContext, left: Covered) -> None:
         """That of the part, too."""
         self._ranges.add_all(left._ranges)
+        self._records.add_all(left._records)
 
 
 def covered_of(context: VerifyContext) -> Covered:

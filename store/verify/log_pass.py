@@ -265,7 +265,7 @@ class LogPass:
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Good records of this log."""
         records, log = Records(batch, dispatched), self._context.log
-        self._covered.add(int(batch.position[0]), batch.end)
+        self._covered.add_records(batch)
         self._records(records)
         log.end = batch.end
         log.records += len(batch)

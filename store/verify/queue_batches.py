@@ -18,10 +18,11 @@ from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..log.batch import inner_numbers
+from ..queues.read import is_cut
 from ..queues.units import Units, is_valid, reaches_beyond
 from .context import Records, VerifyContext, covered_of
 from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
-from .queue_units import is_late
+from .queue_units import KEEPS, is_late
 from .register import after, of_records
 
 _UNIT_DTYPE = dtype_of(UNIT)
@@ -239,9 +240,10 @@ class _Sequence:
         live = np.flatnonzero(named & ~dead)
         for row in np.flatnonzero(dead).tolist():
             at_end = not len(live) or row > live[-1]
-            text = f"it lies behind the log's end {self._context.log.end}"
-            text += ": dead, a broker cuts it" if at_end else ", but units follow"
-            more = {"severity": Severity.INFO} if at_end else {}
+            text = f"it ends behind the log's end {self._context.log.end}"
+            cut = is_cut(int(position[row]), self._context.log.end)
+            text += ", but units follow" if not at_end else ": dead, a broker cuts it" if cut else f": {KEEPS}"
+            more = {"severity": Severity.INFO if cut else Severity.ERROR} if at_end else {}
             _report(self._context, self._check, "I-067", first + row, text, **more)
         if len(live):
             self._end = int(base[live[-1]] + count[live[-1]])

@@ -1,7 +1,8 @@
 """Queue to log: all units of a queue in order, those that no message of the log has claimed most.
 
 What is decided first is where a queue ends: behind its last unit that counts. Units behind it are
-dead, whatever they name (docs/invariants.md, I-062); a broker that has cut its log leaves them there.
+dead, whatever they name (docs/invariants.md, I-062); a broker that has cut its log leaves them there. The next
+one gives up those behind the log's end, and no others (`is_cut`).
 
 What a unit names that is not the unit of its message: the record is read (I-062 … I-064, I-069).
 
@@ -11,6 +12,7 @@ What follows when all units of a queue have been seen: its end, its front, its d
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from ..errors import NotFound
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch
 from ..log.message import tombstones
+from ..queues.read import is_cut
 from ..queues.units import Units, is_pre_fill, is_valid, reaches_beyond
 from .context import VerifyContext, covered_of, is_gone
 from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
@@ -173,7 +176,8 @@ class QueuePass:
 
     live_end: queue offset behind the last unit that counts, -1 without one. real: how many units name a record.
     ends_pre_filled: the last valid unit is none of them. beyond, behind: units at the end that reach behind the log's
-    end, and that lie behind the last message of the queue. first_file_gone: all records of the first file are expired.
+    end, and that lie behind the last message of the queue. wrong: of both, those at whose place a good record of
+    another message lies. first_file_gone: all records of the first file are expired.
     """
 
     def __init__(self, context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
@@ -194,6 +198,8 @@ class QueuePass:
         self.first_file_gone = False
         self.beyond = Ranges()
         self.behind = Ranges()
+        self.wrong = Ranges()
+        self._cut = Ranges()
         self._invalid = Ranges()
         self._last_position = -1
         self._in_log = False
@@ -203,6 +209,14 @@ class QueuePass:
     def dead(self) -> list[tuple[int, int]]:
         """Ranges of units behind the end."""
         return sorted(self.beyond.ranges() + self.behind.ranges())
+
+    @property
+    def kept_end(self) -> int:
+        """Queue offset behind the units of the dead tail that a start keeps. In a RocksDB a row tells where it ends."""
+        if self._queues.in_database(self._check.queue):
+            return 0
+        ends = [first for first, _ in self._cut.ranges() + self._invalid.ranges()]
+        return min([*ends, *(end for _, end in self.dead[-1:])], default=0)
 
     def run(self) -> None:
         """Look at all units, but for those of messages in a row: they were seen with these."""
@@ -233,18 +247,23 @@ class QueuePass:
         if self._next is not None:
             behind = real & ~matched & ~beyond & (offsets >= self._next)
         live = real & ~beyond & ~behind
+        changed = self._changed(offsets, behind, units)
         self._pre_fill(offsets, positions, filled, real)
         if valid.any():
             self.ends_pre_filled = bool(filled[np.flatnonzero(valid)[-1]])
         self.real += int(real.sum())
         unknown = self._settle(offsets, live, ~valid, beyond, behind)
+        dead = (beyond | behind) & (offsets >= self.live_end)
+        if dead.any():
+            self._cut.add(offsets[dead & is_cut(positions, self._log_end)])
+            self.wrong.add(offsets[dead & ~changed & covered_of(self._context).in_records(positions)])
         self._order(offsets, positions, live)
         if self._context.scope.quick:
             return
         unknown |= live & ~matched
         unknown &= offsets < self._known_end
         unknown &= (positions >= self._log_start) & self._read(offsets, positions)
-        unknown |= self._changed(offsets, behind, units)
+        unknown |= changed
         if unknown.any():
             resolve(self._context, self._reader, offsets[unknown], units[unknown])
 
@@ -283,7 +302,7 @@ class QueuePass:
             self._report_inside("I-061", self._invalid, "names nothing, but units follow")
             text = f"reaches beyond the log's end {self._log_end}, but units follow"
             self._report_inside("I-067", self.beyond, text)
-            self._invalid, self.beyond, self.behind = Ranges(), Ranges(), Ranges()
+            self._invalid, self.beyond, self.behind, self.wrong, self._cut = (Ranges() for _ in range(5))
             self.live_end = int(offsets[last]) + 1
         self._invalid.add(offsets[invalid & ~before])
         self.beyond.add(offsets[beyond & ~before])
@@ -462,20 +481,42 @@ def _add(context: VerifyContext, check: QueueCheck, code: str, path: str, text: 
 
 
 def _dead_units(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> None:
-    """Units behind the end of the queue are dead (I-062, I-067); those of lost records are damage."""
+    """Units behind the end of the queue are dead (I-062, I-067); those of lost records are damage, and so are those of
+    none that a start keeps.
+    """
     come_back = context.profile.dispatch.counts_puts
     severity = Severity.WARNING if come_back else Severity.INFO
     why = "a broker of this version counts them again (B21)" if come_back else "a broker cuts them"
-    report, findings = check.reader.report_range, context.findings
-    for first, end in seen.behind.ranges():
+    report, findings, kept_end = check.reader.report_range, context.findings, seen.kept_end
+    for first, end in _pieces(seen.behind, seen):
+        more: dict[str, Any] = {"severity": severity}
         text = f"is dead, it lies behind the queue's end: {why}"
-        report(findings, "I-062", first, end, text, severity=severity)
+        if first < kept_end and seen.wrong.has(np.array([first]))[0]:
+            text, more = f"names no message of the queue: {KEEPS}", {}
+        elif first < kept_end:
+            text = f"lies behind the queue's end, its record is lost or changed: {KEEPS}"
+        report(findings, "I-062", first, end, text, **more)
     behind = f"it lies behind the log's end {context.log.end}"
-    for first, end in seen.beyond.ranges():
-        if _is_lost(context, check, first):
+    for first, end in _pieces(seen.beyond, seen):
+        if first < kept_end:
+            text = f"begins before the log's end {context.log.end} and ends behind it: {KEEPS}"
+            more = {} if context.profile.queues.reaches_end else {"severity": Severity.ERROR}
+            text += "" if more else "; messages that it stores up to where the unit ends may get none"
+            report(findings, "I-067", first, end, text, **more)
+        elif _is_lost(context, check, first):
             report(findings, "I-067", first, end, f"names a lost record, {behind}")
         else:
             report(findings, "I-067", first, end, f"is dead, {behind}: {why}", severity=severity)
+
+
+KEEPS = "a broker keeps it, and counts on behind it"
+
+
+def _pieces(ranges: Ranges, seen: QueuePass) -> Iterator[tuple[int, int]]:
+    """The ranges in pieces of which one thing is true: a start keeps all or none, and all or none are wrong."""
+    edges = {seen.kept_end, *(edge for piece in seen.wrong.ranges() for edge in piece)}
+    for first, end in ranges.ranges():
+        yield from pairwise([first, *sorted(edge for edge in edges if first < edge < end), end])
 
 
 def _is_lost(context: VerifyContext, check: QueueCheck, offset: int) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import file_name
 from tests.damage import damage
 from tests.stores import NAMES, config, truth, unpack
@@ -92,3 +94,41 @@ def test_a_queue_without_unit_and_message(judge: Judge, version: str, tmp_path: 
     (queue / file_name(3 * size)).write_bytes(bytes(size))
     plan = recovered(root, SIZES, "--broker-version", version)
     assert_left_alone(judge, root, SIZES, plan)
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_units_that_a_start_would_keep_behind_the_last_message(
+    over: bool, judge: Judge, version: str, tmp_path: Path
+) -> None:
+    """It compares only where they begin. Recovered, the next message of the queue gets the next number."""
+    root = tmp_path / "store"
+    messages = [message(number) for number in range(30)]
+    answer = loaded(judge, root, SIZES, {"do": "put", "messages": messages})
+    end = answer["at_end"]["max_offset"]
+    queue = next(q for q in answer["at_end"]["queues"] if q["topic"] == "orders")
+    size, at = int(SIZES["mappedFileSizeConsumeQueue"]), queue["max"] * UNIT_BYTES
+    path = root / "consumequeue" / "orders" / str(queue["queue_id"]) / file_name(at // size * size)
+    with path.open("r+b") as file:
+        file.seek(at % size)
+        file.write(UNIT.build({"physical_offset": end - 90, "size": 80 + 40 * over, "tags_code": 0}))
+    spoiled = tmp_path / "spoiled"
+    shutil.copytree(root, spoiled)
+    of_queue = {"topic": "orders", "queue_id": queue["queue_id"]}
+    assert _end_of(of_queue, loaded(judge, spoiled, SIZES)) == queue["max"] + 1
+    options = ("--broker-version", version, *settings(SIZES))
+    assert "a broker keeps it" in mqstore("verify", root, *options, codes=(1,))
+    told = json.loads(mqstore("recover", root, "--format", "json", *options, codes=(1,)))
+    assert [q["max_offset"] for q in told["prediction"]["queues"] if of_queue.items() <= q.items()] == [
+        queue["max"] + 1
+    ]
+    mqstore("recover", root, "--apply", "--yes", *options)
+    assert "Safe to start" in mqstore("verify", root, *options)
+    put = {"do": "put", "messages": [{**of_queue, "body": "next"}]}
+    answer = loaded(judge, root, SIZES, put, {"do": "get"})
+    assert [each["queue_offset"] for each in answer["steps"][0]] == [queue["max"]]
+    assert all(served.get("look_ok") for served in answer["steps"][1])
+
+
+def _end_of(queue: Row, answer: Row) -> int:
+    """Of a queue, once the broker has started."""
+    return next(int(each["max"]) for each in answer["after_start"]["queues"] if queue.items() <= each.items())

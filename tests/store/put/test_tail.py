@@ -99,6 +99,20 @@ def test_records_that_the_log_has_lost_at_its_end(store: Callable[[str], Path]) 
     assert_refused(root, Unclean, "names a record that the log has lost.* at 262144.*mqstore recover", options)
 
 
+@pytest.mark.parametrize(
+    ("back", "said"),
+    [(200, "the last unit of orders/3 names no message.* at 409401"), (100, "points behind the log's")],
+)
+def test_a_unit_that_a_start_keeps_behind_the_last_message(back: int, said: str, store: Callable[[str], Path]) -> None:
+    """The next message would be counted behind it."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    with min((root / "consumequeue" / "orders" / "3").iterdir()).open("r+b") as file:
+        file.seek(17 * UNIT_BYTES)
+        file.write(UNIT.build({"physical_offset": 409_601 - back, "size": 135, "tags_code": 100}))
+    assert_refused(root, Unclean, f"{said}.*mqstore recover", options)
+
+
 def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> None:
     root = store("5.3.3-clean")
     options = BrokerConfig(config("5.3.3-clean", root))

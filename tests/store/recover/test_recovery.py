@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from tests.archives import extract
+
+from ...stores import config
+from ...verdict import apply_recovery, said_of
 
 
 def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
@@ -23,3 +30,19 @@ def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) ->
     for value, wanted in (("false", ["5 queues of the revive topic"]), ("true", [])):
         notes = analyze(Layout.open(tmp_path, BrokerConfig({"timerWheelEnable": value}))).notes
         assert [note[:28] for note in notes if "revive" in note] == wanted
+
+
+@pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "4.9.7-clean-bit-restarted"])
+def test_no_unit_stays_that_a_start_would_keep_behind_the_last_message(name: str, store: Callable[[str], Path]) -> None:
+    """Those that name a place inside of a record go, and those that end behind the log's end."""
+    root = store(name)
+    options = BrokerConfig(config(name, root))
+    before = said_of(root, options)
+    assert "I-062" in before.codes and before.found is not None and before.found.plan is not None
+    wanted = {row.queue: row.max_offset for row in before.found.plan.queues}
+    apply_recovery(before, options)
+    after = said_of(root, options)
+    assert after.found is not None and after.found.nothing_to_do
+    assert not {f.code for f in after.verdict.findings} & {"I-062", "I-067", "I-075"}
+    ends = {QueueId(row.topic, row.queue_id): row.max_offset for row in after.found.prediction.queues}
+    assert ends == wanted

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
@@ -73,6 +74,21 @@ def test_a_unit_that_ends_behind_the_last_number(root: Path) -> None:
     path = first_file(root)
     set_field(path, UNIT_BYTES, UNIT, "physical_offset", (1 << 63) - 1)
     assert ("I-067", UNIT_BYTES) in {(f.code, f.offset) for f in said(root) if f.path == str(path)}
+
+
+@pytest.mark.parametrize(("back", "level"), [(1, Severity.ERROR), (0, Severity.INFO)])
+def test_a_start_asks_where_a_unit_begins(root: Path, back: int, level: Severity) -> None:
+    """It keeps one behind the last that begins before the log's end."""
+    with StoreReader(root) as store:
+        end = store.log_end.position
+    paths = sorted(path for path in (root / "batchconsumequeue").rglob("*") if path.is_file())
+    path, data = next((path, path.read_bytes()) for path in paths if not any(path.read_bytes()[-UNIT_BYTES:]))
+    last = max(at for at in range(0, len(data), UNIT_BYTES) if any(data[at : at + UNIT_BYTES]))
+    unit = UNIT.parse(data[last : last + UNIT_BYTES])
+    unit["msg_base_offset"] += unit["batch_size"]
+    overwrite(path, last + UNIT_BYTES, UNIT.build({**unit, "physical_offset": end - back}))
+    found = [(f.code, f.severity) for f in said(root) if f.offset == last + UNIT_BYTES]
+    assert found == [("I-067", level)]
 
 
 def test_a_unit_of_zeros_is_no_unit_and_its_message_has_none(root: Path) -> None:
