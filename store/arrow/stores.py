@@ -3,8 +3,9 @@
 Logs are read where they are, by ranges (`open_log`). Queues, index, timer log and configuration are
 small beside them, and findings need all of a store: these are copied for as long as a task reads.
 
-Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`. Compressed files are not
-read there; the other parts of a store are copied. `file:///data/store` is a directory like any other.
+Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`. Compressed files of a log are
+unpacked where a task reads; the other parts of a store are copied. `file:///data/store` is a directory
+like any other.
 
 What a source is asked for, the options of `spark.read`, is understood and checked once (`Ask`).
 """
@@ -15,13 +16,14 @@ import json
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from glob import glob, has_magic
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -29,9 +31,9 @@ from pyarrow import fs
 
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.byte_reader import Unread
-from ..disk.compressed import Plain
-from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from ..disk.byte_reader import COMPRESSED, Unread
+from ..disk.compressed import AnyPacked, PackedFile, is_compressed_name, plain_name
+from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, in_order, size_of, start_of, without_overlaps
 from ..disk.layout import COMMIT_LOG, Layout, is_uri
 from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, os_errors
 from ..log.commit_log import CommitLog
@@ -214,27 +216,25 @@ def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
         _fetch(place, info, path)
 
 
-def _listed(root: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
-    """All that lies below a URI. Raises Missing, Unreadable."""
+def _listed(root: str, part: str = "") -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
+    """All that lies below a URI, or what lies in a part of the store there. Raises Missing, Unreadable."""
     try:
         place, path = fs.FileSystem.from_uri(root)
-        base = path.rstrip("/")
-        found = place.get_file_info(fs.FileSelector(base, recursive=True))
+        base = str(PurePosixPath(path, part))
+        found = place.get_file_info(fs.FileSelector(base, recursive=not part))
     except FileNotFoundError:
-        raise Missing("no such directory", path=root) from None
+        raise Missing(f"no {part} here" if part else "no such directory", path=root) from None
     except (OSError, pa.ArrowException) as error:
         raise Unreadable(f"cannot list ({error})", path=root) from error
-    if not found:
+    if not found and not part:
         raise Missing("no such directory", path=root)
     return place, base, found
 
 
 def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
     """One file, with the time of its last change."""
-    try:
+    with _read_errors(info.path):
         source = place.open_input_stream(info.path)
-    except OSError as error:
-        raise Unreadable(f"cannot read ({error})", path=info.path) from error
     with os_errors(path, "cannot write"):
         with source, path.open("xb") as copy:
             while data := _read(source, info.path):
@@ -244,10 +244,8 @@ def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
 
 
 def _read(source: pa.NativeFile, path: str) -> bytes:
-    try:
+    with _read_errors(path):
         data: bytes = source.read(_COPY_BYTES)
-    except OSError as error:
-        raise Unreadable(f"cannot read ({error})", path=path) from error
     return data
 
 
@@ -257,15 +255,26 @@ _BLOCKS = 8
 
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
-    """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore,
-    Unreadable."""
-    if not is_uri(root):
-        layout = Layout.open(root, config)
-        for directory in layout.commit_log_directories:
-            if not directory.is_dir():  # nobody would see that its messages are not there
-                raise Missing(f"no {directory.name} here", path=directory.parent)
-        return commit_log_of(layout)
-    return CommitLog(RemoteFiles.at(root))
+    """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore, Unsupported for
+    files with other names than those of a log, Unreadable; of object storage as `plain_of`."""
+    if is_uri(root):
+        return _with_files(CommitLog(RemoteFiles(root)))
+    layout = Layout.open(root, config)
+    for directory in layout.commit_log_directories:
+        if not directory.is_dir():  # nobody would see that its messages are not there
+            raise Missing(f"no {directory.name} here", path=directory.parent)
+    return _with_files(commit_log_of(layout))
+
+
+def _with_files(log: CommitLog) -> CommitLog:
+    """Raises Unsupported for a log whose files all have other names: nobody would see that its messages are missing."""
+    names = {one.path: PurePosixPath(one.path).name for one in log.queue.foreign} if not log.files else {}
+    if others := sorted(path for path, name in names.items() if start_of(name.partition(".")[0]) is not None):
+        raise Unsupported("a log without a file that can be read by its name", path=others[0], hint=_READ)
+    return log
+
+
+_READ = f"names are read that are digits, or end with {' or '.join(COMPRESSED)} behind them"
 
 
 def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int], dict[str, StoreError]]:
@@ -285,27 +294,32 @@ def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int
 class RemoteFiles(MappedFileQueue):
     """The files of a log in object storage, read by ranges."""
 
-    def __init__(self, place: fs.FileSystem, files: list[MappedFile], foreign: list[Foreign]) -> None:
-        super().__init__((), files, size_of(files), foreign)
-        self._place = place
+    def __init__(self, root: str) -> None:
+        """The log of the store at a URI. Raises Missing, and as `plain_of`."""
+        self._place, _, found = _listed(root, COMMIT_LOG)
+        self._packed = {info.path: _PackedObject(root, self._place, info) for info in found}
+        files, foreign = list[MappedFile](), list[Foreign]()
+        for info in found:
+            start = start_of(plain_name(info.base_name))
+            if info.type is not fs.FileType.File:
+                foreign.append(Foreign(info.path, "not a file"))
+            elif start is None:
+                foreign.append(Foreign(info.path, "its name is not a number"))
+            else:
+                files.append(MappedFile(info.path, start, info.size, is_compressed_name(info.base_name)))
+        files = in_order(files, self.packed)
+        size = size_of(files)
+        super().__init__((), without_overlaps(files, size, foreign), size, foreign)
         self._opened: dict[str, Any] = {}
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
-    @classmethod
-    def at(cls, root: str) -> RemoteFiles:
-        """The log of the store at a URI. Raises Missing, Unreadable."""
-        try:
-            place, path = fs.FileSystem.from_uri(root)
-            found = place.get_file_info(fs.FileSelector(f"{path.rstrip('/')}/{COMMIT_LOG}"))
-        except FileNotFoundError:
-            raise Missing(f"no {COMMIT_LOG} here", path=root) from None
-        except (OSError, pa.ArrowException) as error:
-            raise Unreadable(f"cannot list ({error})", path=root) from error
-        files, foreign = _sorted_out(found)
-        return cls(place, files, foreign)
+    def packed(self, file: MappedFile) -> AnyPacked:
+        return self._packed[file.path]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """Up to `size` bytes of one file from its byte `offset` on."""
+        if file.compressed:
+            return super().read_file(file, offset, size)
         end = min(file.size, offset + size)
         if offset >= end:
             return b""
@@ -322,55 +336,79 @@ class RemoteFiles(MappedFileQueue):
 
     def _fetch(self, file: MappedFile, offset: int, size: int) -> bytes:
         """One range by one request."""
-        try:
+        with _read_errors(file.path):
             if file.path not in self._opened:
                 self._opened[file.path] = self._place.open_input_file(file.path)
             data: bytes = self._opened[file.path].read_at(size, offset)
-        except OSError as error:
-            raise Unreadable(f"cannot read ({error})", path=file.path) from error
         return data
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
+        if file.compressed:
+            return super().fill(file, offset, buffer)
         data = self.read_file(file, offset, len(buffer))
         buffer[: len(data)] = data
         return len(data), []
 
-    def content(self, file: MappedFile) -> Plain:
-        """All of the file."""
-        return Plain(file.size, "")
-
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """Object storage has no holes."""
+        """Object storage has no holes; what a compressed file unpacks to has."""
+        if file.compressed:
+            return super().next_data(file, offset)
         return offset if offset < file.size else None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
-        return file.size
-
-    def forget(self, file: MappedFile, offset: int, size: int) -> None:
-        """There is no page cache."""
+        return super().data_end(file, offset) if file.compressed else file.size
 
     def descriptor(self, file: MappedFile) -> int:
-        """Raises Unsupported: there is none."""
+        """Of what a compressed file unpacks to. Raises Unsupported for another one: there is none."""
+        if file.compressed:
+            return super().descriptor(file)
         raise Unsupported("object storage is read by ranges only", path=file.path)
 
     def close(self) -> None:
         """Close the files; a later read opens them again."""
+        super().close()
         while self._opened:
             self._opened.popitem()[1].close()
 
 
-def _sorted_out(found: Iterable[fs.FileInfo]) -> tuple[list[MappedFile], list[Foreign]]:
-    files, foreign = [], []
-    for info in found:
-        start = start_of(info.base_name)
-        if info.type is not fs.FileType.File:
-            foreign.append(Foreign(info.path, "not a file"))
-        elif start is None:
-            foreign.append(Foreign(info.path, "its name is not a number"))
-        else:
-            files.append(MappedFile(info.path, start, info.size, False))
-    return sorted(files, key=lambda file: file.start), foreign
+class _PackedObject(PackedFile):
+    """A compressed file in object storage."""
+
+    def __init__(self, root: str, place: fs.FileSystem, info: fs.FileInfo) -> None:
+        super().__init__(info.path)
+        self._root = root
+        self._place = place
+        self._info = info
+
+    def identity(self) -> Hashable:
+        return self._root, self._info.path, self._info.size, self._info.mtime_ns
+
+    def head(self, size: int) -> bytes:
+        return self._part(0, size)
+
+    def tail(self, size: int) -> bytes:
+        return self._part(max(0, self._info.size - size), size)
+
+    def _part(self, offset: int, size: int) -> bytes:
+        with self._opened() as source, _read_errors(self._info.path):
+            data: bytes = source.read_at(size, offset)
+        return data
+
+    def open(self) -> IO[bytes]:
+        return BufferedReader(self._opened(), _BLOCK_BYTES)
+
+    def _opened(self) -> Any:
+        with _read_errors(self._info.path):
+            return self._place.open_input_file(self._info.path)
+
+
+@contextmanager
+def _read_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unreadable(f"cannot read ({error})", path=path) from error
 
 
 REPORT = "report"

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import IO, Any, NamedTuple, cast
+from collections.abc import Callable, Hashable
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, os_errors
 from .byte_reader import COMPRESSED, data_ranges, fill, fill_any, note, open_regular, opened, read, read_at
@@ -52,8 +52,39 @@ class _UnpackedFile(NamedTuple):
     used_bytes: int
 
 
-_known: dict[_Identity, Plain] = {}
-_kept: OrderedDict[_Identity, _UnpackedFile] = OrderedDict()
+_known: dict[Hashable, Plain] = {}
+_kept: OrderedDict[Hashable, _UnpackedFile] = OrderedDict()
+
+
+class PackedFile:
+    """A compressed file of this machine; of one elsewhere all that is read comes from what overrides these."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def identity(self) -> Hashable:
+        """What tells it from all others, and from what it was. Raises Missing, Unreadable."""
+        return _identity(self.path)
+
+    def head(self, size: int) -> bytes:
+        """Its first bytes. Raises Missing, Unreadable."""
+        return _head(self.path, size)
+
+    def tail(self, size: int) -> bytes:
+        """Its last bytes. Raises Missing, Unreadable."""
+        return read_at(self.path, size, max(0, _identity(self.path).size - size))
+
+    def open(self) -> IO[bytes]:
+        """All of it, from its beginning on. Raises Missing, Unreadable."""
+        return os.fdopen(open_regular(self.path), "rb")
+
+
+AnyPacked: TypeAlias = str | os.PathLike[str] | PackedFile
+"""Where a compressed file lies: of this machine its path."""
+
+
+def _packed(file: AnyPacked) -> PackedFile:
+    return file if isinstance(file, PackedFile) else PackedFile(file)
 
 
 def plain_name(name: str) -> str:
@@ -87,25 +118,27 @@ def _head(path: str | os.PathLike[str], size: int) -> bytes:
     return bytes(head[:got])
 
 
-def plain_of(path: str | os.PathLike[str]) -> Plain:
+def plain_of(file: AnyPacked) -> Plain:
     """What a compressed file unpacks to; it is unpacked unless that is known already.
 
     Raises Missing, Unreadable, NoSpace, LimitExceeded for more than a file of a store can hold.
     """
-    identity = _identity(path)
+    packed = _packed(file)
+    identity = packed.identity()
     if identity not in _known:
-        _unpack(path, identity)
+        _unpack(packed, identity)
     return _known[identity]
 
 
-def open_plain(path: str | os.PathLike[str]) -> int:
+def open_plain(file: AnyPacked) -> int:
     """A descriptor of what a compressed file unpacks to, for reading. Raises as `plain_of`.
 
     It stands at the beginning; others of the same file share where it stands.
     """
-    identity = _identity(path)
+    packed = _packed(file)
+    identity = packed.identity()
     if identity not in _kept:
-        _unpack(path, identity)
+        _unpack(packed, identity)
     _kept.move_to_end(identity)
     descriptor = os.dup(_kept[identity].descriptor)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -139,40 +172,39 @@ def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
         os.close(descriptor)
 
 
-def whole_size(path: str | os.PathLike[str]) -> int:
+def whole_size(file: AnyPacked) -> int:
     """Bytes of a file, or of what a compressed one unpacks to, would have if it were not broken.
 
     A gzip file tells its size at its end, which is what a broken one lacks: then it is what comes
     out. Raises as `plain_of`.
     """
-
-    compression, claimed = _claim(path)
-    if not compression and not is_compressed_name(os.fspath(path)):
-        return _identity(path).size
-    found = plain_of(path)
+    packed = _packed(file)
+    compression, claimed = _claim(packed)
+    if not compression and not is_compressed_name(os.fspath(packed.path)):
+        return _identity(packed.path).size
+    found = plain_of(packed)
     if found.problem and compression == "zstd" and claimed:
         return max(found.size, min(claimed, LARGEST_BYTES))
     return found.size
 
 
-def claimed_size(path: str | os.PathLike[str]) -> int | None:
+def claimed_size(file: AnyPacked) -> int | None:
     """The size of the content as the file tells it, None where it does not.
 
     It may be that of a part: of the first frame of several, or of the last member. Raises Missing,
     Unreadable.
     """
-    return _claim(path)[1]
+    return _claim(_packed(file))[1]
 
 
-def _claim(path: str | os.PathLike[str]) -> tuple[str, int | None]:
+def _claim(packed: PackedFile) -> tuple[str, int | None]:
     """How a file is compressed, "" if not, and what it tells of its size."""
     from ...formats.compression import GZIP_SIZE, GZIP_SIZE_BYTES, ZSTD_HEADER_BYTES_MAX, compression_of
 
-    head = _head(path, ZSTD_HEADER_BYTES_MAX)
+    head = packed.head(ZSTD_HEADER_BYTES_MAX)
     compression = compression_of(head)
     if compression == "gzip":
-        end = _identity(path).size
-        tail = read_at(path, GZIP_SIZE_BYTES, max(0, end - GZIP_SIZE_BYTES))
+        tail = packed.tail(GZIP_SIZE_BYTES)
         return compression, int(GZIP_SIZE.parse(tail)) if len(tail) == GZIP_SIZE_BYTES else None
     return compression, _frame_size(head) if compression else None
 
@@ -193,11 +225,11 @@ def _identity(path: str | os.PathLike[str]) -> _Identity:
     return _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
+def _unpack(packed: PackedFile, identity: Hashable) -> None:
     """Unpack a file and keep what came out."""
     from tempfile import TemporaryFile
 
-    source = os.fdopen(open_regular(path), "rb")
+    source, path = packed.open(), packed.path
     try:
         with source, TemporaryFile(prefix="mqstore-") as target:
             sink = UnpackedSink(target)

@@ -19,6 +19,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..counted import counted
@@ -26,6 +27,7 @@ from ..errors import UnreadableRange, from_os_error
 from . import byte_reader
 from .byte_reader import Closing, Unread
 from .compressed import (
+    AnyPacked,
     Plain,
     claimed_size,
     is_compressed,
@@ -258,11 +260,9 @@ class MappedFileQueue(Closing, Windows):
         foreign: list[Foreign] = []
         for path in paths:
             _list(path, start_of, found, foreign)
-        found.sort(key=lambda file: (file.start, file.compressed, not _is_usual(file), file.path))
-        if any(file.compressed for file in found):
-            found = list(_with_sizes(found))
+        found = in_order(found)
         size = file_size or (learn or size_of)(found)
-        return cls(paths, _without_overlaps(found, size, foreign), size, foreign)
+        return cls(paths, without_overlaps(found, size, foreign), size, foreign)
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], start: int) -> MappedFileQueue:
@@ -360,11 +360,15 @@ class MappedFileQueue(Closing, Windows):
         """
         if not file.compressed:
             return Plain(file.size, "")
-        found = plain_of(file.path)
+        found = plain_of(self.packed(file))
         problem = found.problem
         if found.size != file.size and not problem:
             problem = f"it has {counted(found.size, 'byte')}, not {file.size} as it says"
         return Plain(min(file.size, found.size), problem)
+
+    def packed(self, file: MappedFile) -> AnyPacked:
+        """Where a compressed file lies. Queues that read elsewhere override it."""
+        return file.path
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
         """First byte from `offset` on that is not in a hole of a sparse file, None if all is.
@@ -411,7 +415,7 @@ class MappedFileQueue(Closing, Windows):
         if descriptor is None:
             if len(opened) >= most:
                 os.close(opened.popitem(last=False)[1])
-            descriptor = opened[file.path] = _open(file)
+            descriptor = opened[file.path] = open_plain(self.packed(file)) if file.compressed else _open(file)
         else:
             opened.move_to_end(file.path)
         return descriptor
@@ -446,8 +450,6 @@ def _known_end(file: MappedFile) -> int | None:
 
 
 def _open(file: MappedFile) -> int:
-    if file.compressed:
-        return open_plain(file.path)
     try:
         return os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -475,7 +477,15 @@ def _list(
         raise from_os_error(error, directory) from error
 
 
-def _with_sizes(found: list[MappedFile]) -> Iterator[MappedFile]:
+def in_order(
+    found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked] = attrgetter("path")
+) -> list[MappedFile]:
+    """Files of one stream by position; of two of one name the usual one first. packed: where a compressed one lies."""
+    found.sort(key=lambda file: (file.start, file.compressed, not _is_usual(file), file.path))
+    return list(_with_sizes(found, packed)) if any(file.compressed for file in found) else found
+
+
+def _with_sizes(found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked]) -> Iterator[MappedFile]:
     """The files, sorted, with the sizes of what compressed ones unpack to.
 
     What such a file says of its size may be wrong, or that of a part. It is believed where it
@@ -486,9 +496,9 @@ def _with_sizes(found: list[MappedFile]) -> Iterator[MappedFile]:
             yield file  # of two files of one name the first counts
             continue
         room = next((later.start for later in found[number:] if later.start > file.start), None)
-        claimed = claimed_size(file.path) if room is not None else None
+        claimed = claimed_size(packed(file)) if room is not None else None
         fits = claimed is not None and file.start + claimed == room
-        yield file._replace(size=claimed if fits and claimed else whole_size(file.path))
+        yield file._replace(size=claimed if fits and claimed else whole_size(packed(file)))
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:
@@ -555,7 +565,7 @@ def _begins_in_place(file: MappedFile) -> bool:
     return not unread and magic and int(head.ints("physical_offset")[0]) == file.start
 
 
-def _without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:
+def without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:
     """The files of one stream; what lies inside another file's range is foreign.
 
     A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyarrow import fs
 
-from mqstore.store.arrow.log_rows import fields_of
-from mqstore.store.arrow.stores import Ask, as_path, folders_of, place_of, stores_of
-from mqstore.store.errors import InvalidInput, Missing, Unreadable
+from mqstore.store.arrow import stores
+from mqstore.store.arrow.log_rows import damage_of, fields_of, parts_of
+from mqstore.store.arrow.stores import Ask, as_path, folders_of, log_sizes, open_log, place_of, stores_of
+from mqstore.store.disk import compressed
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.errors import InvalidInput, Missing, Unreadable, Unsupported
+
+from ...packing import PACKERS, pack, pack_below
+from ...stores import unpack
+from .rows import ask_of, rows
 
 
 def test_directories_patterns_and_lists(tmp_path: Path) -> None:
@@ -95,3 +104,69 @@ def test_a_place_in_object_storage_stays_in_the_target() -> None:
 def test_no_store_is_taken_twice() -> None:
     with pytest.raises(InvalidInput, match="a store is named twice"):
         folders_of([as_path("s3://a/b"), as_path("s3://a/c/../b")])
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of an object storage that has a directory's files."""
+    place = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    from_uri = SimpleNamespace(from_uri=lambda uri: (place, uri.removeprefix("s3://")))
+    known = SimpleNamespace(FileSystem=from_uri, FileSelector=fs.FileSelector, FileType=fs.FileType)
+    monkeypatch.setattr(stores, "fs", known)
+    return "s3://"
+
+
+@pytest.mark.parametrize("how", PACKERS)
+def test_compressed_files_of_a_log_in_object_storage(how: str, storage: str, tmp_path: Path) -> None:
+    """The rows of the plain log, of all files and of one; what is cut off is damage as it is in a directory."""
+    root = unpack("5.3.3-clean", tmp_path)
+    uri, fields = storage + root.name, "position,topic,queue_offset"
+    wanted = rows(ask_of(root, fields=fields))
+    asked = Ask.of({"path": uri, "fields": fields})
+    first, *_ = sorted((root / "commitlog").iterdir())
+    packed = pack(first, how)
+    assert rows(asked) == wanted
+    pack_below([root / "commitlog"], how)
+    assert rows(asked) == wanted and not lost_of(asked)
+    packed.write_bytes(packed.read_bytes()[: packed.stat().st_size // 2])
+    assert lost_of(asked) == lost_of(ask_of(root)) != []
+    assert rows(asked) == rows(ask_of(root, fields=fields)) != wanted
+
+
+def lost_of(ask: Ask) -> list[tuple[int | None, int | None]]:
+    return [(one.position, one.size) for part in parts_of(ask) for one in damage_of(ask, part)]
+
+
+def test_compressed_files_beside_the_plain_ones_are_not_read(storage: str, tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    first, *_ = sorted((root / "commitlog").iterdir())
+    data = first.read_bytes()
+    pack(first)
+    first.write_bytes(data)
+    with open_log(storage + root.name, BrokerConfig()).queue as files:
+        assert [Path(file.path).suffix for file in files.files] == ["", ""]
+        assert [Path(file.path).suffix for file in files.foreign] == [".gz"]
+
+
+def test_a_listing_of_object_storage_unpacks_the_last_file_alone(storage: str, tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    pack_below([root / "commitlog"], "gzip")
+    compressed.forget_all()
+    assert log_sizes([storage + root.name], BrokerConfig())[0] == {storage + root.name: 2 << 18}
+    assert len(compressed._kept) == 1
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_log_whose_files_all_have_other_names_is_refused(remote: bool, storage: str, tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    place = storage + root.name if remote else str(root)
+    first, second = sorted((root / "commitlog").iterdir())
+    first.rename(first.with_suffix(".bz2"))
+    open_log(place, BrokerConfig()).queue.close()
+    second.rename(second.with_suffix(".lz4"))
+    with pytest.raises(Unsupported, match=r"can be read by its name: .*000\.bz2; names"):
+        open_log(place, BrokerConfig())
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    (root / "commitlog" / "lost+found").mkdir()
+    open_log(place, BrokerConfig()).queue.close()
