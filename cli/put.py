@@ -47,8 +47,9 @@ def put(
     (exit 4) or was not shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as
     the broker stores it; the broker delivers it when it runs, put never does. A line of --from with
     "batch": [messages] is what a client sends together: the records come to one file, or are one
-    record where the topic has batch queues. Of a directory the Parquet and Arrow files are taken, in the
-    order of store_timestamp.
+    record where the topic has batch queues. A line that makes no sense, or whose topic no broker accepts,
+    is named and ends it (exit 2): what stands before it is there. Of a directory the Parquet and Arrow
+    files are taken, in the order of store_timestamp.
 
     \b
     Examples:

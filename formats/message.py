@@ -9,6 +9,7 @@ With IPv4 on both sides a version 1 record has 91 bytes + body + topic + propert
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Rebuild, Struct
@@ -28,6 +29,7 @@ __all__ = [
     "PROPERTIES_BYTES_MAX",
     "SMALLEST",
     "TOPIC_BYTES_MAX_V1",
+    "TOPIC_NAME",
     "TRANSACTION_MASK",
     "SysFlag",
     "ends_of_body",
@@ -70,6 +72,8 @@ MESSAGE = Struct(
 SMALLEST: int = quick.SMALLEST
 #: Longest topic of version 1 and longest property text, by the width of their length fields.
 TOPIC_BYTES_MAX_V1 = 127
+TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_+-]+")
+"""What brokers accept as a topic; `+` is in the names that POP makes of its retry topics."""
 EARLIEST_MS, LATEST_MS = 1 << 40, 1 << 43
 """A store time before the first, in the year 2004, or behind the second, in 2248, is no time of a broker."""
 PROPERTIES_BYTES_MAX = 32767

@@ -21,7 +21,7 @@ from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, MESSAGES_MAX
 from ...formats.hashing import crc31, java_integer
 from ...formats.host import PORT_MAX
-from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
+from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1, TOPIC_NAME
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
@@ -120,8 +120,10 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
             f"topic with U+FFFD, which stands for bytes that are no UTF-8: {text!r}",
             hint="no broker has such a topic; leave out what a damaged record has given it",
         )
-    if "\0" in text or "/" in text or text in (".", ".."):
-        raise InvalidInput(f"topic cannot be the name of a directory: {text!r}")
+    if not TOPIC_NAME.fullmatch(text):
+        raise InvalidInput(
+            f"no broker accepts such a topic: {text!r}", hint="letters, digits and % | _ - + are allowed"
+        )
     long = len(text) > TOPIC_BYTES_MAX_V1 or len(topic) > TOPIC_BYTES_MAX_V1
     if len(topic) > _TOPIC_CHARACTERS_MAX or (long and not profile.start.record.v2):
         limit = _TOPIC_CHARACTERS_MAX if profile.start.record.v2 else TOPIC_BYTES_MAX_V1

@@ -7,8 +7,8 @@ its services deliver it. Here is only what is stored: `put` never delivers.
 
 What producers are refused: by their client, or by the front of the broker (spec 05; 01, 1.4).
 
-These are limits of sending, not of storing: a copy of a record is asked only what the store can hold
-(`new_message`), since what lies in a store may have any name.
+These are limits of sending, not of storing: a copy of a record is asked only what a store of a broker can hold
+(`new_message`).
 
 Transactions: half messages, and what a broker writes for their end (spec 01, 1.10).
 

@@ -21,7 +21,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.host import PORT_MAX
-from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
+from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1, TOPIC_NAME
 from ...formats.message_properties import INNER_NUM
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
@@ -139,8 +139,6 @@ def ports(context: VerifyContext, records: Records) -> None:
             add_rows(context, records, "I-034", wrong, f"{name} has port", port)
 
 
-_NAME = re.compile(r"[%|a-zA-Z0-9_+-]+")
-"""What brokers accept as a topic; `+` is in the names that POP makes of its retry topics."""
 _NUL = b"\0"
 
 
@@ -169,7 +167,7 @@ def _odd(value: bytes) -> str:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return "it is no UTF-8"
-    return "" if _NAME.fullmatch(text) else "no broker accepts such a name"
+    return "" if TOPIC_NAME.fullmatch(text) else "no broker accepts such a name"
 
 
 @of_records("I-036", "I-037")

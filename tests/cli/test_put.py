@@ -41,9 +41,9 @@ def test_one_message_and_its_answer(tmp_path: Path) -> None:
 
 def test_an_answer_is_one_harmless_line(tmp_path: Path) -> None:
     lines = tmp_path / "lines"
-    lines.write_text(json.dumps({"topic": "a\nb\x1b[31m", "body": "x"}) + "\n")
+    lines.write_text(json.dumps({"topic": "T", "body": "x", "unique_key": "a\nb\x1b[31m"}) + "\n")
     said = run_here(["put", str(tmp_path / "store"), "--from", str(lines)]).stdout
-    assert said.startswith("a\\nb\\x1b[31m queue 0 offset 0: ")
+    assert said.endswith("unique key a\\nb\\x1b[31m\n")
     assert len(said.splitlines()) == 1
 
 

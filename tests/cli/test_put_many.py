@@ -156,6 +156,8 @@ def test_a_bad_line_ends_it_after_the_good_ones(tmp_path: Path) -> None:
         (line(2, born_host="nowhere"), "line 3: born_host"),
         (line(2, born_host="10.0.0.1:65536"), "line 3: born_host: no port from 0 to 65535"),
         (line(2, topic="x" * 300), "line 3: topic of 300 bytes"),
+        (line(2, topic="orders.v1"), "line 3: no broker accepts such a topic: 'orders.v1'"),
+        ('{"topic":"ü","batch":[{"body":"x"}]}', "line 3: no broker accepts such a topic: 'ü'"),
         (line(2, properties={"a": 1}), "line 3: properties: a"),
         (line(2, properties={"": "x"}), "line 3: property"),
         (line(2, body="x" * 5_000_000), "line 3: a body of 5000000 bytes"),

@@ -231,9 +231,9 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
     ("message", "error", "said"),
     [
         (NewMessage(b"", b"x"), InvalidInput, "needs a topic"),
-        (NewMessage(b"a/../b", b"x"), InvalidInput, "directory"),
-        (NewMessage(b"..", b"x"), InvalidInput, "directory"),
-        (NewMessage(b"a\0", b"x"), InvalidInput, "directory"),
+        (NewMessage(b"a/../b", b"x"), InvalidInput, "no broker accepts such a topic"),
+        (NewMessage(b"..", b"x"), InvalidInput, "no broker accepts such a topic"),
+        (NewMessage(b"a\0", b"x"), InvalidInput, "no broker accepts such a topic"),
         (NewMessage(b"\xff", b"x"), InvalidInput, "not UTF-8"),
         (NewMessage(b"x" * 256, b"x"), InvalidInput, "topic of 256 bytes"),
         (NewMessage(b"T", b"x", queue_id=-1), InvalidInput, "negative"),
