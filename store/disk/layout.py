@@ -482,9 +482,11 @@ def _check_directory(root: Path) -> None:
 
 
 def _parent_hint(path: Path) -> str:
-    above = [path.absolute().parent, *path.absolute().parents[1:4]]
-    root = next((each for each in above if (each / COMMIT_LOG).is_dir()), above[0])
-    return f"name the store's root directory instead ({root}?)"
+    above = (each for each in path.absolute().parents[:4] if (each / COMMIT_LOG).is_dir())
+    if root := next(above, None):
+        return f"name the store's root directory instead ({root}?)"
+    single = "" if path.is_dir() else "; mqstore dump and inspect read a single file"
+    return f"name the store's root directory instead{single}"
 
 
 def where_instead(root: Path, otherwise: str = _LACKS) -> str:

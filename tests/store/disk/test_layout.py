@@ -12,6 +12,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout, queue_directory
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
+from mqstore.store.tiered.segments import segment_name
 
 
 def log(directory: Path, *starts: int, size: int = 8) -> Path:
@@ -135,6 +136,15 @@ def test_a_directory_of_the_store_gets_advice(tmp_path: Path) -> None:
             Layout.open(wrong)
     with pytest.raises(NotAStore, match=r"did you mean .*/store\?"):
         Layout.open(tmp_path)
+
+
+def test_no_directory_is_named_that_is_no_store(tmp_path: Path) -> None:
+    """A file that is of no store, as a segment of a tiered one, has no root to name."""
+    (segment := tmp_path / "COMMIT_LOG" / segment_name(0)).parent.mkdir()
+    segment.write_bytes(b"")
+    with pytest.raises(NotAStore) as told:
+        Layout.open(segment)
+    assert told.value.hint == "name the store's root directory instead; mqstore dump and inspect read a single file"
 
 
 def test_a_store_may_have_only_one_of_its_parts(tmp_path: Path) -> None:
