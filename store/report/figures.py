@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
-from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
+from ..queues.read import QueueSummary
+from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, GroupedSums, LogPicture, PlaceContent, Seen
 from .shapes import GUTTER, Box, Label, LegendLine, NumbersTable, Picture, across, squarified
 
 _TILES = 40
@@ -76,40 +77,20 @@ def tree_map(topics: TopicRanking) -> Picture:
 
 def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     """Where the records of each queue lie in the log, and how far its units lead."""
-    rows, places = seen.picture.queues.rows(), seen.picture.places
-    order = np.argsort(-rows.bytes, kind="stable")
-    start = places.start
+    start = seen.picture.places.start
     end = max(start + 1, seen.verdict.facts.end)
-    boxes, labels, lines = list[Box](), list[Label](), list[tuple[str, ...]]()
-    for place, number in enumerate(order[:ROWS_SHOWN].tolist()):
-        group, queue_id = int(rows.group[number]), int(rows.cell[number])
-        queue_id -= (queue_id >> 31) << 32 if queue_id != ALL_QUEUES else 0
-        topic = topics.names[group]
-        name = f"{topic}/{'*' if queue_id == ALL_QUEUES else queue_id}"
-        units = seen.queues.get((topic, queue_id))
-        first, last = int(rows.first[number]), int(rows.last[number])
-        if place < _QUEUES:
-            y = place * _ROW_PX
-            labels.append(Label(0, y, GUTTER - 1, name, anchor="end"))
-            x, width = across((first - start) / (end - start), (last + 1 - start) / (end - start))
+    queues = _queues(seen, topics)
+    boxes, labels = list[Box](), list[Label]()
+    for place, (name, units, sums) in enumerate(queues[:_QUEUES]):
+        y = place * _ROW_PX
+        labels.append(Label(0, y, GUTTER - 1, name, anchor="end"))
+        if sums:
+            x, width = across((sums.first - start) / (end - start), (sums.last + 1 - start) / (end - start))
             boxes.append(Box(x, y, max(width, 0.3), _BAR_PX, "span", name))
-            reach = units.end_position if units else None
-            if reach is not None and start <= reach:
-                x, _ = across(min(1.0, (reach - start) / (end - start)), 1)
-                boxes.append(Box(max(GUTTER, x - 0.5), y, 0.5, _BAR_PX, "reach"))
-        lines.append(
-            (
-                name,
-                f"{int(rows.records[number]):,}",
-                f"{int(rows.bytes[number]):,}",
-                f"{first:,}",
-                f"{last:,}",
-                f"{units.min_offset:,}" if units else "no units",
-                f"{units.max_offset:,}" if units else "no units",
-                f"{units.end_position:,}" if units and units.end_position is not None else "",
-            )
-        )
-    more = max(0, len(order) - ROWS_SHOWN)
+        reach = units.end_position if units else None
+        if reach is not None and start <= reach:
+            x, _ = across(min(1.0, (reach - start) / (end - start)), 1)
+            boxes.append(Box(max(GUTTER, x - 0.5), y, 0.5, _BAR_PX, "reach"))
     head = (
         *("queue", "#records", "#bytes", "#first at", "#last at"),
         *("#min offset", "#max offset", "#units lead to"),
@@ -119,11 +100,48 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
         f" to its last, the mark is how far its units lead."
     )
     legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
-    height = min(_QUEUES, len(order)) * _ROW_PX
-    table = NumbersTable(head, lines, more)
-    note = f"The {_QUEUES} queues with most bytes of {len(order):,}." if len(order) > _QUEUES else ""
+    height = min(_QUEUES, len(queues)) * _ROW_PX
+    table = NumbersTable(head, [_line(queue) for queue in queues[:ROWS_SHOWN]], max(0, len(queues) - ROWS_SHOWN))
+    notes = [f"The {_QUEUES} queues with most bytes of {len(queues):,}."] if len(queues) > _QUEUES else []
+    if empty := sum(queue.sums is None for queue in queues):
+        notes.append(f"Without a record of their own in the log: {counted(empty, 'queue', form=',')}.")
     title = "Queues against the log"
-    return Picture("queues", title, says, height, boxes, labels, legend, table, note)
+    return Picture("queues", title, says, height, boxes, labels, legend, table, " ".join(notes))
+
+
+class _Queue(NamedTuple):
+    """A queue: what its units say, and the sums of its records, None where the log has none."""
+
+    name: str
+    units: QueueSummary | None
+    sums: GroupedSums | None
+
+
+def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
+    """Those with most bytes first; behind them, where each queue was counted by itself, those without a record."""
+    rows = seen.picture.queues.rows()
+    each = rows.cell != ALL_QUEUES
+    number = np.where(each, rows.cell - ((rows.cell >> 31) << 32), ALL_QUEUES).tolist()
+    found = list[_Queue]()
+    left = dict(seen.queues) if each.all() and OTHERS not in rows.group else {}
+    for at in np.argsort(-rows.bytes, kind="stable").tolist():
+        topic, queue_id = topics.names[int(rows.group[at])], number[at]
+        left.pop((topic, queue_id), None)
+        name = f"{topic}/{'*' if queue_id == ALL_QUEUES else queue_id}"
+        found.append(_Queue(name, seen.queues.get((topic, queue_id)), GroupedSums(*(column[at] for column in rows))))
+    return [*found, *(_Queue(f"{topic}/{queue_id}", left[topic, queue_id], None) for topic, queue_id in sorted(left))]
+
+
+def _line(queue: _Queue) -> tuple[str, ...]:
+    _, units, sums = queue
+    told = [f"{int(number):,}" for number in sums[2:]] if sums else ["0", "0", "", ""]
+    return (
+        queue.name,
+        *told,
+        f"{units.min_offset:,}" if units else "no units",
+        f"{units.max_offset:,}" if units else "no units",
+        f"{units.end_position:,}" if units and units.end_position is not None else "",
+    )
 
 
 def _lag_text(row: Mapping[str, Any]) -> str:
