@@ -45,10 +45,11 @@ _KEY = (
 )
 """What tells an acknowledgement's check point."""
 _OFFSETS = JsonField("d", "array", "offsets less the first one; empty: in a row", "offsets", bits=32)
+_BITS = JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map", bits=MOST_MESSAGES)
 _REST = (
     JsonField("it", "integer", "for how long they are invisible, ms", "invisible_time"),
     JsonField("n", "integer", "number of messages", "num", bits=32),
-    JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map", bits=32),
+    _BITS,
 )
 _AGAIN = JsonField("rp", "string", "how often a broker wrote it again, of one message alone", "re_put_times")
 CHECK_POINT = (*_KEY, *_REST, _OFFSETS, _AGAIN)
@@ -109,11 +110,11 @@ def _fields(fields: tuple[JsonField, ...], found: Any) -> dict[str, Any] | None:
 
 
 def _in_range(field: JsonField, value: Any) -> bool:
-    """A number, and each number of a list, is one that a broker can have written."""
+    """A number, and each number of a list, is one that a broker can have written: as bits one may be below 0."""
     numbers = value if isinstance(value, list) else [value]
     if isinstance(value, str):
         return True
-    return all(type(number) is int and number >= 0 and field.holds(number) for number in numbers)
+    return all(type(number) is int and (number >= 0 or field is _BITS) and field.holds(number) for number in numbers)
 
 
 def key_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:

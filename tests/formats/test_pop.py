@@ -63,10 +63,18 @@ def test_what_may_be_missing(tag: str) -> None:
 @pytest.mark.parametrize("wrong", [-1, 1 << 63, 1.5, True, "1", [1], {}])
 def test_numbers_that_no_broker_wrote(tag: str, wrong: Any) -> None:
     for field in BODIES[tag]:
-        if field.type == "integer":
+        if field.type == "integer" and (field.name, wrong) != ("bm", -1):
             assert parse(tag, body(BODY[tag] | {field.name: wrong})) is None, field.name
         elif field.type == "array" and not isinstance(wrong, list):
             assert parse(tag, body(BODY[tag] | {field.name: [wrong]})) is None, field.name
+
+
+def test_the_last_bit_makes_the_bits_negative() -> None:
+    """Of the largest batch that a broker gives at once the last message is acknowledged."""
+    point = parse(CHECK_POINT_TAG, body(BODY[CHECK_POINT_TAG] | {"n": MOST_MESSAGES, "d": [], "bm": -1 << 31}))
+    assert point is not None
+    assert [offset for offset, acknowledged in offsets_of(point) if acknowledged] == [40 + MOST_MESSAGES - 1]
+    assert parse(CHECK_POINT_TAG, body(BODY[CHECK_POINT_TAG] | {"bm": (-1 << 31) - 1})) is None
 
 
 @TAGS
