@@ -32,10 +32,10 @@ RESTARTED = {
     "4.9.7-killed-torn": "clean",
     "5.3.3-clean-index": "damaged",
     "5.3.3-clean-no-queues": "clean",
-    "5.3.3-killed-bit": "clean",  # cut, and the index of what was cut given up
+    "5.3.3-killed-bit": "damaged",  # cut, and old units begin in the new records
     "5.3.3-killed-checkpoint": "clean",
     "5.3.3-killed-hole": "damaged",  # the hole is not noticed
-    "5.3.3-killed-page": "clean",
+    "5.3.3-killed-page": "damaged",  # the same
     "5.3.3-killed-queue": "clean",
     "5.3.3-killed-torn": "damaged",  # torn in its properties
     "5.5.0-clean-no-queues": "clean",
