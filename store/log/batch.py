@@ -201,10 +201,17 @@ LOOK_BACK = 512
 class NamesRecords(Protocol):
     """The queues of a store, as far as they name records of its log."""
 
+    @property
+    def known(self) -> bool:
+        """There are queues."""
+
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
         """A unit names a record at log position `begin` that ends at or before `end`. unknown: what is said
         where no queue has a unit.
         """
+
+    def has_unit(self, record: Batch) -> bool:
+        """The unit that a record says to have, by its queue and offset there, names the record's place."""
 
 
 class ScannedLog(Protocol):

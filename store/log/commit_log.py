@@ -6,7 +6,8 @@ range is told and the scan goes on at the next good record. What a record is wor
 A log may be read in parts, as many readers at once do. A part (`Split`) owns the records and extents
 that begin in it. A record names its own position, so a reader that starts in the middle of one finds
 the next. It starts so far before its part that it is in step when it gets there: then all parts
-together give exactly what one walk over the log gives.
+together give exactly what one walk over the log gives. A body may hold records that name their
+positions, too, but none that a queue names; without queues one of more than LOOK_BACK_BYTES may deceive.
 
 A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. A file is made at its full
 size, so the end of what is written is found by its holes and zeros. Nothing is believed: a unit that does
@@ -322,6 +323,8 @@ SPLIT_BYTES_MIN = 32 << 20
 """Below this a split costs more to start than to read."""
 SPLIT_BYTES_MAX = 256 << 20
 _STEP_BYTES = 1 << 16
+_PROBES = 8
+"""Records of so far back that are asked for: the first one may have a unit no more, or not yet."""
 
 
 class Split(NamedTuple):
@@ -376,15 +379,20 @@ def scan_split(
 def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTES) -> int:
     """Where a walk begins that knows what lies at `position`: at a good record before it, or where its file does.
 
-    From the middle of a record on nobody tells damage from the rest of that record. Raises Unreadable.
+    From the middle of a record on nobody tells damage from the rest of that record, nor other records from those that
+    its body holds: a record is good where its unit names it, or where there are no queues. Raises Unreadable.
     """
     file = log.queue.file_at(position)
     if file is None:
         return position
     while (begin := position - look_back_bytes) > file.start:
-        found = record_behind(log, begin, position)
-        if found is not None:
-            return found
+        for probe in range(begin, position, max(1, look_back_bytes // _PROBES)):
+            found = record_behind(log, probe, position)
+            if found is None:
+                break
+            record = log.records(np.array([found + log.frame_of(file).payload], np.int64))
+            if log.naming is None or not log.naming.known or (len(record) and log.naming.has_unit(record)):
+                return found
         position, look_back_bytes = begin, 2 * look_back_bytes
     return file.start
 

@@ -36,8 +36,9 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LITE_PREFIX
 from ..columns import Rows, dictionary
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import QueueDirectory, queue_directories
+from ..disk.layout import QueueDirectory, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
+from ..log.batch import messages
 from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark
 from .batches import BatchConsumeQueue
@@ -92,13 +93,33 @@ class QueueReferences:
         return bool(((size >= SMALLEST) & (size <= end - begin)).any())
 
     @cached_property
+    def known(self) -> bool:
+        """There are queues."""
+        return any(True for _ in self._queues)
+
+    def has_unit(self, record: Batch) -> bool:
+        """The unit that a record says to have, by its queue and offset there, names the record's place.
+
+        So do no records inside the body of another one. Of batches any unit counts.
+        """
+        (one,) = messages(record)
+        try:
+            if queue_directory(self._layout.batch_consume_queue, one.topic, one.queue_id).is_dir():
+                return self.names(one.position, one.position + one.total_size, unknown=False)
+            with self._readable.open(one.topic, one.queue_id) as queue:
+                unit = queue.unit(one.queue_offset)
+        except StoreError:  # who reads queues tells of it
+            return False
+        return unit is not None and unit.size > 0 and unit.physical_offset == one.position
+
+    @cached_property
     def _queues(self) -> list[_QueueNames]:
         """The queues in files or in a RocksDB, none where that cannot be read; those of batches."""
         plain = self._readable
         batches = queue_directories(self._layout.batch_consume_queue)
         return [*(_Plain(plain, d) for d in plain), *map(_Batches, batches)]
 
-    @property
+    @cached_property
     def _readable(self) -> ConsumeQueues:
         if self._layout.queue_database is None:
             return ConsumeQueues(self._layout)

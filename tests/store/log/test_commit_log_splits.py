@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import (
     LOOK_BACK_BYTES,
@@ -18,13 +19,16 @@ from mqstore.store.log.commit_log import (
     Extent,
     Mark,
     Split,
+    in_step,
     scan_split,
     split_bytes_for,
     splits,
 )
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.queues.references import commit_log_of
 
 from ...stores import unpack
+from ..put.writing import TINY, writer
 
 STORES = (
     "4.9.7-clean",
@@ -40,6 +44,9 @@ STORES = (
 )
 LARGEST_RECORD = 64 << 10
 """No record of these stores is larger."""
+LOOK_BACK = 8 << 10
+OWN_POSITION = 28
+"""Where a record names its position."""
 SMALLER = 16
 """All records are larger than this."""
 
@@ -104,6 +111,48 @@ def test_damage_beside_cuts_in_records_larger_than_is_looked_back(name: str, tmp
         bounds = (Split(log.min_offset, cut), Split(cut, log.max_file_end))
         parts = (item for part in bounds for item in scan_split(log, part, SMALLER))
         assert items(parts, log.end().position) == whole, f"cut at {cut}"
+
+
+LARGE = BrokerConfig({**TINY, "mappedFileSizeCommitLog": str(1 << 16)})
+
+
+@pytest.mark.parametrize("topic", [b"orders", b"elsewhere"])
+def test_records_in_the_body_of_a_record_larger_than_is_looked_back(topic: bytes, tmp_path: Path) -> None:
+    """They name their own positions, as a producer can that knows where its messages are put; no queue names them."""
+    with writer(tmp_path, "5.3", config=LARGE) as store:
+        store.append(NewMessage(topic, b"first"))
+        store.append(NewMessage(b"orders", b"second"))
+        store.sync()
+    log = commit_log_of(Layout.open(tmp_path, LARGE))
+    first, begin = log.record(0), log.end().position
+    copy = log.read(0, int(first.columns.ints("total_size")[0]))
+    at = copy.index((0).to_bytes(8, "big"), OWN_POSITION)
+    body_at = begin + copy.index(b"first")
+    body = b"".join(
+        copy[:at] + (body_at + n * len(copy)).to_bytes(8, "big") + copy[at + 8 :] for n in range((1 << 14) // len(copy))
+    )
+    with writer(tmp_path, "5.3", config=LARGE) as store:
+        store.append(NewMessage(b"orders", body))
+        store.append(NewMessage(b"orders", b"last"))
+        store.sync()
+    log = commit_log_of(Layout.open(tmp_path, LARGE))
+    end = log.end().position
+    whole = items(log.scan(crc=False), end)
+    assert len(whole[0]) == 4 and len(log.record(body_at)) == 1
+    for cut in range(begin + 1, end, 1000):
+        bounds = (Split(log.min_offset, cut), Split(cut, log.max_file_end))
+        parts = (item for part in bounds for item in scan_split(log, part, 1024))
+        assert items(parts, end) == whole, f"cut at {cut}"
+
+
+def test_no_more_is_read_where_queues_name_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first record that is found so far back is taken, wherever the cut is."""
+    log = commit_log_of(Layout.open(unpack("5.3.3-clean", tmp_path)))
+    records, _ = items(log.scan(crc=False), log.end().position)
+    for cut in records[50::25]:
+        begin = cut - LOOK_BACK
+        if begin > (file := log.queue.file_at(cut)).start:  # type: ignore[union-attr]
+            assert in_step(log, cut, LOOK_BACK) == next(each for each in records if each >= begin), (file, cut)
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 5000), st.integers(1, 1000))
