@@ -28,12 +28,13 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
-from ..broker.snapshot import QueueId, Snapshot, list_entries
+from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..columns import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import queue_directories
+from ..disk.sizes import consume_queue_size
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound, StoreError
 from ..findings.findings import Findings
@@ -506,7 +507,7 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
     if not isinstance(queues, RocksdbConsumeQueues):
         return
     with suppress(NoSpace):
-        copied = CopiedQueues.of(queues.database, Snapshot.of(layout).queue_file_bytes)
+        copied = CopiedQueues.of(queues.database, consume_queue_size(layout).value)
         if copied.whole:
             context.copied, queues.copied = copied, copied.stream
 

@@ -15,9 +15,11 @@ from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
+from mqstore.store.verify.run import verify
 
 from ... import slices
-from ...stores import config
+from ...packing import pack_below
+from ...stores import config, unpack
 from .mutations import Mutation, copied, mutations, original, verified
 
 pytestmark = pytest.mark.long
@@ -69,3 +71,19 @@ def test_nothing_is_missed_in_units_that_are_not_read_again(
     found = verified(name, damaged).findings
     monkeypatch.setattr(QueueCheck, "note_row", lambda *_: None)
     assert verified(name, damaged).findings == found
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_units_in_a_rocksdb_are_read_beside_a_compressed_log(how: str, tmp_path: Path) -> None:
+    """What is told is the file that no broker reads, and nothing of the queues."""
+    root = unpack("5.3.3-rocksdb", tmp_path)
+    with StoreReader(root) as store:
+        plain = verify(store)
+    packed = pack_below([root / "commitlog"], how)
+    with StoreReader(root) as store:
+        found = verify(store)
+    assert [(one.code, one.path) for one in found.findings if one.code == "I-005"] == [
+        ("I-005", str(path)) for path in packed
+    ]
+    assert {one.code for one in found.findings} - {one.code for one in plain.findings} == {"I-005"}
+    assert found.records == plain.records
