@@ -51,13 +51,15 @@ def import_(
         if not path.exists():
             raise Missing("no such file or directory", path=path)
     from ..store.arrow.append_rows import NewStore, files_of, import_store
+    from ..store.put.message_columns import left_out
 
     found = files_of(files)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)
     with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
         manifest = import_store(found, to, how, progress.advance)
     corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
-    for line in _remarks(corrupted, manifest["left_out"]):
+    named = left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))
+    for line in [*_remarks(corrupted, manifest["left_out"]), *named]:
         common.warn(line)
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
     record = {"type": "import", "to": str(to), **counts}

@@ -13,7 +13,7 @@ from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.put.bulk import AHEAD_ROWS, StoredColumns
-from ..store.put.message_columns import columns_of, columns_where
+from ..store.put.message_columns import columns_of, columns_where, left_out
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage, check_timed
 from ..store.put.on_damage import CorruptedBodies
@@ -177,7 +177,7 @@ def _can_be_known(columns: dict[str, Any], portion: NumberedRows) -> bool:
 def _present_in(writer: StoreWriter) -> PresentKeys:
     from ..store.put.message_columns import PresentKeys
 
-    return PresentKeys.of(writer.layout)
+    return PresentKeys.of(writer.layout, writer.copies)
 
 
 class _Stream:
@@ -212,6 +212,7 @@ class _Stream:
                 "message left out: the store has it already",
                 "messages left out: the store has them already",
             )
+        yield from left_out(self._writer.copies.op_records, self._writer.copies.pop_records)
         yield from self._corrupted.remarks()
 
     def append(self, portion: Portion) -> None:
@@ -244,7 +245,7 @@ class _Stream:
             check_timed_columns(columns)
             with held_interrupts():
                 stored = self._writer.append_ahead(columns)
-                self._wait(stored, columns["properties"], len(stored.topic_id))
+                self._wait(stored, stored.of(columns["properties"]), len(stored.topic_id))
         except (InvalidInput, LimitExceeded):
             return False
         return True
@@ -312,14 +313,16 @@ class _Stream:
     def _append_step(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
         try:
             with held_interrupts():
-                stored = self._writer.append_columns(columns_of(messages))
-                self._wait(stored, [message.properties for message in messages], len(messages))
+                columns = columns_of(messages)
+                stored = self._writer.append_columns(columns)
+                self._wait(stored, stored.of(columns["properties"]), len(stored.topic_id))
         except (InvalidInput, LimitExceeded):
             # none of them was written; which one is it?
             for line, message in zip(lines, messages, strict=True):
                 try:
                     with held_interrupts():
-                        self._wait(self._writer.append_together([message]), [message.properties], 1)
+                        one = self._writer.append_together([message])
+                        self._wait(one, [message.properties] * len(one), len(one))
                 except (InvalidInput, LimitExceeded) as error:
                     raise _told(error, line) from None
 

@@ -82,6 +82,9 @@ def salvage(
     DIR/manifest.ndjson says of each record where it came from and what is proven of it. What is
     salvaged is only read; DIR must lie on another disk than a device that is.
 
+    Renumbered, what decides a transaction names the new places of its half messages. Where these do not
+    come along, it is left out, as are check points and acknowledgements of POP that name other places.
+
     Exit code: 0 every record found is whole and in DIR; 1 no record, or some are damaged, split or
     in conflict; 5 cannot read or write.
 
@@ -173,7 +176,7 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
 
 
 _OF_RESTORED = ("tombstones", "fillers", "unplaced", "left", "version")
-_OF_WRITTEN = ("stored", "left_out", "refused")
+_OF_WRITTEN = ("stored", "left_out", "refused", "op_records", "pop_records")
 
 
 def _text(record: Mapping[str, Any]) -> str:
@@ -202,6 +205,7 @@ def _text(record: Mapping[str, Any]) -> str:
 
 def _made(record: Mapping[str, Any]) -> list[str]:
     from ..store.counted import counted
+    from ..store.put.message_columns import left_out
 
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
     if record["layout"] == "compact":
@@ -209,7 +213,7 @@ def _made(record: Mapping[str, Any]) -> list[str]:
         for name, what in (("left_out", "not asked for"), ("refused", "refused: see the manifest")):
             if record[name]:
                 lines.append(f"  {record[name]} {what}")
-        return lines
+        return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]
     if record["tombstones"] or record["fillers"]:
         lines.append(
             f"  holes closed with {counted(record['tombstones'], 'tombstone')} and"

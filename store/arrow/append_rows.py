@@ -446,11 +446,14 @@ class NewStore:
 
 @dataclass
 class AppendedRows:
-    """What has become of some rows. left_out: those without a topic, which stand for damage."""
+    """What has become of some rows. left_out: those without a topic, which stand for damage. op_records, pop_records:
+    left out, too (`CopiedNumbers`)."""
 
     corrupted: CorruptedBodies
     messages: int = 0
     left_out: int = 0
+    op_records: int = 0
+    pop_records: int = 0
 
     def counts(self) -> dict[str, int]:
         """For a manifest."""
@@ -459,6 +462,8 @@ class AppendedRows:
             "left_out": self.left_out,
             "skipped": self.corrupted.skipped,
             "marked": self.corrupted.marked,
+            "op_records": self.op_records,
+            "pop_records": self.pop_records,
         }
 
 
@@ -479,6 +484,7 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
                 _append(writer, reader, batch.slice(begin, AHEAD_ROWS), first + begin, made)
             first += batch.num_rows
         writer.sync()
+        made.op_records, made.pop_records = writer.copies.op_records, writer.copies.pop_records
     return made
 
 
@@ -515,9 +521,8 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
             if is_message(record):
                 messages.append(_message(reader, record, number))
         columns = columns_of(messages)
-    made.messages += len(columns[BODY])
     try:
-        writer.append_ahead(columns)
+        made.messages += len(writer.append_ahead(columns).topic_id)
     except (InvalidInput, LimitExceeded) as error:
         raise type(error)(f"rows {numbers[0]} to {numbers[-1]}: {error}") from None
 

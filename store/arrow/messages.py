@@ -16,7 +16,7 @@ from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPAR
 from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
 from ..errors import InvalidInput
-from ..put.message_columns import NO_CRC
+from ..put.message_columns import COPIED, NO_CRC
 from ..put.message_json import MessageReader, parse_host
 from ..put.new_message import COMPRESSED, NUMBER_LIMITS, stored_body, wrong_crc
 
@@ -51,6 +51,7 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
                 if numbers.min(initial=0) < least or numbers.max(initial=0) > largest:
                     return None
                 columns[name] = numbers
+        columns |= {name: _numbers(table[name], -1) for name in COPIED if name in table}
         columns.setdefault("born_timestamp", reader.default("born_timestamp"))
         _pack_bodies(columns, table, raw=raw)
         _keep_wrong_crcs(columns, table)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...formats.consume_queue import UNIT
-from ...formats.derive import Columns, dtype_of, sizes
+from ...formats.derive import Columns, Ragged, dtype_of, sizes
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
@@ -16,11 +17,11 @@ from ...formats.message import MESSAGE, SysFlag
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
 from ..broker.dispatch_record import Dispatching
-from ..broker.system_topics import LMQ_PREFIX
+from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX
 from ..columns import Dictionary, begins
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
-from .message_columns import NO_CRC, count_of, prepare, rows_of
+from .message_columns import COPIED, NO_CRC, count_of, prepare, rows_of
 from .new_message import Host, Stored, check_record, check_sizes
 from .open_store import OpenStore
 from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
@@ -32,7 +33,10 @@ AHEAD_ROWS = 1 << 14
 
 
 class StoredColumns(NamedTuple):
-    """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics."""
+    """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics.
+
+    kept: which of those that were given they are; None: all.
+    """
 
     topics: list[str]
     topic_id: Ints
@@ -41,6 +45,11 @@ class StoredColumns(NamedTuple):
     physical_offset: Ints
     total_size: Ints
     store_host: Host
+    kept: Flags | None = None
+
+    def of(self, given: Ragged) -> Ragged:
+        """A column that was given, without what was left out."""
+        return given if self.kept is None else given[self.kept]
 
     def some(self, rows: Ints) -> StoredColumns:
         """Some of them."""
@@ -66,7 +75,8 @@ def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool
 
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be there; other fields
     that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and store_timestamp below 0 or
-    missing take the clock. What the store assigns is ignored. Raises as `StoreWriter.append`; where a message is
+    missing take the clock. queue_offset and physical_offset are those of the records that these are copies of, for
+    `CopiedNumbers`; what else the store assigns is ignored. Raises as `StoreWriter.append`; where a message is
     refused, none of its step of 65,536 was written. whole: they are one step, however many, and come to one file.
     """
     writer.settle()
@@ -112,6 +122,16 @@ class Steps:
         writer = self._writer
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]
+        copies = None
+        if "queue_offset" in columns:
+            following = writer.queues.next_offsets
+            moved = partial(_moved, columns, topics, texts, following)
+            copies = writer.copies.fitted(columns, topics, following.get((HALF_TOPIC, 0), 0), moved)
+            columns, topics = copies.columns, copies.topics
+            if not len(topics.ids):
+                writer.copies.note(copies, topics.ids, ())
+                return _joined([], writer.rules.store_host)._replace(kept=copies.kept)
+        old_offsets, old_places = (columns.pop(name, None) for name in COPIED)
         groups = _Groups.by_queue(topics.ids, columns["queue_id"])
         given = columns["properties"]
         properties = PropertyItems(given)
@@ -132,6 +152,9 @@ class Steps:
         lay = place_whole if whole else place_columns
         placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
+        if copies is not None:
+            anew = (old_offsets >= 0) & (old_offsets != columns["queue_offset"])
+            writer.copies.note(copies, old_places, groups.with_any(anew, texts))
         with writer.writing(int(columns["store_timestamp"].min())):
             if self._aside:
                 writer.records().write_aside(columns, placement)
@@ -156,6 +179,7 @@ class Steps:
             placement.positions,
             columns["total_size"],
             writer.rules.store_host,
+            None if copies is None else copies.kept,
         )
 
     def append_all(self, columns: Mapping[str, Any]) -> StoredColumns:
@@ -191,6 +215,15 @@ class Steps:
         self._settle_units()
         with self._writer.writing():
             self._index()
+
+
+def _moved(
+    columns: Mapping[str, Any], topics: Dictionary, texts: list[str], next_offsets: dict[Any, int]
+) -> list[tuple[str, int]]:
+    """Queues in which copies get other numbers than they had."""
+    groups = _Groups.by_queue(topics.ids, columns["queue_id"])
+    new = groups.offsets(columns["sys_flag"] & SysFlag.PREPARED == 0, texts, next_offsets)
+    return groups.with_any((columns["queue_offset"] >= 0) & (columns["queue_offset"] != new), texts)
 
 
 def _checksums(columns: dict[str, Any]) -> Ints:
@@ -262,6 +295,13 @@ class _Groups(NamedTuple):
         first = np.flatnonzero(begins(ranked))
         heads = [(k // width, k % width) for k in ranked[first].tolist()]
         return cls(order, heads, np.append(first, len(order)))
+
+    def with_any(self, flags: Flags, topics: list[str]) -> list[tuple[str, int]]:
+        """The queues of which a row has its flag set."""
+        if not flags.any():
+            return []
+        found = np.logical_or.reduceat(flags[self.order], self.begin[:-1]).tolist()
+        return [(topics[t], q) for (t, q), is_set in zip(self.queues, found, strict=True) if is_set]
 
     def offsets(self, advances: Flags | Ints, topics: list[str], next_offsets: dict[Any, int]) -> Ints:
         """Queue offset of each row, which advances its queue by so many; 0 for one that does not."""
@@ -347,6 +387,7 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
         np.array([topics.setdefault(topic, len(topics)) for topic in part.topics], np.int64)[part.topic_id]
         for part in parts
     ]
+    kept = [np.ones(len(part.topic_id), np.bool_) if part.kept is None else part.kept for part in parts]
     return StoredColumns(
         list(topics),
         np.concatenate([empty, *ids]),
@@ -355,4 +396,5 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
         np.concatenate([empty, *(part.physical_offset for part in parts)]),
         np.concatenate([empty, *(part.total_size for part in parts)]),
         store_host,
+        np.concatenate(kept) if any(part.kept is not None for part in parts) else None,
     )

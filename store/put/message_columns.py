@@ -10,27 +10,43 @@ Which of them a store has already is what `put --resume` leaves out (`PresentKey
 again by topic, queue and unique key; one without, as brokers write them for transactions, by when it was
 born and its body. A store may well have it more than once (retries, the life of a transaction), so they
 are counted: the first n of them are left out.
+
+Copies get numbers of their own, and records of the broker's that name the numbers of others follow them
+(`CopiedNumbers`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...formats import pop
 from ...formats.derive import Ragged, encode
 from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.hashing import crc31
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
-from ...formats.message_properties import CRC_ITEM_BYTES, CRC_ITEM_HEAD, ITEM_SEPARATOR, UNIQ_KEY, crc_item, parse
+from ...formats.message_properties import (
+    CRC_ITEM_BYTES,
+    CRC_ITEM_HEAD,
+    ITEM_SEPARATOR,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    crc_item,
+    parse,
+)
+from ...formats.op_record import OFFSET_END, offset_text, offsets_in
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.property_columns import PropertyItems, joined
+from ...formats.sys_flag import TRANSACTION_MASK
+from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
 from ..columns import Dictionary, dictionary
 from ..counted import counted
 from ..disk.layout import Layout
@@ -63,7 +79,12 @@ _DEFAULTS: dict[str, int | bytes] = {
 }
 
 
-_NUMBERS = (*("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"), "prepared_transaction_offset")
+COPIED = ("queue_offset", "physical_offset")
+"""Columns of the records that messages are copies of; below 0 for none."""
+_NUMBERS = (
+    *("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"),
+    *("prepared_transaction_offset", *COPIED),
+)
 _TEXTS = ("topic", "body", "properties")
 _FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
 
@@ -99,7 +120,7 @@ def count_of(columns: Mapping[str, Any]) -> int:
 
 def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any]:
     """Some rows of the columns that a producer gives; `total` is the number of all."""
-    names = (*_DEFAULTS, "topic", "body", "born_timestamp", "store_timestamp")
+    names = (*_DEFAULTS, "topic", "body", "born_timestamp", "store_timestamp", *COPIED)
     chosen: dict[str, Any] = dict(_DEFAULTS)
     for name in names:
         if name not in columns:
@@ -344,36 +365,165 @@ def _set_crc(buffer: Bytes, at: int, size: int) -> None:
     buffer[split : at + size] = np.frombuffer(item, np.uint8)
 
 
+_HALF, _OP, _TIMER, _REVIVE = (topic.encode() for topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, pop.REVIVE_TOPIC))
+
+
+Queues = Iterable[tuple[str, int]]
+
+
+class Copies(NamedTuple):
+    """Copies as they are to be stored. kept: which stay, None for all. halves: old and new queue offsets."""
+
+    columns: dict[str, Any]
+    topics: Dictionary
+    kept: Flags | None
+    halves: dict[int, int]
+    op_records: int
+    pop_records: int
+
+
+class CopiedNumbers:
+    """What copies are numbered in this store, for records that name them: they follow them in a log.
+
+    Op records name the half messages that came along before them; one without any is left out. Check points and
+    acknowledgements of POP are left out where their queue is numbered anew: a broker would bring back other messages.
+    Of several logs that come one behind the other each names its own.
+    """
+
+    def __init__(self) -> None:
+        #: old queue offset and place of a half message → the new ones
+        self.halves: dict[int, int] = {}
+        self.places: dict[int, int] = {}
+        self._moved: set[tuple[str, int]] = set()
+        self.op_records = self.pop_records = 0
+
+    def fitted(
+        self, columns: dict[str, Any], topics: Dictionary, next_half: int, moved: Callable[[], Queues]
+    ) -> Copies:
+        """The rows of a step with what they name in this store; nothing is noted yet. moved: as of `note`."""
+        halves, changed = dict[int, int](), dict[int, bytes]()
+        known, lost = ChainMap(halves, self.halves), set[int]()
+        columns = columns | {name: _spread(columns.get(name, -1), len(topics.ids)) for name in COPIED}
+        given = columns["queue_offset"]
+        own = [number for number, topic in enumerate(topics.values) if topic in (_HALF, _OP)]
+        for row in np.flatnonzero(np.isin(topics.ids, own)).tolist() if own else ():
+            old = int(given[row])
+            if topics.values[topics.ids[row]] == _HALF:
+                if old >= 0:
+                    halves[old] = next_half
+                next_half += 1
+            elif old >= 0:
+                body = _named_anew(columns["body"][row], known)
+                if body is None:
+                    lost.add(row)
+                elif body != columns["body"][row]:
+                    changed[row] = body
+        op_records, popped = len(lost), self._popped(columns, topics, moved)
+        lost |= popped
+        if changed:
+            bodies = columns["body"].tolist()
+            columns = columns | {"body": Ragged.of([changed.get(row, body) for row, body in enumerate(bodies)])}
+        kept = None
+        if lost:
+            kept = np.ones(len(given), np.bool_)
+            kept[list(lost)] = False
+            columns, topics = columns_where(columns, kept), Dictionary(topics.ids[kept], topics.values)
+        return Copies(columns, topics, kept, halves, op_records, len(popped))
+
+    def _popped(self, columns: dict[str, Any], topics: Dictionary, moved: Callable[[], Queues]) -> set[int]:
+        """Rows that name messages of a queue that is numbered anew for POP; a check point waits in the timer first."""
+        own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
+        if not own:
+            return set()
+        lost, anew = set[int](), self._moved.union(moved())
+        for row in np.flatnonzero(np.isin(topics.ids, own) & (columns["queue_offset"] >= 0)).tolist():
+            found = parse(columns["properties"][row])
+            fields = pop.parse(found.get(TAGS, ""), columns["body"][row])
+            of_pop = topics.values[topics.ids[row]] != _TIMER or found.get(REAL_TOPIC, "").startswith(pop.REVIVE_TOPIC)
+            if of_pop and fields is not None and (fields["topic"], fields["queue_id"]) in anew:
+                lost.add(row)
+        return lost
+
+    def note(self, copies: Copies, old_places: Ints, moved: Queues) -> None:
+        """Remember a step that has its places, and let commits in it name the new ones of their half messages.
+
+        moved: queues that have other numbers than before.
+        """
+        self.halves |= copies.halves
+        self._moved.update(moved)
+        self.op_records += copies.op_records
+        self.pop_records += copies.pop_records
+        columns, count = copies.columns, len(old_places)
+        if _HALF in copies.topics.values:
+            halves = np.flatnonzero((copies.topics.ids == copies.topics.values.index(_HALF)) & (old_places >= 0))
+            self.places |= zip(old_places[halves].tolist(), columns["physical_offset"][halves].tolist(), strict=True)
+        commits = np.flatnonzero((columns["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT) & (old_places >= 0))
+        if self.places and len(commits):
+            named = _spread(columns["prepared_transaction_offset"], count).copy()
+            named[commits] = [self.places.get(place, place) for place in named[commits].tolist()]
+            columns["prepared_transaction_offset"] = named
+
+
+def left_out(op_records: int, pop_records: int) -> Iterator[str]:
+    """What people should know of records that `CopiedNumbers` has left out."""
+    if op_records:
+        left = counted(op_records, "op record")
+        yield f"{left} left out: the half messages of transactions that they decide did not come along"
+    if pop_records:
+        left = counted(pop_records, "check point or acknowledgement", "check points and acknowledgements")
+        yield f"{left} of POP left out: the queue offsets that they name are those of other messages here"
+
+
+def _named_anew(body: bytes, known: Mapping[int, int]) -> bytes | None:
+    """The body of an op record with the numbers of this store; None where it knows none of them."""
+    old = offsets_in(body)
+    new = {known[number] for number in old if number in known}
+    if old == new:
+        return body
+    text = b"".join(offset_text(number, ended=True) for number in sorted(new))
+    return (text if body.endswith(OFFSET_END) else text.removesuffix(OFFSET_END)) or None
+
+
 _SEPARATOR = b"\0"
 
 
 class PresentKeys:
-    """Counts of messages by topic, queue and key. Memory: that of the keys."""
+    """Counts of messages by topic, queue and key. Memory: that of the keys.
 
-    def __init__(self) -> None:
+    copies: learns the numbers of half messages that are there, when they come again.
+    """
+
+    def __init__(self, copies: CopiedNumbers | None = None) -> None:
         self._left: dict[bytes, int] = {}
+        self._halves: dict[bytes, deque[tuple[int, int]]] = {}
+        self._copies = copies or CopiedNumbers()
 
     @classmethod
-    def of(cls, layout: Layout) -> PresentKeys:
+    def of(cls, layout: Layout, copies: CopiedNumbers | None = None) -> PresentKeys:
         """Those of a store, read from its log once."""
         from ..search.store import StoreReader  # where it is asked: most puts do without
 
-        present = cls()
+        present = cls(copies)
         left = present._left
         with StoreReader(layout) as store:
             for batch in store.good_records():
                 columns = batch.columns
-                keys = _keys(columns.ragged("properties"), columns.ints("born_timestamp"), columns.ragged("body"))
-                for name in _names(columns.ragged("topic"), columns.ints("queue_id"), keys):
+                topics = columns.ragged("topic")
+                names = _names(topics, columns.ints("queue_id"), _keys(columns, columns.ints("born_timestamp")))
+                for name in names:
                     left[name] = left.get(name, 0) + 1
+                offsets, places = (columns.ints(name) for name in COPIED)
+                for row in topics.equals(_HALF).nonzero()[0].tolist():
+                    present._halves.setdefault(names[row], deque()).append((int(offsets[row]), int(places[row])))
         return present
 
     def lacks(self, columns: Mapping[str, Any]) -> Flags:
         """Which rows the store does not have. Of those without a unique key the time of birth has to be given."""
         count = len(columns["body"])
-        keys = _keys(columns["properties"], _spread(columns["born_timestamp"], count), columns["body"])
+        keys = _keys(columns, _spread(columns["born_timestamp"], count))
         names = _names(columns["topic"], _spread(columns.get("queue_id", 0), count), keys)
-        return np.array([not self._take(name) for name in names], np.bool_)
+        old = zip(*(_spread(columns.get(name, -1), count).tolist() for name in COPIED), strict=True)
+        return np.array([not self._take(name, *numbers) for name, numbers in zip(names, old, strict=True)], np.bool_)
 
     def has(self, message: NewMessage, *, dated: bool) -> bool:
         """Whether the store has a message. dated: its time of birth was given. Raises InvalidInput for one with
@@ -381,24 +531,32 @@ class PresentKeys:
         """
         key = parse(message.properties).get(UNIQ_KEY, "").encode("utf-8", "surrogatepass")
         if not key:
-            key = _key_of(message.born_timestamp, crc31(message.body)) if dated else NoKeys().next().encode()
-        return self._take(_SEPARATOR.join((message.topic, key, b"%d" % message.queue_id)))
+            crc = 0 if message.topic == _OP else crc31(message.body)
+            key = _key_of(message.born_timestamp, crc) if dated else NoKeys().next().encode()
+        name = _SEPARATOR.join((message.topic, key, b"%d" % message.queue_id))
+        return self._take(name, message.queue_offset, message.physical_offset)
 
-    def _take(self, name: bytes) -> bool:
+    def _take(self, name: bytes, old_offset: int, old_place: int) -> bool:
         left = self._left.get(name, 0)
         if left:
             self._left[name] = left - 1
+            if halves := self._halves.get(name):
+                self._copies.halves[old_offset], self._copies.places[old_place] = halves.popleft()
         return left > 0
 
 
-def _keys(properties: Ragged, born: Ints, bodies: Ragged) -> Ragged:
-    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes."""
-    keys = PropertyItems(properties).find(UNIQ_KEY)
+def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
+    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes.
+
+    The body of an op record is not that of the one that it was copied from: it does not count.
+    """
+    keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
     rows = np.flatnonzero(keys.length <= 0)
     if not len(rows):
         return keys
     texts = keys.tolist()
-    for row, time, crc in zip(rows.tolist(), born[rows].tolist(), crc31_column(bodies[rows]).tolist(), strict=True):
+    crcs = np.where(columns["topic"][rows].equals(_OP), 0, crc31_column(columns["body"][rows]))
+    for row, time, crc in zip(rows.tolist(), born[rows].tolist(), crcs.tolist(), strict=True):
         texts[row] = _key_of(time, crc)
     return Ragged.of(texts)
 

@@ -74,6 +74,8 @@ class MessageReader:
             born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
             store_timestamp=store_timestamp if self.keep_times else None,
             wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
+            queue_offset=_copied(record.get("queue_offset")),
+            physical_offset=_copied(record.get("physical_offset")),
             **given,
         )
 
@@ -97,7 +99,7 @@ class MessageReader:
         if any(each.get(name, value) != value for each in found for name, value in topic.items()):
             raise InvalidInput(f"{BATCH}: all its messages go to one topic")
         messages = tuple(self.message({**each, **topic}) for each in found)
-        request = dict(record)
+        request = {name: value for name, value in record.items() if name not in ("queue_offset", "physical_offset")}
         if not self.is_batch_topic(_text(record, "topic")):
             request.setdefault("unique_key", None)
         return NewBatch(self.with_body(request, b""), messages)
@@ -182,6 +184,11 @@ def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise InvalidInput(f"{name}: not a list of objects: {found!r}")
     return found
+
+
+def _copied(value: object) -> int:
+    """A number of the record that a message is a copy of; -1 for what is none."""
+    return value if type(value) is int and 0 <= value < 1 << 63 else -1
 
 
 def _number(record: Mapping[str, Any], name: str) -> int | None:

@@ -71,7 +71,8 @@ class NewMessage:
     """What a producer gives; names and units as in `formats.message`.
 
     properties: the text as stored. Hosts are (ip, port). store_timestamp: None takes the clock.
-    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one.
+    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one. queue_offset,
+    physical_offset: of the record that it is a copy of, below 0 for none.
     """
 
     topic: bytes
@@ -86,6 +87,8 @@ class NewMessage:
     properties: bytes = b""
     store_timestamp: int | None = None
     wrong_crc: int | None = None
+    queue_offset: int = -1
+    physical_offset: int = -1
 
 
 class WriterRules(NamedTuple):

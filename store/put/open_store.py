@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -40,7 +41,7 @@ from .tail import Tail, check_clean, check_layout, find_layout, find_tail, gener
 
 if TYPE_CHECKING:
     from .database import DatabaseWriter, TopicsInDatabase
-    from .message_columns import RecordWriter
+    from .message_columns import CopiedNumbers, RecordWriter
 
 
 class OpenStore(Closing):
@@ -167,6 +168,13 @@ class OpenStore(Closing):
         if self._records is None:
             self._records = RecordWriter(self.log)
         return self._records
+
+    @cached_property
+    def copies(self) -> CopiedNumbers:
+        """What copies of another store's records are numbered here."""
+        from .message_columns import CopiedNumbers
+
+        return CopiedNumbers()
 
     def is_batch_topic(self, topic: bytes) -> bool:
         """Whether a topic has batch queues (queue.type=BatchCQ, 5.x)."""

@@ -34,6 +34,8 @@ from ..disk.file_queue import file_name
 from ..disk.files import Files, OpenFile, new_directory
 from ..disk.layout import COMMIT_LOG
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
+from ..put.bulk import StoredColumns
+from ..put.message_columns import COPIED
 from ..put.new_message import WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
@@ -147,7 +149,7 @@ def batches_of(run: SalvageRun, sources: Sources) -> Iterator[Columns]:
 _FIELDS = (
     *("topic", "body", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host.ip"),
     *("born_host.port", "store_timestamp", "reconsume_times", "prepared_transaction_offset"),
-    "properties",
+    *("properties", *COPIED),
 )
 
 
@@ -170,11 +172,14 @@ class SalvageSelection:
 
 @dataclass
 class Written:
-    """Records that were put, left out by the selection, refused by the writer."""
+    """Records that were put, left out by the selection, refused by the writer; and those that name others which did
+    not come along (`CopiedNumbers`)."""
 
     stored: int = 0
     left_out: int = 0
     refused: int = 0
+    op_records: int = 0
+    pop_records: int = 0
 
 
 def write_compact(
@@ -192,6 +197,7 @@ def write_compact(
             _put(writer, run, columns, selection, manifest, done)
             told(int(columns.ends[-1] - columns.starts[0]))
     writer.sync()
+    done.op_records, done.pop_records = writer.copies.op_records, writer.copies.pop_records
     return done
 
 
@@ -219,7 +225,7 @@ def _put(
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
     """Append records; one that the writer refuses is found by halves."""
     try:
-        to = _stored(writer, run, columns)
+        stored = _stored(writer, run, columns)
     except (InvalidInput, LimitExceeded):
         if len(columns) == 1:
             manifest.records(run, columns, "refused")
@@ -229,15 +235,18 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
         for part in (slice(0, half), slice(half, None)):
             _append(writer, run, columns.take(part), manifest, done)
         return
-    manifest.records(run, columns, "kept", to)
+    if stored.kept is not None:
+        manifest.records(run, columns.take(~stored.kept), "left_out")
+        columns = columns.take(stored.kept)
+    manifest.records(run, columns, "kept", stored.physical_offset)
     done.stored += len(columns)
 
 
-def _stored(writer: StoreWriter, run: SalvageRun, columns: Columns) -> Ints:
+def _stored(writer: StoreWriter, run: SalvageRun, columns: Columns) -> StoredColumns:
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
     if run.grade is Grade.BODY:
         fields["properties"] = b""  # what is torn means nothing
-    return writer.append_columns(fields).physical_offset
+    return writer.append_columns(fields)
 
 
 CONFLICTS = "conflicts"

@@ -18,7 +18,15 @@ from .datadriven import run_here
 Row = dict[str, Any]
 
 MADE_ANEW = {
-    *("physical_offset", "queue_offset", "message_id", "store_timestamp", "store_host", "body_crc"),
+    *(
+        "physical_offset",
+        "prepared_transaction_offset",
+        "queue_offset",
+        "message_id",
+        "store_timestamp",
+        "store_host",
+        "body_crc",
+    ),
     *("total_size", "magic_code"),
 }
 """What a message gets from the store it is put into."""

@@ -308,3 +308,64 @@ def test_the_topic_of_the_timer(form: str, lacks: str, tmp_path: Path) -> None:
     assert result.code == 2 and "line 2: rmq_sys_wheel_timer is the topic" in result.stderr, result.stderr
     assert f"a good {lacks}" in result.stderr
     assert [row["properties"] for row in stored(tmp_path / "store")] == [_TIMED]
+
+
+def _states(root: Path) -> dict[str, str]:
+    """Of each transaction, by its unique key."""
+    (found,) = mqstore("inspect", root, "--transactions")
+    return {row["unique_key"]: row["state"] for row in found["transactions"]}
+
+
+@pytest.mark.parametrize("form", ["ndjson", "parquet"])
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean"])
+def test_op_records_follow_their_half_messages(name: str, form: str, tmp_path: Path) -> None:
+    """The first half messages do not come along: the others get their numbers. It is the same in two runs."""
+    root = stores.unpack(name, tmp_path)
+    table = rows_of_store(root, body="plain")
+    found = [row for row in mqstore("dump", root) if row["type"] == "message"]
+    halves = [number for number, row in enumerate(found) if row["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"]
+    first, some = halves[1] + 1, halves[5] + 1
+    for part, end in (("some", some), ("all", len(found))):
+        path = tmp_path / f"{part}.{form}"
+        if form == "parquet":
+            write(table.slice(first, end - first), path)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in found[first:end]))
+    sizes = config_of(name, root)
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(tmp_path / f"all.{form}"), *sizes])
+    assert result.code == 0
+    assert bool(re.search(r"\d op records? left out: the half messages of trans", result.stderr)) == (name < "5")
+    before, after = _states(root), _states(tmp_path / "new")
+    come = {row["unique_key"] for row in found[first:] if row["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"}
+    assert after == {key: before[key] for key in come} and len(set(after.values())) > 1
+    places = {found[number]["physical_offset"] for number in halves if number >= first}
+    without = [row["unique_key"] for row in found[first:] if row["prepared_transaction_offset"] not in places | {0}]
+    places = {row["physical_offset"] for row in stored(tmp_path / "new") if "_TRANS_HALF_" in row["topic"]}
+    committed = [row for row in stored(tmp_path / "new") if row["prepared_transaction_offset"]]
+    assert [row["unique_key"] for row in committed if row["prepared_transaction_offset"] not in places] == without
+    assert len(committed) > len(without)
+    for part in ("some", "all"):
+        words = ["put", str(tmp_path / "resumed"), "--from", str(tmp_path / f"{part}.{form}"), "--no-answers", *sizes]
+        assert run_here([*words, "--resume"]).code == 0
+    assert [given(row) for row in stored(tmp_path / "resumed")] == [given(row) for row in stored(tmp_path / "new")]
+
+
+def test_what_pop_notes_of_messages_with_other_numbers_is_left_out(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-pop", tmp_path)
+    found = [row for row in mqstore("dump", root) if row["type"] == "message"]
+    popped = [json.loads(row["body"]) if _names_popped(row) else None for row in found]
+    gone = next(fields for fields in popped if fields is not None)
+    queue = gone["t"], gone["q"]
+    dropped = next(row for row in found if (row["topic"], row["queue_id"]) == queue)
+    source = tmp_path / "in"
+    source.write_text("".join(json.dumps(row) + "\n" for row in found if row is not dropped))
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(source), *config_of("5.3.3-pop", root)])
+    left = [
+        row["body"] for row, fields in zip(found, popped, strict=True) if fields and (fields["t"], fields["q"]) != queue
+    ]
+    assert [row["body"] for row in stored(tmp_path / "new") if _names_popped(row)] == left
+    assert f"{sum(map(bool, popped)) - len(left)} check points and acknowledgements of POP left out" in result.stderr
+
+
+def _names_popped(row: dict[str, Any]) -> bool:
+    return row["tags"] in ("ck", "ack", "bAck")

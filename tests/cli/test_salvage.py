@@ -61,6 +61,24 @@ def test_a_compact_store_has_the_topic_that_is_asked_for(topic: str, tmp_path: P
     assert [row["topic"] for row in found if row["type"] == "message"] == [topic] * asked
 
 
+def test_op_records_name_their_half_messages_in_a_compact_store(tmp_path: Path) -> None:
+    """Those that begin before the first half message that comes are left out, and the manifest says so."""
+    root, new = stores.unpack("4.9.7-clean", tmp_path), tmp_path / "new"
+    states = {row["unique_key"]: row["state"] for row in printed("inspect", root, "--transactions")[0]["transactions"]}
+    halves = [row for row in printed("dump", root) if row.get("topic") == "RMQ_SYS_TRANS_HALF_TOPIC"]
+    since = halves[3]["store_timestamp"]
+    sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
+    words = ["salvage", str(root / "commitlog"), "--to", str(new), "--layout", "compact", "--since", since, *sizes]
+    done = run_here([*words, "--format", "json"])
+    told = json.loads(done.stdout)
+    assert told["op_records"] > 0
+    (found,) = printed("inspect", new, "--transactions")
+    come = {row["unique_key"] for row in halves if row["store_timestamp"] >= since}
+    assert {row["unique_key"]: row["state"] for row in found["transactions"]} == {key: states[key] for key in come}
+    lines = [json.loads(line) for line in (new / "manifest.ndjson").read_text().splitlines()]
+    assert sum(line["fate"] == "left_out" for line in lines) == told["left_out"] + told["op_records"]
+
+
 @pytest.mark.parametrize("layout", ["original", "compact"])
 def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(layout: str, tmp_path: Path) -> None:
     """broker.conf has storePathCommitLog: nothing there is read, or written, for the new store."""

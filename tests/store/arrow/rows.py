@@ -25,7 +25,7 @@ FAST = (*DAMAGED, "4.9.7-multipath", "5.3.3-dledger", "5.3.3-v2", "5.3.3-killed-
 Row = dict[str, Any]
 ASSIGNED = {
     *("store", "position", "total_size", "magic_code", "body_crc", "physical_offset"),
-    *("store_host", "body_length", "message_id", "queue_offset"),
+    *("store_host", "body_length", "message_id", "queue_offset", "prepared_transaction_offset"),
 }
 """What the new store gives a message."""
 CHECKSUM = "__CRC32#"
