@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from .declared import App
-from .export_options import ExportOptions, FileFormat, answer, exported, report_of
+from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
-from .unread import tell_unread
+from .unread import of_readable, tell_unread
 
 app = App()
 
@@ -70,9 +70,9 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
 
-    def job(sizes: Mapping[str, int]) -> dict[str, Any]:
-        with at_rate(common.rate), common.progress("exporting", sum(sizes.values())) as progress:
-            return run(list(sizes), asked, how, to, here(progress.advance), mode=mode)
+    def job(roots: Sequence[str]) -> dict[str, Any]:
+        with at_rate(common.rate), common.progress("exporting", sum(map(sizes.__getitem__, roots))) as progress:
+            return run(roots, asked, how, to, here(progress.advance), mode=mode)
 
-    manifest, gone = exported(job, sizes, options.partial, common)
+    manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
     answer(report_of(to, manifest, [*left_out, *gone]), options, common)

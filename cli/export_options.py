@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
 from .damage_option import OnDamage, OnDamageOption
@@ -15,13 +15,11 @@ from .options import Common, parse_bytes
 from .pipeline_options import damage_text, source_options
 from .selection_options import Since, Until
 from .terminal import page_of
-from .unread import Partial, tell_unread, unread_text, without_gone
+from .unread import Partial, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.data_set import Mode
     from ..store.arrow.export_files import ExportHow
-
-T = TypeVar("T")
 
 
 class FileFormat(Enum):
@@ -172,25 +170,3 @@ def _text(report: Mapping[str, Any]) -> str:
     counts = ", ".join(counted(count, thing) for count, thing in things)
     lines = [f"{report['to']}: {counts}, {report['status']}"]
     return page_of([*lines, *(unread_text(one) for one in report["unread"])])
-
-
-def exported(
-    job: Callable[[Mapping[str, int]], T], sizes: Mapping[str, int], partial: bool, common: Common
-) -> tuple[T, list[dict[str, Any]]]:
-    """What a job answers about stores, whose bytes it is given, and a record for each that went away meanwhile.
-
-    Raises StoreError, Exit.
-    """
-    from ..store.arrow.stores import log_sizes
-
-    gone: list[dict[str, Any]] = []
-
-    def rest(asked: Mapping[str, int]) -> Mapping[str, int] | None:
-        there, unread = log_sizes(asked, common.config())
-        if not (partial and unread):
-            return None
-        gone.extend(tell_unread(unread, others=bool(there), partial=True))
-        return there
-
-    _, answered = without_gone(job, sizes, rest)
-    return answered, gone

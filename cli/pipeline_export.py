@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..store.counted import counted
-from .export_options import ExportOptions, FileFormat, answer, exported, report_of
+from .export_options import ExportOptions, FileFormat, answer, report_of
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, session_showing
-from .unread import tell_unread
+from .unread import of_readable, tell_unread
 
 
 @shared(FileFormat, "That of the files.", without=("rate",))
@@ -45,9 +45,9 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
     tell_local("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
 
-    def job(sizes: Mapping[str, int]) -> dict[str, Any]:
-        shown = "exporting", sum(sizes.values()), STAGES, (master, settings), common
-        return run(list(sizes), asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
+    def job(roots: Sequence[str]) -> dict[str, Any]:
+        shown = "exporting", sum(map(sizes.__getitem__, roots)), STAGES, (master, settings), common
+        return run(roots, asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
 
-    manifest, gone = exported(job, sizes, options.partial, common)
+    manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
     answer(report_of(to, manifest, [*left_out, *gone]), options, common)

@@ -73,7 +73,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
     def planned() -> JobPlan:
         return plan_of(roots, common.config(), broker_version, tell_of)
 
-    def rest(before: JobPlan) -> JobPlan | None:
+    def rest(before: JobPlan, _: StoreError) -> JobPlan | None:
         now = planned()
         return now if len(now.stores) < len(before.stores) else None
 

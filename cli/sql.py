@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .declared import App, Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import tell_lacking, tell_unread
+from .unread import of_readable, tell_lacking, tell_unread
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..store.arrow.stores import Ask
+    from ..store.arrow.views import Lacking
+    from ..store.errors import StoreError
 
 app = App()
 
@@ -50,6 +54,9 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     from ..store.arrow import require_arrow
 
     require_arrow("no SQL")
+    from dataclasses import replace
+    from itertools import chain, islice
+
     from ..store.arrow.local_query import LocalQuery
     from ..store.arrow.stores import stores_of
     from ..store.arrow.views import Lacking, readable
@@ -60,9 +67,19 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
         columns = shown_columns(asked.columns, common)
         ask, unread = readable(_ask(stores_of(stores), options, common), asked.views)
         left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)
-        lacking = Lacking()
+
+        def begun(roots: Sequence[str]) -> tuple[Lacking, Iterator[pa.RecordBatch]]:
+            """The answer, as far as it can be begun again: what is printed stays."""
+            rows = asked.answer(replace(ask, stores=tuple(roots)), lacking := Lacking())
+            return lacking, chain(list(islice(rows, 1)), rows)
+
+        def check(roots: Sequence[str]) -> Mapping[str, StoreError]:
+            return readable(replace(ask, stores=tuple(roots)), asked.views)[1]
+
         with common.progress("asking", 0):
-            print_answer(asked.answer(ask, lacking), columns, left_out, common)
+            (lacking, rows), gone = of_readable(begun, ask.stores, options.partial, check)
+            left_out += gone
+            print_answer(rows, columns, left_out, common)
     code = tell_lacking(lacking.damage, lacking.bodies)
     raise Exit(max(code, int(bool(left_out))))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Option, Options, bad_parameter
@@ -9,7 +10,7 @@ from .expiry_answer import Expiring
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
-from .unread import tell_unread
+from .unread import of_readable, tell_unread
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
@@ -110,9 +111,13 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
     ask = options.asked(stores_of(stores), common)
     sizes, unread = log_sizes(ask.stores, ask.broker_config)
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
-    with common.progress("counting", sum(sizes.values())) as progress:
-        found = count_here(replace(ask, stores=tuple(sizes)), wanted, common.jobs, progress.advance)
-    answer(found, left_out, options, common)
+
+    def job(roots: Sequence[str]) -> Counted:
+        with common.progress("counting", sum(map(sizes.__getitem__, roots))) as progress:
+            return count_here(replace(ask, stores=tuple(roots)), wanted, common.jobs, progress.advance)
+
+    found, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, ask.broker_config)[1])
+    answer(found, [*left_out, *gone], options, common)
 
 
 def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ..store.counted import counted
@@ -40,20 +40,46 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
 
 
-def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T], T | None]) -> tuple[T, U]:
+def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:
     """What was asked in the end, and what the job answers; where it fails as a store went away meanwhile, the job
-    begins again with the others. rest: of what was asked, None where it is all there. Raises StoreError.
+    begins again with the others. rest: of what was asked, after an error, None where it is all there. Raises
+    StoreError.
     """
     from ..store.errors import StoreError
 
     while True:
         try:
             return asked, job(asked)
-        except StoreError:
-            left = rest(asked)
+        except StoreError as error:
+            left = rest(asked, error)
             if left is None:
                 raise
             asked = left
+
+
+def of_readable(
+    job: Callable[[Sequence[str]], T],
+    stores: Sequence[str],
+    partial: bool,
+    check: Callable[[Sequence[str]], Mapping[str, StoreError]],
+) -> tuple[T, list[dict[str, Any]]]:
+    """What a job answers about stores, and with `partial` a record for each that went away meanwhile, or could not be
+    read to its end. check: stores that are not there, and why. Raises StoreError, Exit.
+    """
+    gone: list[dict[str, Any]] = []
+
+    def rest(asked: Sequence[str], error: StoreError) -> Sequence[str] | None:
+        unread = dict(check(asked)) if partial else {}
+        if partial and error.store is not None and error.store in asked:
+            unread.setdefault(error.store, error)
+        if not unread:
+            return None
+        there = [root for root in asked if root not in unread]
+        gone.extend(tell_unread(unread, others=bool(there), partial=True))
+        return there
+
+    _, answered = without_gone(job, stores, rest)
+    return answered, gone
 
 
 def unread_text(record: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
     try:
         return {"answer": function(task)}
     except StoreError as error:
-        return {"error": [type(error).__name__, str(error)]}
+        return {"error": [type(error).__name__, str(error), error.store]}
 
 
 def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
@@ -158,6 +158,8 @@ def told(answer: dict[str, Any]) -> Any:
     """What `answer_of` has put into words."""
     if "answer" in answer:
         return answer["answer"]
-    name, message = answer["error"]
+    name, message, store = answer["error"]
     kind = getattr(errors, name, StoreError)
-    return kind(message) if issubclass(kind, StoreError) else StoreError(message)
+    error = kind(message) if issubclass(kind, StoreError) else StoreError(message)
+    error.store = store
+    return error

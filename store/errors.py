@@ -17,7 +17,8 @@ class StoreError(Exception):
     """Base of all errors of the library.
 
     message: what happened. path: the file or directory. offset: byte position in that file, or
-    physical offset where no single file is meant. hint: what the user can do.
+    physical offset where no single file is meant. hint: what the user can do. store: the one of several
+    that cannot be read to its end.
 
     >>> str(StoreError("cannot read", path="/s/abort", hint="check the permissions"))
     'cannot read: /s/abort; check the permissions'
@@ -31,6 +32,7 @@ class StoreError(Exception):
         self.path = None if path is None else fspath(path)
         self.offset = offset
         self.hint = hint
+        self.store: str | None = None
 
     def __str__(self) -> str:
         text = self.message

@@ -217,7 +217,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
 
     def begin(self, ask: Ask, lacking: Lacking) -> None:
         """From now on there are these stores."""
-        self._asked = ask, lacking
+        self._asked, self.failed = (ask, lacking), None
         self._context = copy_context()
 
     def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanned:

@@ -27,7 +27,7 @@ from ..broker.filter import Where
 from ..disk.byte_reader import UnreadRanges, each_noting, noting, reading_rate
 from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
-from ..errors import InvalidInput, Unreadable
+from ..errors import InvalidInput, StoreError, Unreadable
 from ..inspect.stats import Stats
 from ..inspect.stats_dimensions import noting_of
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split, scan_split, split_bytes_for, splits
@@ -188,11 +188,15 @@ def messages_of(
     crc, noting: as of `CommitLog.scan`. Raises as `rows_of`.
     """
     conditions = _conditions(ask, pushed)
-    for item in items_of(ask, part, crc=crc, noting=noting):
-        if isinstance(item, Damage):
-            tell(item)
-        elif len(wanted := _wanted(item, conditions)):
-            yield wanted
+    try:
+        for item in items_of(ask, part, crc=crc, noting=noting):
+            if isinstance(item, Damage):
+                tell(item)
+            elif len(wanted := _wanted(item, conditions)):
+                yield wanted
+    except StoreError as error:
+        error.store = part.store
+        raise
 
 
 def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:

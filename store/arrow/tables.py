@@ -185,6 +185,7 @@ def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePa
                         yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
             if not opened and not table.tells_unread:
+                error.store = root
                 raise
             yield from _lacking(table, ask, names, root, error)
         else:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from mqstore.cli.app import run
 from mqstore.cli.declared import Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.cli.unread import tell_lacking, tell_unread, unread_text
+from mqstore.pipeline.tasks import answer_of, told
+from mqstore.store.arrow import log_rows
 from mqstore.store.arrow.log_rows import Damage
-from mqstore.store.errors import InUse, Missing, StoreError
+from mqstore.store.errors import InUse, Missing, StoreError, Unreadable
+
+from ..stores import unpack
 
 GONE: dict[str, StoreError] = {"/a": InUse("in use", path="/a"), "/b": Missing("no such directory", path="/b")}
 
@@ -52,3 +61,58 @@ def test_a_whole_store_that_is_lacking_has_no_place(capsys: pytest.CaptureFixtur
 
 def test_the_path_of_a_store_makes_no_line_of_its_own() -> None:
     assert unread_text({"store": "/a\nmqstore: all is well", "reason": "r"}).isprintable()
+
+
+@pytest.fixture
+def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A sound store, and one whose log fails behind its first records, as an object that may not be read does."""
+    sound, bad = (unpack("5.3.3-v2", tmp_path / name) for name in "ab")
+    scan = log_rows._scan
+
+    def failing_scan(log: Any, *given: Any) -> Iterator[Any]:
+        items = scan(log, *given)
+        yield next(items)
+        if log.files[0].path.startswith(str(bad)):
+            raise Unreadable("cannot read (access denied)", path=log.files[0].path)
+        yield from items
+
+    monkeypatch.setattr(log_rows, "_scan", failing_scan)
+    return sound, bad
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["stats", "--by", "store"],
+        ["stats", "--by", "store", "--jobs", "2"],
+        ["export", "--to", "out", "--columns", "store"],
+        ["sql", "SELECT store, count(*) FROM messages GROUP BY store"],
+    ],
+    ids=" ".join,
+)
+def test_a_store_that_fails_while_it_is_read_is_left_out(
+    words: list[str], failing: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --partial, and no row of it is in the answer; without it nothing is."""
+    sound, bad = failing
+    monkeypatch.chdir(sound.parents[1])
+    command = [*words, str(bad), str(sound)]
+    assert run(command) == 5
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("mqstore: cannot read (access denied)") and not Path("out").exists()
+    assert run([*command, "--partial"]) == 1
+    out, err = capsys.readouterr()
+    assert out.count(str(bad)) == 1 and f"not read: {bad} (cannot read (access denied))" in out
+    assert str(sound) in out or [path.suffix for path in Path("out").iterdir()] == [".parquet"]
+    assert err.count("cannot read") == 1
+    assert run([*words, str(bad), "--partial"]) == 5
+
+
+def test_a_task_of_spark_says_which_store_fails() -> None:
+    def work(_: Any) -> None:
+        error = Unreadable("cannot read")
+        error.store = "/b"
+        raise error
+
+    error = told(answer_of(work, {}))
+    assert isinstance(error, Unreadable) and error.store == "/b"
