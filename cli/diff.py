@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .declared import App
 from .diff_options import INDEX, MESSAGES, A, B, Looks
 from .options import Common, shared
 from .pipeline_options import Spark
+
+if TYPE_CHECKING:
+    from .diff_answer import Sides
 
 app = App()
 
@@ -58,13 +63,12 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     require_arrow("no comparison")
     from ..pipeline.diff import here
     from ..store.disk.byte_reader import at_rate
-    from .diff_answer import compared
+    from .diff_answer import answer
 
-    with (
-        compared(a, b, looks.partial, common) as pair,
-        at_rate(common.rate),
-        common.progress("comparing", pair.bytes) as progress,
-    ):
-        pair.compare_parts(common.config(), progress.advance, looks, quick=looks.quick)
-        if MESSAGES in looks.parts and not looks.quick:
-            pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))
+    def compare(pair: Sides) -> None:
+        with at_rate(common.rate), common.progress("comparing", pair.bytes) as progress:
+            pair.compare_parts(common.config(), progress.advance, looks, quick=looks.quick)
+            if MESSAGES in looks.parts and not looks.quick:
+                pair.found(*here(pair.a, pair.b, common.config(), progress.advance, pair.within))
+
+    answer(a, b, looks.partial, common, compare)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ from .diff_text import text_of
 from .exit_codes import ExitCode
 from .options import Common
 from .pipeline_options import damage_text
-from .unread import tell_unread
+from .unread import tell_unread, without_gone
 
 if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
     from ..store.compare.both import Comparison
     from ..store.compare.logs import PositionRange
     from ..store.disk.broker_conf import BrokerConfig
+    from ..store.errors import StoreError
 
 COLUMNS = (
     *("type", "store", "topic", "queue_id", "queue_offset", "how", "only_a", "only_b", "changed"),
@@ -80,11 +80,9 @@ class Sides:
         self.rows, self.unsound = rows, unsound
 
 
-@contextmanager
-def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
-    """The stores that are meant, and behind the block the answer.
-
-    Raises Missing, InvalidInput, Exit.
+def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sides], None]) -> None:
+    """Have the stores that are meant compared, and print what is found; with `partial` without the pair of a store
+    that fails while it is read. Raises Missing, InvalidInput, Exit.
     """
     from ..pipeline.diff import pairs_of
     from ..store.arrow.stores import log_sizes, stores_of
@@ -96,8 +94,21 @@ def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
     left_out = tell_unread(unread, others=bool(of_a), partial=partial)
     for name in alone:
         common.warn(f"{name}: only one side has this store")
-    sides = Sides(of_a, of_b, sum(sizes[root] for root in (*of_a, *of_b)))
-    yield sides
+
+    def compared(names: set[str]) -> Sides:
+        one, other = ({root: name for root, name in side.items() if name in names} for side in (of_a, of_b))
+        compare(sides := Sides(one, other, sum(sizes[root] for root in (*one, *other))))
+        return sides
+
+    def rest(names: set[str], error: StoreError) -> set[str] | None:
+        failed = (of_a | of_b).get(error.store or "")
+        if not partial or failed is None:
+            return None
+        others = names - {failed}
+        left_out.extend(tell_unread({error.store or "": error}, others=bool(others), partial=True))
+        return others
+
+    _, sides = without_gone(compared, set(of_a.values()), rest)
     _tell(sides.unsound, common)
     for name, part in sides.parts.items():
         for text in part.unread:

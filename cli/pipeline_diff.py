@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..store.counted import counted
 from .diff_options import INDEX, MESSAGES, A, B, Looks
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, session_showing
+
+if TYPE_CHECKING:
+    from .diff_answer import Sides
 
 
 @shared(without=("rate",))
@@ -33,9 +38,9 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
     looks.refuse_nothing(INDEX | {MESSAGES} if looks.quick else INDEX, "Spark or --quick")
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
-    from .diff_answer import compared
+    from .diff_answer import answer
 
-    with compared(a, b, looks.partial, common) as pair:
+    def compare(pair: Sides) -> None:
         pair.compare_parts(common.config(), lambda size: None, looks, quick=True)
         if MESSAGES not in looks.parts or looks.quick:
             return
@@ -43,3 +48,5 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
         with session_showing("comparing", pair.bytes, 1, (master, settings), common) as session:
             pair.found(*on_spark(session, pair.a, pair.b, common.config()))
+
+    answer(a, b, looks.partial, common, compare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,21 @@ def test_a_store_that_fails_while_it_is_read_is_left_out(
     assert str(sound) in out or [path.suffix for path in Path("out").iterdir()] == [".parquet"]
     assert err.count("cannot read") == 1
     assert run([*words, str(bad), "--partial"]) == 5
+
+
+def test_the_pair_of_a_store_that_fails_is_not_compared(
+    failing: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound, bad = failing
+    fleet = f"{sound.parents[1]}/?/{sound.name}"
+    words = ["diff", fleet, fleet, "--only", "messages", "--format", "ndjson"]
+    assert run(words) == 5
+    assert capsys.readouterr().out == ""
+    assert run([*words, "--partial"]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["store"] for line in out.splitlines()] == [f"a/{sound.name}", str(bad)]
+    assert err.count("cannot read") == 1
+    assert run(["diff", str(bad), str(bad), "--only", "messages", "--partial"]) == 5
 
 
 def test_a_task_of_spark_says_which_store_fails() -> None:
