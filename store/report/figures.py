@@ -16,7 +16,7 @@ from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
 from ..queues.read import QueueSummary
-from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, GroupedSums, LogPicture, PlaceContent, Seen
+from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
 from .shapes import GUTTER, Box, Label, LegendLine, NumbersTable, Picture, across, squarified
 
 _TILES = 40
@@ -85,7 +85,8 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
         y = place * _ROW_PX
         labels.append(Label(0, y, GUTTER - 1, name, anchor="end"))
         if sums:
-            x, width = across((sums.first - start) / (end - start), (sums.last + 1 - start) / (end - start))
+            *_, first, last = sums
+            x, width = across((first - start) / (end - start), (last + 1 - start) / (end - start))
             boxes.append(Box(x, y, max(width, 0.3), _BAR_PX, "span", name))
         reach = units.end_position if units else None
         if reach is not None and start <= reach:
@@ -103,18 +104,20 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     height = min(_QUEUES, len(queues)) * _ROW_PX
     table = NumbersTable(head, [_line(queue) for queue in queues[:ROWS_SHOWN]], max(0, len(queues) - ROWS_SHOWN))
     notes = [f"The {_QUEUES} queues with most bytes of {len(queues):,}."] if len(queues) > _QUEUES else []
-    if empty := sum(queue.sums is None for queue in queues):
+    if empty := sum(not queue.sums for queue in queues):
         notes.append(f"Without a record of their own in the log: {counted(empty, 'queue', form=',')}.")
     title = "Queues against the log"
     return Picture("queues", title, says, height, boxes, labels, legend, table, " ".join(notes))
 
 
 class _Queue(NamedTuple):
-    """A queue: what its units say, and the sums of its records, None where the log has none."""
+    """A queue: what its units say; of its records number, bytes, and where the first and the last lie, nothing
+    where the log has none.
+    """
 
     name: str
     units: QueueSummary | None
-    sums: GroupedSums | None
+    sums: tuple[int, ...]
 
 
 def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
@@ -128,13 +131,13 @@ def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
         topic, queue_id = topics.names[int(rows.group[at])], number[at]
         left.pop((topic, queue_id), None)
         name = f"{topic}/{'*' if queue_id == ALL_QUEUES else queue_id}"
-        found.append(_Queue(name, seen.queues.get((topic, queue_id)), GroupedSums(*(column[at] for column in rows))))
-    return [*found, *(_Queue(f"{topic}/{queue_id}", left[topic, queue_id], None) for topic, queue_id in sorted(left))]
+        found.append(_Queue(name, seen.queues.get((topic, queue_id)), tuple(int(column[at]) for column in rows[2:])))
+    return [*found, *(_Queue(f"{topic}/{queue_id}", left[topic, queue_id], ()) for topic, queue_id in sorted(left))]
 
 
 def _line(queue: _Queue) -> tuple[str, ...]:
     _, units, sums = queue
-    told = [f"{int(number):,}" for number in sums[2:]] if sums else ["0", "0", "", ""]
+    told = [f"{number:,}" for number in sums] if sums else ["0", "0", "", ""]
     return (
         queue.name,
         *told,
