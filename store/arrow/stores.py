@@ -34,7 +34,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import COMPRESSED, Unread
 from ..disk.compressed import AnyPacked, PackedFile, is_compressed_name, plain_name
 from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, in_order, size_of, start_of, without_overlaps
-from ..disk.layout import COMMIT_LOG, Layout, is_uri
+from ..disk.layout import COMMIT_LOG, DLEDGER_PREFIX, Layout, is_uri
 from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, os_errors
 from ..log.commit_log import CommitLog
 from ..offsets.positions import CONSUMED as OFFSETS
@@ -258,12 +258,23 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
     """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore, Unsupported for
     files with other names than those of a log, Unreadable; of object storage as `plain_of`."""
     if is_uri(root):
-        return _with_files(CommitLog(RemoteFiles(root)))
+        log = _with_files(CommitLog(RemoteFiles(root)))
+        _refuse_dledger(root, config)
+        return log
     layout = Layout.open(root, config)
     for directory in layout.commit_log_directories:
         if not directory.is_dir():  # nobody would see that its messages are not there
             raise Missing(f"no {directory.name} here", path=directory.parent)
     return _with_files(commit_log_of(layout))
+
+
+def _refuse_dledger(root: str, config: BrokerConfig) -> None:
+    """Raises Unsupported where a log goes on in that of DLedger: nobody would see that it is not read."""
+    if config.get_bool("enableDLegerCommitLog", True):
+        hint = f"copy the store to a disk, or read {COMMIT_LOG}/ alone with --set enableDLegerCommitLog=false"
+        for info in _listed(root, ".")[2]:
+            if info.base_name.startswith(DLEDGER_PREFIX) and info.type is fs.FileType.Directory:
+                raise Unsupported(f"the log of {info.base_name} is not read in object storage", path=root, hint=hint)
 
 
 def _with_files(log: CommitLog) -> CommitLog:

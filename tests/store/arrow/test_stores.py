@@ -170,3 +170,15 @@ def test_a_log_whose_files_all_have_other_names_is_refused(remote: bool, storage
         path.unlink()
     (root / "commitlog" / "lost+found").mkdir()
     open_log(place, BrokerConfig()).queue.close()
+
+
+def test_a_log_that_goes_on_in_dledger_is_refused_in_object_storage(storage: str, tmp_path: Path) -> None:
+    """The older one can be read alone."""
+    root, old = unpack("5.3.3-dledger", tmp_path), unpack("5.3.3-v2", tmp_path)
+    with pytest.raises(Missing, match="no commitlog here"):
+        open_log(storage + root.name, BrokerConfig())
+    (old / "commitlog").rename(root / "commitlog")
+    with pytest.raises(Unsupported, match="the log of dledger-n0 is not read in object storage"):
+        open_log(storage + root.name, BrokerConfig())
+    with open_log(storage + root.name, BrokerConfig({"enableDLegerCommitLog": "false"})).queue as files:
+        assert files.size
