@@ -173,22 +173,6 @@ def test_light_queues() -> None:
     assert len(plain.units) == len(rows)
 
 
-def test_where_a_light_queue_begins_is_asked_once_of_each() -> None:
-    """What lies in front of that was deleted."""
-    text = properties(INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b", INNER_MULTI_QUEUE_OFFSET="0,0")
-    rows = [{"topic": b"T", "properties": text, "physical_offset": position} for position in (0, 100, 200)]
-    asked: list[str] = []
-
-    def begins(topic: str) -> int:
-        asked.append(topic)
-        return {"%LMQ%a": 100, "%LMQ%b": 200}.get(topic, 0)
-
-    found = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, begins=begins))
-    units, _ = rows_of(found)
-    assert [unit[:2] for unit in units if unit[1] != "T"] == [(1, "%LMQ%a"), (2, "%LMQ%a"), (2, "%LMQ%b")]
-    assert len(asked) == len(set(asked))
-
-
 def test_nothing_in_nothing_out() -> None:
     found = dispatch_columns(columns_for([]), Dispatching(index_tags=True))
     assert (len(found.units), len(found.items), found.topics, found.count) == (0, 0, [], 0)

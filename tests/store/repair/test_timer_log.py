@@ -293,7 +293,7 @@ def test_entries_are_added_as_a_broker_files_them(file_bytes: int) -> None:
         wanted[position : position + len(blank)] = blank
         wanted[place : place + UNIT_BYTES] = unit.tobytes()
         position = place + UNIT_BYTES
-    found, edits = bytearray(1 << 13), list(added_to(log, units, file_bytes))
+    found, edits = bytearray(1 << 13), list(added_to(log, units, file_bytes, "f"))
     for edit in edits:
         for offset, piece in ((edit.offset, edit.data or b""), *edit.pieces):
             at = int(Path(edit.path).name) + offset
