@@ -35,12 +35,14 @@ from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
     CRC_ITEM_HEAD,
+    FIRST_HALF,
     ITEM_SEPARATOR,
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
     crc_item,
     parse,
+    with_value,
 )
 from ...formats.op_record import OFFSET_END, offset_text, offsets_in
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
@@ -401,7 +403,7 @@ class CopiedNumbers:
         self, columns: dict[str, Any], topics: Dictionary, next_half: int, moved: Callable[[], Queues]
     ) -> Copies:
         """The rows of a step with what they name in this store; nothing is noted yet. moved: as of `note`."""
-        halves, changed = dict[int, int](), dict[int, bytes]()
+        halves, bodies, texts = dict[int, int](), dict[int, bytes](), dict[int, bytes]()
         known, lost = ChainMap(halves, self.halves), set[int]()
         columns = columns | {name: _spread(columns.get(name, -1), len(topics.ids)) for name in COPIED}
         given = columns["queue_offset"]
@@ -411,18 +413,20 @@ class CopiedNumbers:
             if topics.values[topics.ids[row]] == _HALF:
                 if old >= 0:
                     halves[old] = next_half
+                    if FIRST_HALF.encode() in (text := columns["properties"][row]):
+                        texts[row] = _with_first_half(text, known)
                 next_half += 1
             elif old >= 0:
                 body = _named_anew(columns["body"][row], known)
                 if body is None:
                     lost.add(row)
                 elif body != columns["body"][row]:
-                    changed[row] = body
+                    bodies[row] = body
         op_records, popped = len(lost), self._popped(columns, topics, moved)
         lost |= popped
-        if changed:
-            bodies = columns["body"].tolist()
-            columns = columns | {"body": Ragged.of([changed.get(row, body) for row, body in enumerate(bodies)])}
+        for name, changed in (("body", bodies), ("properties", texts)):
+            if changed:
+                columns[name] = Ragged.of([changed.get(row, text) for row, text in enumerate(columns[name].tolist())])
         kept = None
         if lost:
             kept = np.ones(len(given), np.bool_)
@@ -462,6 +466,15 @@ class CopiedNumbers:
             named = _spread(columns["prepared_transaction_offset"], count).copy()
             named[commits] = [self.places.get(place, place) for place in named[commits].tolist()]
             columns["prepared_transaction_offset"] = named
+
+
+def _with_first_half(text: bytes, known: Mapping[int, int]) -> bytes:
+    """Properties of a half message with the new number of the first one."""
+    old = parse(text).get(FIRST_HALF, "")
+    if not (old.isascii() and old.isdigit()):
+        return text
+    new = str(known.get(int(old), -1))
+    return with_value(text, FIRST_HALF, new, final_separator=text.endswith(ITEM_SEPARATOR))
 
 
 def left_out(op_records: int, pop_records: int) -> Iterator[str]:

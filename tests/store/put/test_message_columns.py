@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.derive import Ragged
+from mqstore.formats.message_properties import parse
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
@@ -69,3 +70,13 @@ def test_whole_numbers_of_any_kind(value: object, tmp_path: Path) -> None:
 def test_what_is_no_number_of_a_field(value: object, tmp_path: Path) -> None:
     with writer(tmp_path) as store, pytest.raises(InvalidInput, match="flag"):
         store.append_columns({"topic": b"T", "body": Ragged.of([b"a", b"b"]), "flag": value})
+
+
+def test_a_half_message_that_was_written_again_names_the_first_one(tmp_path: Path) -> None:
+    """Which has another number here, or did not come along."""
+    named = [b"", b"a\x01b\2TRAN_PREPARED_QUEUE_OFFSET\x017\2", b"TRAN_PREPARED_QUEUE_OFFSET\x015\2c\x01d\2"]
+    columns = {"topic": b"RMQ_SYS_TRANS_HALF_TOPIC", "body": Ragged.of([b"x"] * 3), "properties": Ragged.of(named)}
+    with writer(tmp_path) as store:
+        store.append_columns(columns | {"queue_offset": np.array([7, 8, 9])})
+    records = records_of(Layout.open(tmp_path, TINY))
+    assert [parse(r.properties).get("TRAN_PREPARED_QUEUE_OFFSET") for r in records] == [None, "0", "-1"]
