@@ -234,7 +234,7 @@ def _listed(root: str, part: str = "") -> tuple[fs.FileSystem, str, list[fs.File
 def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
     """One file, with the time of its last change."""
     with _read_errors(info.path):
-        source = place.open_input_stream(info.path)
+        source = place.open_input_stream(info.path, compression=None)  # else unpacked by its name
     with os_errors(path, "cannot write"):
         with source, path.open("xb") as copy:
             while data := _read(source, info.path):

@@ -10,7 +10,7 @@ from pyarrow import fs
 
 from mqstore.store.arrow import stores
 from mqstore.store.arrow.log_rows import damage_of, fields_of, parts_of
-from mqstore.store.arrow.stores import Ask, as_path, folders_of, log_sizes, open_log, place_of, stores_of
+from mqstore.store.arrow.stores import Ask, as_path, folders_of, in_directory, log_sizes, open_log, place_of, stores_of
 from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable, Unsupported
@@ -146,6 +146,16 @@ def test_compressed_files_beside_the_plain_ones_are_not_read(storage: str, tmp_p
     with open_log(storage + root.name, BrokerConfig()).queue as files:
         assert [Path(file.path).suffix for file in files.files] == ["", ""]
         assert [Path(file.path).suffix for file in files.foreign] == [".gz"]
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_compressed_files_are_copied_as_they_are(how: str, storage: str, tmp_path: Path) -> None:
+    """What reads the copy unpacks them."""
+    root = unpack("5.3.3-clean", tmp_path)
+    packed = pack_below([root / "commitlog"], how)
+    with in_directory(storage + root.name) as place:
+        for path in packed:
+            assert (place.folder / "commitlog" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_listing_of_object_storage_unpacks_the_last_file_alone(storage: str, tmp_path: Path) -> None:
