@@ -174,7 +174,7 @@ def test_export_and_diff_of_object_storage(bucket: str, tmp_path: Path, capsys: 
     root = unpack("5.3.3-v2", tmp_path)
     uri, none = put_there(root, bucket), bucket % "nothing"
     assert run(["diff", str(root), uri]) == 0
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("The same (only messages were compared)\n", "")
     to = ["--to", str(tmp_path / "out")]
     assert run(["export", uri, *to, "-q"]) == 0
     wanted = rows(ask_of(root, fields="position,topic,properties"))

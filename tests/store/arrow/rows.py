@@ -11,7 +11,7 @@ import pyarrow as pa
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogSplit, damage_of, fields_of, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import Ask, open_log
 from mqstore.store.disk.byte_reader import noting
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import messages
@@ -55,7 +55,7 @@ def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
         found += damage_of(ask, part)
         for _ in rows_of(ask, part, told.append):
             pass
-    log = commit_log_of(Layout.open(Path(ask.stores[0])))
+    log = open_log(ask.stores[0], ask.broker_config)
     with noting(), log.queue:
         end = log.end().position
     lost = ("missing: ", "unreadable: ")
