@@ -33,7 +33,7 @@ from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ..broker.dispatch import java_split
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import LITE_PREFIX
+from ..broker.system_topics import LITE_PREFIX, is_system_topic
 from ..columns import Rows, dictionary
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories, queue_directory
@@ -404,6 +404,8 @@ class QueueBegins:
         begin = self._first(queue)
         if begin is not None and 0 <= begin <= position:
             return 0
+        if not ttl_ms and is_system_topic(topic):
+            return 0  # no broker deletes one
         if not ttl_ms:
             begin = self._in_topic(queue)
             older = begin and any(first < begin for other, first in self._oldest.items() if other != topic)

@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.producer import ProducerOptions, as_stored
+from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues import references
 from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
@@ -163,3 +167,22 @@ def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> 
     shutil.rmtree(root / "consumequeue" / "U")
     missing = [text for text in _wrong(root) if " I-070 " in text]
     assert any("TT/0" in text for text in missing) and any("TT/1" in text for text in missing)
+
+
+def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
+    """Their queues are lost where they begin with 0 again: what waited is never delivered."""
+
+    def put(*levels: int | None) -> None:
+        with StoreWriter.open(tmp_path, BrokerConfig(), WriterOptions(as_broker="5.3")) as writer:
+            for level in levels:
+                writer.append(as_stored(NewMessage(b"U", b"body"), ProducerOptions(delay_level=level), writer))
+
+    put(None, 18, 18, None)
+    shutil.rmtree(tmp_path / "consumequeue" / SCHEDULE_TOPIC)
+    topics = tmp_path / "config" / "topics.json"
+    topics.write_text(topics.read_text().replace(SCHEDULE_TOPIC, "V"))  # so that it is none whose queues are lost
+    put(18)
+    wrong = _wrong(tmp_path)
+    assert any(text.startswith(f"ERROR I-070 {SCHEDULE_TOPIC}/17 ") for text in wrong)
+    assert any("would leave 2 messages unread" in text for text in wrong)
+    assert not any("made again" in text for text in wrong)
