@@ -384,6 +384,46 @@ def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces
         begin = end
 
 
+class _Begun:
+    """What the log tells of topics whose queues name a first record each: its position, by topic and number."""
+
+    def __init__(self, firsts: Mapping[str, dict[int, int]]) -> None:
+        self._firsts = firsts
+        #: Of each topic the last record that lies in front of the first one of its queue.
+        self.older: dict[str, int] = {}
+        self._zeros: dict[QueueId, int] = {}
+        self._with_0: set[QueueId] = set()
+
+    def add(self, records: Batch) -> None:
+        """The next records of the log."""
+        topics = dictionary(records.columns.ragged("topic"))
+        texts = [java_string(value) for value in topics.values]
+        mine = np.array([text in self._firsts for text in texts], np.bool_)[topics.ids]
+        rows = np.flatnonzero(mine & (records.columns.ints("sys_flag") & SysFlag.PREPARED == 0))
+        position, queue_id = records.position[rows], records.columns.ints("queue_id")[rows]
+        key = topics.ids[rows] << 32 | (queue_id.astype(np.int64) & 0xFFFFFFFF)
+        _, row, of_queue = np.unique(key, return_index=True, return_inverse=True)
+        queues = [QueueId(texts[topics.ids[rows[k]]], int(queue_id[k])) for k in row.tolist()]
+        first = np.array([self._firsts[topic].get(number, 0) for topic, number in queues], np.int64)
+        older = np.full(len(queues), -1, np.int64)
+        np.maximum.at(older, of_queue, np.where(position < first[of_queue], position, -1))
+        for (topic, _), last in zip(queues, older.tolist(), strict=True):
+            self.older[topic] = max(last, self.older.get(topic, -1))
+        for k in np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0).tolist():
+            queue = queues[of_queue[k]]
+            self._zeros[queue] = int(position[k])
+            if position[k] == first[of_queue[k]]:
+                self._with_0.add(queue)
+
+    def all_with_0(self, topic: str) -> bool:
+        """The first records of all queues have the number 0 there."""
+        return all(QueueId(topic, number) in self._with_0 for number in self._firsts[topic])
+
+    def zeros_behind(self, topic: str, position: int) -> dict[int, int]:
+        """The last record with the number 0 of each queue, by number, where it lies behind a position."""
+        return {n: begin for (name, n), begin in self._zeros.items() if name == topic and begin > position}
+
+
 @dataclass(frozen=True)
 class QueueBegins:
     """Where queues begin that their broker had deleted, and that were made again, while the log keeps the records of
@@ -404,12 +444,8 @@ class QueueBegins:
         begin = self._first(queue)
         if begin is not None and 0 <= begin <= position:
             return 0
-        if not ttl_ms and is_system_topic(topic):
-            return 0  # no broker deletes one
         if not ttl_ms:
-            begin = self._in_topic(queue)
-            older = begin and any(first < begin for other, first in self._oldest.items() if other != topic)
-            return begin if older else 0  # else all queues may have been lost, and these made by a start
+            return self._in_topic(queue)
         if begin is not None and begin > 0 and self._is_number_0(queue, begin):
             return begin
         return self._young_zeros.get(topic, LARGEST_OFFSET) if begin is None else self._zeros.get(topic, 0)
@@ -447,54 +483,53 @@ class QueueBegins:
         return self._firsts[queue]
 
     @cached_property
-    def _oldest(self) -> dict[str, int]:
-        """The least that `_first` tells of the queues of each topic."""
-        found: dict[str, int] = {}
+    def _firsts_of_topics(self) -> dict[str, dict[int, int]]:
+        """What `_first` tells of the queues of each topic that name a record, by number."""
+        found: dict[str, dict[int, int]] = {}
         for topic, queue_id, _ in self._queues:
             first = self._first(QueueId(topic, queue_id))
             if first is not None and first >= 0:
-                found[topic] = min(first, found.get(topic, first))
+                found.setdefault(topic, {})[queue_id] = first
         return found
 
     @cached_property
-    def _of_topics(self) -> dict[str, dict[int, int]]:
-        return {}
+    def _oldest(self) -> int:
+        """The least of all."""
+        return min((first for firsts in self._firsts_of_topics.values() for first in firsts.values()), default=0)
+
+    def _may_be_made_again(self, topic: str) -> bool:
+        """Queues of another topic are older, and a broker deletes such a topic at all."""
+        firsts = self._firsts_of_topics.get(topic, {})
+        return bool(firsts) and min(firsts.values()) > self._oldest and not is_system_topic(topic)
 
     def _in_topic(self, queue: QueueId) -> int:
         """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
         topic, number = queue
-        if topic not in self._of_topics:
-            queues = (QueueId(topic, each.queue_id) for each in self._queues.of_topic(topic))
-            firsts = {other: first for other in queues if (first := self._first(other)) is not None and first >= 0}
-            again = all(first and self._is_number_0(other, first) for other, first in firsts.items())
-            known = {other.queue_id: first for other, first in firsts.items()} if again else {}
-            self._of_topics[topic] = self._made_again(topic, known) if known else {}
-        found = self._of_topics[topic]
+        found = self._made_again.get(topic, {}) if self._may_be_made_again(topic) else {}
         return found.get(number, min(found.values(), default=0))
 
-    def _made_again(self, topic: str, firsts: dict[int, int]) -> dict[int, int]:
-        """Where queues of a topic begin, by number; nothing where not all records that lie in front of the first one
-        that their queue names lie in front of all of these: there are none, or a queue was cut. firsts: these.
-        Reads the log, to the last of them at least.
+    @cached_property
+    def _made_again(self) -> dict[str, dict[int, int]]:
+        """Where queues of topics that were made again begin, by number.
+
+        That is so where each queue begins with number 0, and all records that lie in front of the first one that
+        their queue names lie in front of all of these: else there are none, or a queue was cut. And queues of another
+        topic that lack nothing are older: else all may have been lost, and these made by a start.
+        Reads the log, once for all topics.
         """
-        older, zeros = -1, dict[int, int]()
+        firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
+        seen = _Begun(self._firsts_of_topics)
         with self._log() as log:
             for item in log.scan(crc=False, reuse=True):
-                if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
-                    continue
-                if older < 0 and int(item.position[0]) >= max(firsts.values()):
-                    return {}
-                topics = dictionary(item.columns.ragged("topic"))
-                mine = np.array([java_string(value) == topic for value in topics.values], np.bool_)[topics.ids]
-                of_topic = item.take(mine & (item.columns.ints("sys_flag") & SysFlag.PREPARED == 0))
-                numbers, offsets = (of_topic.columns.ints(name).tolist() for name in ("queue_id", "queue_offset"))
-                for position, number, offset in zip(of_topic.position.tolist(), numbers, offsets, strict=True):
-                    older = max(older, position) if position < firsts.get(number, 0) else older
-                    if not offset:
-                        zeros[number] = position
-        if not 0 <= older < min(firsts.values()):
-            return {}
-        return {number: begin for number, begin in zeros.items() if begin > older} | firsts
+                if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                    seen.add(item)
+        whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
+        oldest = min(whole, default=LARGEST_OFFSET)
+        return {
+            topic: seen.zeros_behind(topic, older) | self._firsts_of_topics[topic]
+            for topic, older in seen.older.items()
+            if 0 <= older < firsts[topic] and oldest < firsts[topic] and seen.all_with_0(topic)
+        }
 
     def _is_number_0(self, queue: QueueId, position: int) -> bool:
         """The record at a position has number 0 in the queue."""

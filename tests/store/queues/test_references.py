@@ -18,13 +18,14 @@ from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.queues import references
 from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
-from mqstore.store.queues.references import QueueReferences
+from mqstore.store.queues.references import QueueBegins, QueueReferences
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -169,20 +170,51 @@ def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> 
     assert any("TT/0" in text for text in missing) and any("TT/1" in text for text in missing)
 
 
+def _put(root: Path, *topics: str, level: int | None = None) -> None:
+    with StoreWriter.open(root, BrokerConfig(), WriterOptions(as_broker="5.3")) as writer:
+        for topic in topics:
+            message = NewMessage(topic.encode(), b"body")
+            writer.append(as_stored(message, ProducerOptions(delay_level=level), writer))
+
+
+def _lose(root: Path, *topics: str) -> None:
+    """Their queues, as a broker does not see it: they are unknown, so that put begins them with 0 again."""
+    path = root / "config" / "topics.json"
+    text = path.read_text()
+    for topic in topics:
+        shutil.rmtree(root / "consumequeue" / topic)
+        text = text.replace(f'"{topic}"', f'"{topic}0"')
+    path.write_text(text)
+
+
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
     """Their queues are lost where they begin with 0 again: what waited is never delivered."""
-
-    def put(*levels: int | None) -> None:
-        with StoreWriter.open(tmp_path, BrokerConfig(), WriterOptions(as_broker="5.3")) as writer:
-            for level in levels:
-                writer.append(as_stored(NewMessage(b"U", b"body"), ProducerOptions(delay_level=level), writer))
-
-    put(None, 18, 18, None)
-    shutil.rmtree(tmp_path / "consumequeue" / SCHEDULE_TOPIC)
-    topics = tmp_path / "config" / "topics.json"
-    topics.write_text(topics.read_text().replace(SCHEDULE_TOPIC, "V"))  # so that it is none whose queues are lost
-    put(18)
+    _put(tmp_path, "U")
+    _put(tmp_path, "U", "U", level=18)
+    _put(tmp_path, "U")
+    _lose(tmp_path, SCHEDULE_TOPIC)
+    _put(tmp_path, "U", level=18)
     wrong = _wrong(tmp_path)
     assert any(text.startswith(f"ERROR I-070 {SCHEDULE_TOPIC}/17 ") for text in wrong)
     assert any("would leave 2 messages unread" in text for text in wrong)
     assert not any("made again" in text for text in wrong)
+
+
+@pytest.mark.parametrize("all_lost", [False, True])
+def test_the_log_is_read_once_for_all_topics(all_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all queues were lost the first to begin again is no older topic for the others."""
+    _put(tmp_path, *"UAABBU")
+    _lose(tmp_path, *"AB")
+    _put(tmp_path, *"AB")
+    if all_lost:
+        _lose(tmp_path, "U")
+    scans, scan = Counter[str](), CommitLog.scan
+
+    def counting(self: CommitLog, *place: int, **options: bool) -> object:
+        scans["log"] += 1
+        return scan(self, *place, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(CommitLog, "scan", counting)
+    begins = QueueBegins(Layout.open(tmp_path), {})
+    assert [begins(topic, 0, 0) > 0 for topic in "UAB"] == [False, not all_lost, not all_lost]
+    assert scans["log"] == 1
