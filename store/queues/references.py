@@ -391,8 +391,10 @@ class _Begun:
         self._firsts = firsts
         #: Of each topic the last record that lies in front of the first one of its queue.
         self.older: dict[str, int] = {}
-        self._zeros: dict[QueueId, int] = {}
-        self._with_0: set[QueueId] = set()
+        self._counts: dict[QueueId, int] = {}
+        #: How many lie in front of the first record, or of the last one with number 0 where that is not known.
+        self._in_front: dict[QueueId, int] = {}
+        self._zeros: dict[str, dict[int, int]] = {}
 
     def add(self, records: Batch) -> None:
         """The next records of the log."""
@@ -407,21 +409,28 @@ class _Begun:
         first = np.array([self._firsts[topic].get(number, 0) for topic, number in queues], np.int64)
         older = np.full(len(queues), -1, np.int64)
         np.maximum.at(older, of_queue, np.where(position < first[of_queue], position, -1))
-        for (topic, _), last in zip(queues, older.tolist(), strict=True):
-            self.older[topic] = max(last, self.older.get(topic, -1))
         for k in np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0).tolist():
             queue = queues[of_queue[k]]
-            self._zeros[queue] = int(position[k])
-            if position[k] == first[of_queue[k]]:
-                self._with_0.add(queue)
+            self._zeros.setdefault(queue.topic, {})[queue.queue_id] = int(position[k])
+            if first[of_queue[k]] in (0, position[k]):
+                earlier = int(np.count_nonzero(of_queue[:k] == of_queue[k]))
+                self._in_front[queue] = self._counts.get(queue, 0) + earlier
+        for queue, last, count in zip(queues, older.tolist(), np.bincount(of_queue).tolist(), strict=True):
+            self.older[queue.topic] = max(last, self.older.get(queue.topic, -1))
+            self._counts[queue] = self._counts.get(queue, 0) + count
 
-    def all_with_0(self, topic: str) -> bool:
-        """The first records of all queues have the number 0 there."""
-        return all(QueueId(topic, number) in self._with_0 for number in self._firsts[topic])
+    def begins(self, topic: str, oldest: int) -> dict[int, int]:
+        """Where the queues of a topic that was made again begin, by number; else nothing (`QueueBegins`)."""
+        firsts, older = self._firsts[topic], self.older[topic]
+        first = min(firsts.values())
+        if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
+            return {}
+        return {n: begin for n, begin in self._zeros[topic].items() if begin > older} | firsts
 
-    def zeros_behind(self, topic: str, position: int) -> dict[int, int]:
-        """The last record with the number 0 of each queue, by number, where it lies behind a position."""
-        return {n: begin for (name, n), begin in self._zeros.items() if name == topic and begin > position}
+    def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
+        """How many records lie in front of where queues of these topics begin."""
+        known = {QueueId(topic, n) for topic, numbers in begins.items() for n in numbers}
+        return {q: (self._in_front if q in known else self._counts)[q] for q in self._counts if q.topic in begins}
 
 
 @dataclass(frozen=True)
@@ -446,7 +455,7 @@ class QueueBegins:
             return 0
         if not ttl_ms:
             return self._in_topic(queue)
-        if begin is not None and begin > 0 and self._is_number_0(queue, begin):
+        if begin is not None and begin > 0 and self._is_number_0(topic, begin):
             return begin
         return self._young_zeros.get(topic, LARGEST_OFFSET) if begin is None else self._zeros.get(topic, 0)
 
@@ -494,8 +503,7 @@ class QueueBegins:
 
     @cached_property
     def _oldest(self) -> int:
-        """The least of all."""
-        return min((first for firsts in self._firsts_of_topics.values() for first in firsts.values()), default=0)
+        return min((min(firsts.values()) for firsts in self._firsts_of_topics.values()), default=0)
 
     def _may_be_made_again(self, topic: str) -> bool:
         """Queues of another topic are older, and a broker deletes such a topic at all."""
@@ -509,41 +517,40 @@ class QueueBegins:
         return found.get(number, min(found.values(), default=0))
 
     @cached_property
+    def left(self) -> dict[QueueId, int]:
+        """How many messages that no queue has lie in front of where the queues of topics begin that were made again,
+        as far as somebody has asked where these begin.
+        """
+        return {}
+
+    @cached_property
     def _made_again(self) -> dict[str, dict[int, int]]:
         """Where queues of topics that were made again begin, by number.
 
         That is so where each queue begins with number 0, and all records that lie in front of the first one that
         their queue names lie in front of all of these: else there are none, or a queue was cut. And queues of another
-        topic that lack nothing are older: else all may have been lost, and these made by a start.
-        Reads the log, once for all topics.
+        topic that lack nothing are older: else all may have been lost, and these made by a start. Reads the log.
         """
-        firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
         seen = _Begun(self._firsts_of_topics)
         with self._log() as log:
             for item in log.scan(crc=False, reuse=True):
                 if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                     seen.add(item)
+        firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
         whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
         oldest = min(whole, default=LARGEST_OFFSET)
-        return {
-            topic: seen.zeros_behind(topic, older) | self._firsts_of_topics[topic]
-            for topic, older in seen.older.items()
-            if 0 <= older < firsts[topic] and oldest < firsts[topic] and seen.all_with_0(topic)
-        }
+        found = {t: b for t in seen.older if self._may_be_made_again(t) and (b := seen.begins(t, oldest))}
+        self.left.update(seen.in_front(found))
+        return found
 
-    def _is_number_0(self, queue: QueueId, position: int) -> bool:
-        """The record at a position has number 0 in the queue."""
+    def _is_number_0(self, lmq: str, position: int) -> bool:
+        """The record at a position has number 0 in an LMQ with a TTL."""
+        found: dict[str, tuple[int, int]] = {}
         with self._log() as log:
             record = log.records(np.array([position], np.int64))
-        if not len(record):
-            return False
-        if self._ttl_of(queue.topic):
-            found: dict[str, tuple[int, int]] = {}
+        if len(record):
             self._note(found, record)
-            return found.get(queue.topic, (0, 0))[1] == position
-        columns = record.columns
-        name = QueueId(java_string(columns.ragged("topic")[0]), int(columns.ints("queue_id")[0]))
-        return name == queue and not columns.ints("queue_offset")[0]
+        return found.get(lmq, (0, 0))[1] == position
 
     @contextmanager
     def _log(self) -> Iterator[CommitLog]:

@@ -305,6 +305,7 @@ def analyze(
     return replace(found, seen=seen, played=played, exact_plan=exact_plan)
 
 
+_TOPICS_TOLD = 3
 _Watched = tuple[Outcome, Readability, GroupLoss]
 """A start, what can be read after it, and what groups lose by it."""
 
@@ -433,6 +434,22 @@ def _not_revived(outcome: Outcome) -> Iterator[str]:
         )
 
 
+def _left_behind(outcome: Outcome) -> Iterator[str]:
+    """Nobody can tell messages of a deleted topic from those of queues that were lost."""
+    begins, left = outcome.switches.begins, Counter[str]()
+    for queue, count in begins.left.items() if begins else ():
+        left[queue.topic] += count
+    if not left:
+        return
+    topics = [f"{topic}: {count:,}" for topic, count in left.most_common(_TOPICS_TOLD)]
+    more = [f"{len(left) - len(topics):,} more topics"] if len(left) > len(topics) else []
+    many = counted(left.total(), "message of", "messages of", form=",")
+    yield (
+        f"no queue has {many} topics that were deleted and made again, or whose queues were lost before a start"
+        f" ({', '.join(topics + more)}): they lie in front of where these begin"
+    )
+
+
 def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
     """Only where a thread is late by far both kinds of queues differ when they are compared: the usual
     start succeeds, and so does the next one. 160 real starts of such a store all did.
@@ -474,6 +491,7 @@ def _recovery(
     predictions += at_first
     notes = list(_notes(layout, version, main, plan))
     notes += _not_revived(watched[0][0])
+    notes += _left_behind(watched[0][0])
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it holds the queues in files and"
         " in the RocksDB against each other while a thread still writes; then start it again"

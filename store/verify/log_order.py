@@ -18,6 +18,7 @@ from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import WORD_FACTOR, word_sums
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
+from ..broker.snapshot import QueueId
 from ..columns import begins
 from ..counted import counted
 from ..findings.catalogue import Severity
@@ -225,7 +226,9 @@ def _report_jumps(
         text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
         jump = _Jump(position, end - position, text)
         if found < wanted and position <= begins_of(context)(topic, queue_id, 0):
-            _tell(context, jump, ": the queue was deleted, and made again")
+            left = begins_of(context).left.get(QueueId(topic, queue_id), 0)
+            in_front = counted(left, "message in front of it has", "messages in front of it have")
+            _tell(context, jump, f": the queue was deleted and made again, or lost before a start; {in_front} no unit")
         elif found > wanted:
             _tell(context, jump, "; records before it are lost" if lost else "")
         elif at not in ends:
