@@ -203,7 +203,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
     if not any("::" in word for word in config.args):  # who names a test wants it
         _leave_few(items)
-    stay = [item for item in items if _left_out(config).isdisjoint(mark.name for mark in item.iter_markers())]
+    without = _left_out(config)
+    stay = [item for item in items if without.isdisjoint(mark.name for mark in item.iter_markers())]
     if slices.SLICE != 1 and "not slow" not in config.getoption("markexpr"):
         stay = _sliced(stay, config.getoption("--one-in"))
     config.hook.pytest_deselected(items=[*set(items) - set(stay)])

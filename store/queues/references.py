@@ -18,9 +18,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LITE_PREFIX, is_system_topic
 from ..columns import Rows, dictionary
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import QueueDirectory, queue_directories, queue_directory
+from ..disk.layout import Layout, QueueDirectory, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
 from ..log.commit_log import Batch, CommitLog
@@ -44,10 +44,6 @@ from ..log.message import Mark
 from .batches import BatchConsumeQueue
 from .read import ConsumeQueue, ConsumeQueues
 from .units import LARGEST_OFFSET, Units, is_used, is_valid
-
-if TYPE_CHECKING:
-    from ..disk.layout import Layout
-
 
 REGION_BYTES = 64 << 20
 """Bytes of the log whose names are known at a time."""
@@ -395,6 +391,7 @@ class _Begun:
         #: How many lie in front of the first record, or of the last one with number 0 where that is not known.
         self._in_front: dict[QueueId, int] = {}
         self._zeros: dict[str, dict[int, int]] = {}
+        self._lasts: dict[str, dict[int, int]] = {}
 
     def add(self, records: Batch) -> None:
         """The next records of the log."""
@@ -407,7 +404,8 @@ class _Begun:
         _, row, of_queue = np.unique(key, return_index=True, return_inverse=True)
         queues = [QueueId(texts[topics.ids[rows[k]]], int(queue_id[k])) for k in row.tolist()]
         first = np.array([self._firsts[topic].get(number, 0) for topic, number in queues], np.int64)
-        older = np.full(len(queues), -1, np.int64)
+        older, lasts = np.full(len(queues), -1, np.int64), np.zeros(len(queues), np.int64)
+        np.maximum.at(lasts, of_queue, position)
         np.maximum.at(older, of_queue, np.where(position < first[of_queue], position, -1))
         for k in np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0).tolist():
             queue = queues[of_queue[k]]
@@ -415,8 +413,10 @@ class _Begun:
             if first[of_queue[k]] in (0, position[k]):
                 earlier = int(np.count_nonzero(of_queue[:k] == of_queue[k]))
                 self._in_front[queue] = self._counts.get(queue, 0) + earlier
-        for queue, last, count in zip(queues, older.tolist(), np.bincount(of_queue).tolist(), strict=True):
-            self.older[queue.topic] = max(last, self.older.get(queue.topic, -1))
+        counts = np.bincount(of_queue, minlength=len(queues))
+        for queue, before, last, count in zip(queues, older.tolist(), lasts.tolist(), counts.tolist(), strict=True):
+            self.older[queue.topic] = max(before, self.older.get(queue.topic, -1))
+            self._lasts.setdefault(queue.topic, {})[queue.queue_id] = last
             self._counts[queue] = self._counts.get(queue, 0) + count
 
     def begins(self, topic: str, oldest: int) -> dict[int, int]:
@@ -425,7 +425,9 @@ class _Begun:
         first = min(firsts.values())
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
-        return {n: begin for n, begin in self._zeros[topic].items() if begin > older} | firsts
+        begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older} | firsts
+        goes_on = any(last > first for n, last in self._lasts[topic].items() if n not in begins)
+        return {} if goes_on else begins  # a queue that goes on was not made again, nor was its topic
 
     def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
         """How many records lie in front of where queues of these topics begin."""
@@ -444,6 +446,10 @@ class QueueBegins:
 
     layout: Layout
     ttl_ms: Mapping[str, int]
+    left: dict[QueueId, int] = field(default_factory=dict, init=False, compare=False)
+    """How many messages that no queue has lie in front of where the queues of topics begin that were made again, as far
+    as somebody has asked where these begin."""
+    _firsts: dict[QueueId, int | None] = field(default_factory=dict, init=False, compare=False)
 
     def __call__(self, topic: str, queue_id: int, position: int) -> int:
         """Where a queue begins, of which a message lies at `position`: the first record that it names, LARGEST_OFFSET
@@ -468,10 +474,6 @@ class QueueBegins:
         from .hybrid import all_queues  # as above
 
         return all_queues(self.layout)
-
-    @cached_property
-    def _firsts(self) -> dict[QueueId, int | None]:
-        return {}
 
     def _first(self, queue: QueueId) -> int | None:
         """The position that unit 0 of a queue names, -1 where that is none; 0 where the queue begins with a later unit,
@@ -515,13 +517,6 @@ class QueueBegins:
         topic, number = queue
         found = self._made_again.get(topic, {}) if self._may_be_made_again(topic) else {}
         return found.get(number, min(found.values(), default=0))
-
-    @cached_property
-    def left(self) -> dict[QueueId, int]:
-        """How many messages that no queue has lie in front of where the queues of topics begin that were made again,
-        as far as somebody has asked where these begin.
-        """
-        return {}
 
     @cached_property
     def _made_again(self) -> dict[str, dict[int, int]]:

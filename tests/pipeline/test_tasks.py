@@ -54,7 +54,7 @@ def test_what_is_no_error_of_a_store_is_none() -> None:
     with pytest.raises(ZeroDivisionError):
         answer_of(fails(ZeroDivisionError()), {})
     for name in ("NoSuchError", "PathLike", "StoreError", ""):
-        found = told({"error": [name, "why"]})
+        found = told({"error": [name, "why", None]})
         assert type(found) is StoreError and str(found) == "why"
 
 

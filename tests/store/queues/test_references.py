@@ -174,10 +174,10 @@ def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> 
     assert any("TT/0" in text for text in missing) and any("TT/1" in text for text in missing)
 
 
-def _put(root: Path, *topics: str, level: int | None = None) -> None:
+def _put(root: Path, *topics: str, level: int | None = None, queue_id: int = 0) -> None:
     with StoreWriter.open(root, BrokerConfig(), WriterOptions(as_broker="5.3")) as writer:
         for topic in topics:
-            message = NewMessage(topic.encode(), b"body")
+            message = NewMessage(topic.encode(), b"body", queue_id=queue_id)
             writer.append(as_stored(message, ProducerOptions(delay_level=level), writer))
 
 
@@ -189,6 +189,33 @@ def _lose(root: Path, *topics: str) -> None:
         shutil.rmtree(root / "consumequeue" / topic)
         text = text.replace(f'"{topic}"', f'"{topic}0"')
     path.write_text(text)
+
+
+def test_a_topic_of_which_a_queue_goes_on_was_not_made_again(tmp_path: Path) -> None:
+    """One of its queues was lost, and begins again; the other is gone now, and comes back whole."""
+    _put(tmp_path, "U")
+    _put(tmp_path, *"AAA", queue_id=1)
+    _put(tmp_path, *"AA")
+    kept = tmp_path / "consumequeue" / "A" / "1"
+    kept.rename(tmp_path / "1")
+    _lose(tmp_path, "A")
+    _put(tmp_path, *"AA")
+    (tmp_path / "1").rename(kept)
+    _put(tmp_path, *"AA", queue_id=1)
+    _put(tmp_path, "A")
+    units = min(kept.iterdir()).read_bytes()
+    shutil.rmtree(kept)
+    begins = QueueBegins(Layout.open(tmp_path), {})
+    assert [begins("A", number, 0) for number in (0, 1)] == [0, 0]
+    found = analyze(Layout.open(tmp_path))
+    assert found.plan is not None
+    apply(
+        Layout.open(tmp_path),
+        found.plan,
+        lambda: replan(Layout.open(tmp_path), found.prediction.broker_version),
+        Files(),
+    )
+    assert min(kept.iterdir()).read_bytes() == units
 
 
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) ->
         assert [note[:28] for note in notes if "revive" in note] == wanted
 
 
-@pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "4.9.7-clean-bit-restarted"])
+@pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "5.3.3-killed-page-restarted"])
 def test_no_unit_stays_that_a_start_would_keep_behind_the_last_message(name: str, store: Callable[[str], Path]) -> None:
     """Those that name a place inside of a record go, and those that end behind the log's end."""
     root = store(name)
