@@ -334,8 +334,8 @@ class LogWatcher(Mergeable):
         """What is no record."""
 
 
-CACHES = frozenset({"index files", "ext files"})
-"""What else may be kept while the log is read: it says nothing of the log."""
+CACHES = frozenset({"index files", "ext files", "queue begins"})
+"""What else may be kept while the log is read: it says nothing of what was read so far."""
 
 
 class Covered(Mergeable):

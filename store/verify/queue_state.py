@@ -519,7 +519,7 @@ def queues_of(context: VerifyContext) -> QueueStates:
 
 def begins_of(context: VerifyContext) -> QueueBegins:
     """Where queues begin that were made again; of a run."""
-    return context.kept(QueueBegins, lambda: queue_begins(context.store.layout))
+    return context.kept("queue begins", lambda: queue_begins(context.store.layout))
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
