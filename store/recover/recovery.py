@@ -442,10 +442,9 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     if not left:
         return
     topics = [f"{topic}: {count:,}" for topic, count in left.most_common(_TOPICS_TOLD)]
-    more = [f"{len(left) - len(topics):,} more topics"] if len(left) > len(topics) else []
-    many = counted(left.total(), "message of", "messages of", form=",")
+    more = [counted(len(left) - len(topics), "more topic", form=",")] if len(left) > len(topics) else []
     yield (
-        f"no queue has {many} topics that were deleted and made again, or whose queues were lost before a start"
+        f"no queue has {counted(left.total(), 'message', form=',')} of topics that were deleted and made again, or whose queues were lost before a start"
         f" ({', '.join(topics + more)}): they lie in front of where these begin"
     )
 
