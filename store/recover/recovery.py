@@ -444,8 +444,8 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     topics = [f"{topic}: {count:,}" for topic, count in left.most_common(_TOPICS_TOLD)]
     more = [counted(len(left) - len(topics), "more topic", form=",")] if len(left) > len(topics) else []
     yield (
-        f"no queue has {counted(left.total(), 'message', form=',')} of topics that were deleted and made again, or whose queues were lost before a start"
-        f" ({', '.join(topics + more)}): they lie in front of where these begin"
+        f"no queue has {counted(left.total(), 'message', form=',')} of topics that were deleted and made again,"
+        f" or whose queues were lost before a start ({', '.join(topics + more)}): they lie in front of where these begin"
     )
 
 
