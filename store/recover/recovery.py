@@ -445,7 +445,8 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     more = [counted(len(left) - len(topics), "more topic", form=",")] if len(left) > len(topics) else []
     yield (
         f"no queue has {counted(left.total(), 'message', form=',')} of topics that were deleted and made again,"
-        f" or whose queues were lost before a start ({', '.join(topics + more)}): they lie in front of where these begin"
+        f" or whose queues were lost before a start ({', '.join(topics + more)}):"
+        " they lie in front of where these begin"
     )
 
 
