@@ -14,6 +14,7 @@ from typing import Any, Final
 from construct import GreedyBytes, Int64sb, Struct
 
 from .json_table import GROUP, JsonField
+from .message import TOPIC_NAME
 from .message_properties import RETRY_PREFIX
 
 #: The revive topic is this and the name of the cluster.
@@ -93,6 +94,13 @@ def _value(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def is_topic_name(topic: str) -> bool:
+    """A broker accepts it of a client, or makes it itself: a cluster, after which it names its revive topic, may be
+    called by other characters, too.
+    """
+    return TOPIC_NAME.fullmatch(topic) is not None or (topic.startswith(REVIVE_TOPIC) and not {"/", "\0"} & set(topic))
 
 
 def _fields(fields: tuple[JsonField, ...], found: Any) -> dict[str, Any] | None:

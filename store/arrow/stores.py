@@ -17,7 +17,7 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import glob, has_magic
 from io import BufferedReader
@@ -258,9 +258,8 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
     """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore, Unsupported for
     files with other names than those of a log, Unreadable; of object storage as `plain_of`."""
     if is_uri(root):
-        log = _with_files(CommitLog(RemoteFiles(root)))
         _refuse_dledger(root, config)
-        return log
+        return _with_files(CommitLog(RemoteFiles(root)))
     layout = Layout.open(root, config)
     for directory in layout.commit_log_directories:
         if not directory.is_dir():  # nobody would see that its messages are not there
@@ -270,22 +269,23 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
 
 def _refuse_dledger(root: str, config: BrokerConfig) -> None:
     """Raises Unsupported where a log goes on in that of DLedger: nobody would see that it is not read."""
-    if config.get_bool("enableDLegerCommitLog", True):
-        hint = f"copy the store to a disk, or read {COMMIT_LOG}/ alone with --set enableDLegerCommitLog=false"
-        for info in _listed(root, ".")[2]:
-            if info.base_name.startswith(DLEDGER_PREFIX) and info.type is fs.FileType.Directory:
-                raise Unsupported(f"the log of {info.base_name} is not read in object storage", path=root, hint=hint)
+    if not config.get_bool("enableDLegerCommitLog", True):
+        return
+    with suppress(Missing):  # told of the log itself
+        names = [info.base_name for info in _listed(root, ".")[2] if info.type is fs.FileType.Directory]
+        alone = f", or read {COMMIT_LOG}/ alone with --set enableDLegerCommitLog=false" if COMMIT_LOG in names else ""
+        if name := next((name for name in names if name.startswith(DLEDGER_PREFIX)), ""):
+            what = f"the log of {name} is not read in object storage"
+            raise Unsupported(what, path=root, hint=f"copy the store to a disk{alone}")
 
 
 def _with_files(log: CommitLog) -> CommitLog:
     """Raises Unsupported for a log whose files all have other names: nobody would see that its messages are missing."""
     names = {one.path: PurePosixPath(one.path).name for one in log.queue.foreign} if not log.files else {}
     if others := sorted(path for path, name in names.items() if start_of(name.partition(".")[0]) is not None):
-        raise Unsupported("a log without a file that can be read by its name", path=others[0], hint=_READ)
+        hint = f"names are read that are digits, or end with {' or '.join(COMPRESSED)} behind them"
+        raise Unsupported("a log without a file that can be read by its name", path=others[0], hint=hint)
     return log
-
-
-_READ = f"names are read that are digits, or end with {' or '.join(COMPRESSED)} behind them"
 
 
 def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int], dict[str, StoreError]]:

@@ -241,9 +241,11 @@ def _unpack(packed: PackedFile, identity: Hashable) -> None:
             f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has", path=path
         ) from None
     except OSError as error:
+        why = f"cannot decompress ({error.strerror or error})"
+        if error.errno not in FULL:
+            raise Unreadable(why, path=path) from error
         hint = "it takes room in the directory for temporary files; TMPDIR names another one"
-        kind = NoSpace if error.errno in FULL else Unreadable
-        raise kind(f"cannot decompress ({error.strerror or error})", path=path, hint=hint) from error
+        raise NoSpace(why, path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
     _kept[identity] = _UnpackedFile(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):

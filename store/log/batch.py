@@ -29,7 +29,7 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find as find_property
-from ..columns import Key, Rows
+from ..columns import Key, Rows, runs
 from ..counted import counted
 from .message import MAX_BODY_BYTES, InnerMessage, Mark, Message, compression_of, is_batch_record, unpack
 from .window import body_crc_ok
@@ -131,7 +131,8 @@ class Batch(Rows):
             yield int(self.position[0]), self.end
             return
         ends = self.position + self.columns.ints("total_size")
-        yield from zip(self.position[ours].tolist(), ends[ours].tolist(), strict=True)
+        for begin, end in runs(np.flatnonzero(ours)):
+            yield int(self.position[begin]), int(ends[end - 1])
 
     def copy(self) -> Batch:
         """The same records in a buffer of their own."""

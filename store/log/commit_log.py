@@ -380,7 +380,7 @@ def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTE
     """Where a walk begins that knows what lies at `position`: at a good record before it, or where its file does.
 
     From the middle of a record on nobody tells damage from the rest of that record, nor other records from those that
-    its body holds: a record is good where its unit names it, or where there are no queues. Raises Unreadable.
+    its body holds: a record is good where its unit names it, or where its queue is not there. Raises Unreadable.
     """
     file = log.queue.file_at(position)
     if file is None:
@@ -390,8 +390,10 @@ def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTE
             found = record_behind(log, probe, position)
             if found is None:
                 break
+            if log.naming is None or not log.naming.known:
+                return found
             record = log.records(np.array([found + log.frame_of(file).payload], np.int64))
-            if log.naming is None or not log.naming.known or (len(record) and log.naming.has_unit(record)):
+            if len(record) and log.naming.has_unit(record):
                 return found
         position, look_back_bytes = begin, 2 * look_back_bytes
     return file.start

@@ -213,7 +213,7 @@ def is_original(batch: Batch) -> Flags:
     for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
         filler[row] = is_filler(topic[row], int(flags[row]))
     original: Flags = ~(tombstones(columns) | filler | torn_properties(columns))
-    original[[body.row for body in undecodable_bodies(columns) if not body.put_back]] = False
+    original[[body.row for body in undecodable_bodies(columns) if not (body.put_back or body.too_large)]] = False
     return original
 
 

@@ -129,7 +129,7 @@ class Steps:
             copies = writer.copies.fitted(columns, topics, following.get((HALF_TOPIC, 0), 0), moved)
             columns, topics = copies.columns, copies.topics
             if not len(topics.ids):
-                writer.copies.note(copies, topics.ids, ())
+                writer.copies.note(copies, columns["physical_offset"], ())
                 return _joined([], writer.rules.store_host)._replace(kept=copies.kept)
         old_offsets, old_places = (columns.pop(name, None) for name in COPIED)
         groups = _Groups.by_queue(topics.ids, columns["queue_id"])

@@ -389,7 +389,8 @@ class CopiedNumbers:
 
     Op records name the half messages that came along before them; one without any is left out. Check points and
     acknowledgements of POP are left out where their queue is numbered anew: a broker would bring back other messages.
-    Of several logs that come one behind the other each names its own.
+    Of several logs one behind the other each names its own; of logs that are mixed nothing tells which one a record is
+    of. Memory: that of four numbers for each half message.
     """
 
     def __init__(self) -> None:

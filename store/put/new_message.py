@@ -21,8 +21,9 @@ from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, MESSAGES_MAX
 from ...formats.hashing import crc31, java_integer
 from ...formats.host import PORT_MAX
-from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1, TOPIC_NAME
+from ...formats.message import MAGIC_V1, MAGIC_V2, PROPERTIES_BYTES_MAX, TOPIC_BYTES_MAX_V1
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
+from ...formats.pop import is_topic_name
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from ..broker.profiles import WriterProfile
@@ -123,7 +124,7 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
             f"topic with U+FFFD, which stands for bytes that are no UTF-8: {text!r}",
             hint="no broker has such a topic; leave out what a damaged record has given it",
         )
-    if not TOPIC_NAME.fullmatch(text):
+    if not is_topic_name(text):
         raise InvalidInput(
             f"no broker accepts such a topic: {text!r}", hint="letters, digits and % | _ - + are allowed"
         )

@@ -94,7 +94,8 @@ class QueueReferences:
         return any(True for _ in self._queues)
 
     def has_unit(self, record: Batch) -> bool:
-        """The unit that a record says to have, by its queue and offset there, names the record's place.
+        """The unit that a record says to have, by its queue and offset there, names the record's place; where there is
+        no such queue nothing says that it does not.
 
         So do no records inside the body of another one. Of batches any unit counts.
         """
@@ -104,6 +105,8 @@ class QueueReferences:
                 return self.names(one.position, one.position + one.total_size, unknown=False)
             with self._readable.open(one.topic, one.queue_id) as queue:
                 unit = queue.unit(one.queue_offset)
+        except NotFound:
+            return True
         except StoreError:  # who reads queues tells of it
             return False
         return unit is not None and unit.size > 0 and unit.physical_offset == one.position
@@ -450,6 +453,7 @@ class QueueBegins:
     """How many messages that no queue has lie in front of where the queues of topics begin that were made again, as far
     as somebody has asked where these begin."""
     _firsts: dict[QueueId, int | None] = field(default_factory=dict, init=False, compare=False)
+    _asked: dict[tuple[str, int], bool] = field(default_factory=dict, init=False, compare=False)
 
     def __call__(self, topic: str, queue_id: int, position: int) -> int:
         """Where a queue begins, of which a message lies at `position`: the first record that it names, LARGEST_OFFSET
@@ -471,7 +475,7 @@ class QueueBegins:
 
     @cached_property
     def _queues(self) -> ConsumeQueues:
-        from .hybrid import all_queues  # as above
+        from .hybrid import all_queues  # it imports this room's readers of a RocksDB
 
         return all_queues(self.layout)
 
@@ -539,13 +543,14 @@ class QueueBegins:
         return found
 
     def _is_number_0(self, lmq: str, position: int) -> bool:
-        """The record at a position has number 0 in an LMQ with a TTL."""
-        found: dict[str, tuple[int, int]] = {}
-        with self._log() as log:
-            record = log.records(np.array([position], np.int64))
-        if len(record):
-            self._note(found, record)
-        return found.get(lmq, (0, 0))[1] == position
+        """The record at a position has number 0 in an LMQ with a TTL; it is read once."""
+        if (lmq, position) not in self._asked:
+            found: dict[str, tuple[int, int]] = {}
+            with self._log() as log:
+                if len(record := log.records(np.array([position], np.int64))):
+                    self._note(found, record)
+            self._asked[lmq, position] = found.get(lmq, (0, 0))[1] == position
+        return self._asked[lmq, position]
 
     @contextmanager
     def _log(self) -> Iterator[CommitLog]:

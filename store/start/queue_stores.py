@@ -171,9 +171,10 @@ def lite_topics(layout: Layout) -> frozenset[str]:
 
 def queue_begins(layout: Layout) -> QueueBegins:
     """Those of a store. Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
-    ttl_ms, there = layout.once(_ttls_ms), False
-    with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
-        there = bool(ttl_ms) and next(iter(queues), None) is not None
+    there = False
+    if ttl_ms := layout.once(_ttls_ms):
+        with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
+            there = next(iter(queues), None) is not None
     return QueueBegins(layout, ttl_ms if there else {})
 
 

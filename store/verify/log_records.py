@@ -21,8 +21,9 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.host import PORT_MAX
-from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1, TOPIC_NAME
+from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import INNER_NUM
+from ...formats.pop import is_topic_name
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
@@ -167,7 +168,7 @@ def _odd(value: bytes) -> str:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return "it is no UTF-8"
-    return "" if TOPIC_NAME.fullmatch(text) else "no broker accepts such a name"
+    return "" if is_topic_name(text) else "no broker accepts such a name"
 
 
 @of_records("I-036", "I-037")

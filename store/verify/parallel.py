@@ -191,7 +191,7 @@ class Beside:
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
             if self._begins and not groups <= LOG_GROUPS:
-                begins_of(context)  # what this reads no child reads again
+                begins_of(context)  # TTLs, which no child reads again
             for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))

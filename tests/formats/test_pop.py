@@ -15,6 +15,7 @@ from mqstore.formats.pop import (
     BODIES,
     CHECK_POINT_TAG,
     MOST_MESSAGES,
+    is_topic_name,
     key_of,
     offsets_of,
     parse,
@@ -29,6 +30,19 @@ BODY: dict[str, dict[str, Any]] = {
     BATCH_ACK_TAG: KEY | {"aol": [41, 45]},
 }
 TAGS = pytest.mark.parametrize("tag", BODIES)
+
+
+@pytest.mark.parametrize(
+    ("topic", "wanted"),
+    [
+        ("orders", True),
+        ("orders.v1", False),
+        ("rmq_sys_REVIVE_LOG_my.cluster", True),
+        ("rmq_sys_REVIVE_LOG_a/b", False),
+    ],
+)
+def test_a_revive_topic_has_the_name_of_any_cluster(topic: str, wanted: bool) -> None:
+    assert is_topic_name(topic) is wanted
 
 
 def body(value: Any) -> bytes:

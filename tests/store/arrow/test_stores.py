@@ -185,8 +185,9 @@ def test_a_log_whose_files_all_have_other_names_is_refused(remote: bool, storage
 def test_a_log_that_goes_on_in_dledger_is_refused_in_object_storage(storage: str, tmp_path: Path) -> None:
     """The older one can be read alone."""
     root, old = unpack("5.3.3-dledger", tmp_path), unpack("5.3.3-v2", tmp_path)
-    with pytest.raises(Missing, match="no commitlog here"):
+    with pytest.raises(Unsupported, match="the log of dledger-n0 is not read in object storage") as alone:
         open_log(storage + root.name, BrokerConfig())
+    assert "enableDLegerCommitLog" not in (alone.value.hint or "")
     (old / "commitlog").rename(root / "commitlog")
     with pytest.raises(Unsupported, match="the log of dledger-n0 is not read in object storage"):
         open_log(storage + root.name, BrokerConfig())
