@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from ...formats.message import MESSAGE, SysFlag
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
 from ..broker.dispatch_record import Dispatching
-from ..broker.system_topics import HALF_TOPIC, LMQ_PREFIX
+from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, begins
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
@@ -122,20 +121,21 @@ class Steps:
         writer = self._writer
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]
-        copies = None
+        numbering = _Numbering.of(writer, columns, topics, texts)
+        copies, given = None, columns["properties"]
         if "queue_offset" in columns:
-            following = writer.queues.next_offsets
-            moved = partial(_moved, columns, topics, texts, following)
-            copies = writer.copies.fitted(columns, topics, following.get((HALF_TOPIC, 0), 0), moved)
+            self._settle_units()  # the numbers go on behind those of the step before
+            new = numbering.offsets(writer, texts)
+            anew = (columns["queue_offset"] >= 0) & (columns["queue_offset"] != new)
+            copies = writer.copies.fitted(columns, topics, new, numbering.groups.with_any(anew, texts))
             columns, topics = copies.columns, copies.topics
             if not len(topics.ids):
-                writer.copies.note(copies, columns["physical_offset"], ())
+                writer.copies.note(copies, columns["physical_offset"])
                 return _joined([], writer.rules.store_host)._replace(kept=copies.kept)
-        old_offsets, old_places = (columns.pop(name, None) for name in COPIED)
-        groups = _Groups.by_queue(topics.ids, columns["queue_id"])
-        given = columns["properties"]
-        properties = PropertyItems(given)
-        counts = writer.kinds.counts(columns, topics, texts, properties)
+            if columns["properties"] is not given:
+                numbering, given = _Numbering.of(writer, columns, topics, texts), columns["properties"]
+        _, old_places = (columns.pop(name, None) for name in COPIED)
+        groups, properties, counts, _ = numbering
         if counts is not None and writer.database is not None:
             raise writer.database.no_batches()
         for topic_id, queue_id in groups.queues:
@@ -145,16 +145,13 @@ class Steps:
         check_record(int(largest), writer.rules)
         columns["body_crc"] = _checksums(columns)
         self._settle_units()
-        advances = columns["sys_flag"] & SysFlag.PREPARED == 0
-        steps = advances if counts is None else np.where(advances, counts, 0)
-        columns["queue_offset"] = groups.offsets(steps, texts, writer.queues.next_offsets)
+        columns["queue_offset"] = numbering.offsets(writer, texts)
         named = _with_offsets(writer, columns, topics, texts, counts, properties)
         lay = place_whole if whole else place_columns
         placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
         if copies is not None:
-            anew = (old_offsets >= 0) & (old_offsets != columns["queue_offset"])
-            writer.copies.note(copies, old_places, groups.with_any(anew, texts))
+            writer.copies.note(copies, old_places)
         with writer.writing(int(columns["store_timestamp"].min())):
             if self._aside:
                 writer.records().write_aside(columns, placement)
@@ -215,15 +212,6 @@ class Steps:
         self._settle_units()
         with self._writer.writing():
             self._index()
-
-
-def _moved(
-    columns: Mapping[str, Any], topics: Dictionary, texts: list[str], next_offsets: dict[Any, int]
-) -> list[tuple[str, int]]:
-    """Queues in which copies get other numbers than they had."""
-    groups = _Groups.by_queue(topics.ids, columns["queue_id"])
-    new = groups.offsets(columns["sys_flag"] & SysFlag.PREPARED == 0, texts, next_offsets)
-    return groups.with_any((columns["queue_offset"] >= 0) & (columns["queue_offset"] != new), texts)
 
 
 def _checksums(columns: dict[str, Any]) -> Ints:
@@ -313,6 +301,29 @@ class _Groups(NamedTuple):
         offsets = np.empty(len(self.order), np.int64)
         offsets[self.order] = np.where(steps, base + before, 0)
         return offsets
+
+
+class _Numbering(NamedTuple):
+    """What numbers the rows of a step. properties: their items; counts: messages in each, see `QueueKinds.counts`;
+    steps: by how many it advances its queue."""
+
+    groups: _Groups
+    properties: PropertyItems
+    counts: Ints | None
+    steps: Flags | Ints
+
+    @classmethod
+    def of(cls, writer: OpenStore, columns: dict[str, Any], topics: Dictionary, texts: list[str]) -> _Numbering:
+        """Raises as `QueueKinds.counts`."""
+        properties = PropertyItems(columns["properties"])
+        counts = writer.kinds.counts(columns, topics, texts, properties)
+        advances = columns["sys_flag"] & SysFlag.PREPARED == 0
+        steps = advances if counts is None else np.where(advances, counts, 0)
+        return cls(_Groups.by_queue(topics.ids, columns["queue_id"]), properties, counts, steps)
+
+    def offsets(self, writer: OpenStore, texts: list[str]) -> Ints:
+        """The queue offsets that the rows get now, int64[n]."""
+        return self.groups.offsets(self.steps, texts, writer.queues.next_offsets)
 
 
 def _dispatch(

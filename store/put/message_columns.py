@@ -374,12 +374,14 @@ Queues = Iterable[tuple[str, int]]
 
 
 class Copies(NamedTuple):
-    """Copies as they are to be stored. kept: which stay, None for all. halves: old and new queue offsets."""
+    """Copies as they are to be stored. kept: which stay, None for all. halves: old and new queue offsets. moved: queues
+    in which copies have other numbers than before."""
 
     columns: dict[str, Any]
     topics: Dictionary
     kept: Flags | None
     halves: dict[int, int]
+    moved: set[tuple[str, int]]
     op_records: int
     pop_records: int
 
@@ -400,10 +402,11 @@ class CopiedNumbers:
         self._moved: set[tuple[str, int]] = set()
         self.op_records = self.pop_records = 0
 
-    def fitted(
-        self, columns: dict[str, Any], topics: Dictionary, next_half: int, moved: Callable[[], Queues]
-    ) -> Copies:
-        """The rows of a step with what they name in this store; nothing is noted yet. moved: as of `note`."""
+    def fitted(self, columns: dict[str, Any], topics: Dictionary, new: Ints, moved: Queues) -> Copies:
+        """The rows of a step with what they name in this store; nothing is noted yet.
+
+        new: their queue offsets here. moved: queues in which copies have other numbers than before.
+        """
         halves, bodies, texts = dict[int, int](), dict[int, bytes](), dict[int, bytes]()
         known, lost = ChainMap(halves, self.halves), set[int]()
         columns = columns | {name: _spread(columns.get(name, -1), len(topics.ids)) for name in COPIED}
@@ -413,17 +416,17 @@ class CopiedNumbers:
             old = int(given[row])
             if topics.values[topics.ids[row]] == _HALF:
                 if old >= 0:
-                    halves[old] = next_half
+                    halves[old] = int(new[row])
                     if FIRST_HALF.encode() in (text := columns["properties"][row]):
                         texts[row] = _with_first_half(text, known)
-                next_half += 1
             elif old >= 0:
                 body = _named_anew(columns["body"][row], known)
                 if body is None:
                     lost.add(row)
                 elif body != columns["body"][row]:
                     bodies[row] = body
-        op_records, popped = len(lost), self._popped(columns, topics, moved)
+        anew = self._moved.union(moved)
+        op_records, popped = len(lost), _popped(columns, topics, anew)
         lost |= popped
         for name, changed in (("body", bodies), ("properties", texts)):
             if changed:
@@ -433,29 +436,12 @@ class CopiedNumbers:
             kept = np.ones(len(given), np.bool_)
             kept[list(lost)] = False
             columns, topics = columns_where(columns, kept), Dictionary(topics.ids[kept], topics.values)
-        return Copies(columns, topics, kept, halves, op_records, len(popped))
+        return Copies(columns, topics, kept, halves, anew, op_records, len(popped))
 
-    def _popped(self, columns: dict[str, Any], topics: Dictionary, moved: Callable[[], Queues]) -> set[int]:
-        """Rows that name messages of a queue that is numbered anew for POP; a check point waits in the timer first."""
-        own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
-        if not own:
-            return set()
-        lost, anew = set[int](), self._moved.union(moved())
-        for row in np.flatnonzero(np.isin(topics.ids, own) & (columns["queue_offset"] >= 0)).tolist():
-            found = parse(columns["properties"][row])
-            fields = pop.parse(found.get(TAGS, ""), columns["body"][row])
-            of_pop = topics.values[topics.ids[row]] != _TIMER or found.get(REAL_TOPIC, "").startswith(pop.REVIVE_TOPIC)
-            if of_pop and fields is not None and (fields["topic"], fields["queue_id"]) in anew:
-                lost.add(row)
-        return lost
-
-    def note(self, copies: Copies, old_places: Ints, moved: Queues) -> None:
-        """Remember a step that has its places, and let commits in it name the new ones of their half messages.
-
-        moved: queues that have other numbers than before.
-        """
+    def note(self, copies: Copies, old_places: Ints) -> None:
+        """Remember a step that has its places, and let commits in it name the new ones of their half messages."""
         self.halves |= copies.halves
-        self._moved.update(moved)
+        self._moved = copies.moved
         self.op_records += copies.op_records
         self.pop_records += copies.pop_records
         columns, count = copies.columns, len(old_places)
@@ -467,6 +453,21 @@ class CopiedNumbers:
             named = _spread(columns["prepared_transaction_offset"], count).copy()
             named[commits] = [self.places.get(place, place) for place in named[commits].tolist()]
             columns["prepared_transaction_offset"] = named
+
+
+def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[tuple[str, int]]) -> set[int]:
+    """Rows that name messages of a queue that is numbered anew for POP; a check point waits in the timer first."""
+    own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
+    if not own or not moved:
+        return set()
+    lost = set[int]()
+    for row in np.flatnonzero(np.isin(topics.ids, own) & (columns["queue_offset"] >= 0)).tolist():
+        found = parse(columns["properties"][row])
+        fields = pop.parse(found.get(TAGS, ""), columns["body"][row])
+        of_pop = topics.values[topics.ids[row]] != _TIMER or found.get(REAL_TOPIC, "").startswith(pop.REVIVE_TOPIC)
+        if of_pop and fields is not None and (fields["topic"], fields["queue_id"]) in moved:
+            lost.add(row)
+    return lost
 
 
 def _with_first_half(text: bytes, known: Mapping[int, int]) -> bytes:

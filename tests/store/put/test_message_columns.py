@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.message_properties import parse
+from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
@@ -80,3 +82,32 @@ def test_a_half_message_that_was_written_again_names_the_first_one(tmp_path: Pat
         store.append_columns(columns | {"queue_offset": np.array([7, 8, 9])})
     records = records_of(Layout.open(tmp_path, TINY))
     assert [parse(r.properties).get("TRAN_PREPARED_QUEUE_OFFSET") for r in records] == [None, "0", "-1"]
+
+
+_HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"
+_OP = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
+
+
+def test_op_records_of_several_steps_name_the_half_messages_of_each(tmp_path: Path) -> None:
+    """While the records of one step are on their way, the next one numbers its own behind them."""
+    with writer(tmp_path) as store:
+        for first in (10, 12):
+            given = [first, first + 1, -1]
+            columns = {"topic": Ragged.of([_HALF, _HALF, _OP]), "queue_offset": np.array([*given[:2], first // 2])}
+            bodies = [b"", b"", b"%d,%d," % (first, first + 1)]
+            store.append_ahead(columns | {"body": Ragged.of(bodies), "born_timestamp": NOW})
+    found = [record.body for record in records_of(Layout.open(tmp_path, TINY)) if record.topic == _OP]
+    assert found == [b"0,1,", b"2,3,"]
+
+
+def test_check_points_of_a_queue_of_batches_stay_where_its_numbers_do(tmp_path: Path) -> None:
+    """Each record there counts all of its messages."""
+    batches = [
+        NewMessage(b"B", b"", sys_flag=SysFlag.INNER_BATCH, properties=b"INNER_NUM\x013\2", queue_offset=3 * n)
+        for n in range(2)
+    ]
+    fields = {"t": "B", "c": "g", "q": 0, "so": 3, "pt": NOW, "bn": "b", "it": 1, "n": 1, "bm": 0, "d": [0]}
+    point = NewMessage(b"rmq_sys_REVIVE_LOG_c", json.dumps(fields).encode(), properties=b"TAGS\x01ck\2", queue_offset=0)
+    with writer(tmp_path, "5.3") as store:
+        store.append_columns(message_columns([*batches, point]))
+        assert (store.copies.pop_records, store.queues.next_offsets["B", 0]) == (0, 6)
