@@ -75,5 +75,5 @@ def _joined(lines: Sequence[Line]) -> Line:
 _OF_RECORD = (
     *("topic", "topic_base64", "queue_id", "sys_flag", "born_timestamp", "born_host"),
     *("store_timestamp", "reconsume_times", "prepared_transaction_offset", "body_crc_ok"),
-    "body_compression",
+    *("body_compression", "store"),
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
-from ..store.put.bulk import AHEAD_ROWS, StoredColumns
+from ..store.put.bulk import AHEAD_ROWS, PresentKeys, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where, left_out
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage, check_timed
@@ -27,7 +27,6 @@ from .put_options import InputFormat
 from .put_target import Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
-    from ..store.put.message_columns import PresentKeys
     from .output import Output
 
 SYNC_SECONDS = 1.0
@@ -174,12 +173,6 @@ def _can_be_known(columns: dict[str, Any], portion: NumberedRows) -> bool:
     return bool((find(columns["properties"], UNIQ_KEY).length > 0).all())
 
 
-def _present_in(writer: StoreWriter) -> PresentKeys:
-    from ..store.put.message_columns import PresentKeys
-
-    return PresentKeys.of(writer.layout, writer.copies)
-
-
 class _Stream:
     """Messages on their way: appended, then on disk, then answered."""
 
@@ -190,7 +183,7 @@ class _Stream:
         self._reader = reader
         self._answers = many.answers
         self._as_lines = as_lines
-        self._present = _present_in(writer) if many.resume else None
+        self._present = PresentKeys.of(writer.layout, writer.copies) if many.resume else None
         self._waiting: list[tuple[Sequence[Stored] | StoredColumns, Iterable[bytes]]] = []
         self._waiting_count = 0
         self._synced = time.monotonic()

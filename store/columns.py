@@ -2,7 +2,7 @@
 
 `Rows` is the base of classes whose fields are columns of one length. `dictionary` encodes byte strings:
 few different values, many rows. Others look up numbers in a column that rises, a whole column of them at
-once, or keep sets of numbers that lie mostly in a row as ranges, normally one.
+once, or what numbers have become, or keep sets of numbers that lie mostly in a row as ranges, normally one.
 
 Nothing here knows a file or a broker. It may use `formats` and `errors`.
 """
@@ -10,6 +10,7 @@ Nothing here knows a file or a broker. It may use `formats` and `errors`.
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
@@ -110,6 +111,36 @@ def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
         return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
     rows = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
     return rows, ordered[rows] == wanted
+
+
+class Renumbered:
+    """What numbers of several origins have become; of one that comes again, what it became last. 16 bytes for each."""
+
+    def __init__(self) -> None:
+        #: by origin: old numbers, ascending, and new ones; each pair at least twice as long as the one behind it
+        self._parts = defaultdict[int, list[tuple[Ints, Ints]]](list)
+
+    def add(self, origin: Ints, old: Ints, new: Ints) -> None:
+        """Note n numbers, int64[n] each; the new ones are not negative."""
+        for number in np.unique(origin).tolist():
+            rows, parts = np.flatnonzero(origin == number), self._parts[number]
+            before, after = old[rows], new[rows]
+            while parts and len(parts[-1][0]) < 2 * len(before):
+                known = parts.pop()
+                before, after = np.concatenate([known[0], before]), np.concatenate([known[1], after])
+            order = np.argsort(before, kind="stable")
+            parts.append((before[order], after[order]))
+
+    def of(self, origin: Ints, old: Ints) -> Ints:
+        """int64[n]: the new ones of n numbers, -1 for unknown ones."""
+        found = np.full(len(old), -1, np.int64)
+        for number in np.unique(origin).tolist():
+            rows = np.flatnonzero(origin == number)
+            for known, new in self._parts.get(number, ()):
+                at = np.searchsorted(known, old[rows], side="right") - 1
+                same = (at >= 0) & (known[at] == old[rows])
+                found[rows[same]] = new[at[same]]
+        return found
 
 
 def order_of_pairs(major: Ints, minor: Ints) -> Ints:

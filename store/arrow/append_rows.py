@@ -32,10 +32,10 @@ from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
-from ..put.new_message import NewMessage, UniqueKeys, WriterOptions
+from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
-from .messages import columns_of_rows, corrupted_rows, record_of
+from .messages import columns_of_rows, corrupted_rows, numbered, record_of
 from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
@@ -168,7 +168,7 @@ def _error_of(error: OSError, path: Path, form: str) -> StoreError:
     return from_os_error(error, path)
 
 
-TIME, STORE, POSITION = "store_timestamp", "store", "position"
+TIME, POSITION = "store_timestamp", "position"
 _KEYS = (TIME, STORE, POSITION)
 _PIECE_BYTES = 96 << 20
 _BLOCK_BYTES_MAX = 1 << 20
@@ -217,14 +217,7 @@ class _SortColumns:
     def _numbered(self, rows: pa.RecordBatch | pa.Table) -> Ints:
         if STORE not in rows.schema.names:
             return np.zeros(rows.num_rows, np.int64)
-        column = rows.column(STORE)
-        texts = column.unique().to_pylist()
-        numbers = [self._stores.setdefault(text, len(self._stores)) for text in texts]
-        if len(texts) == 1:
-            return np.full(rows.num_rows, numbers[0], np.int64)
-        places = pa.compute.index_in(column, value_set=pa.array(texts, column.type))
-        found: Ints = np.array(numbers, np.int64)[places.to_numpy(zero_copy_only=False)]
-        return found
+        return numbered(rows.column(STORE), lambda text: self._stores.setdefault(text, len(self._stores)))
 
 
 def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...formats.derive import Ragged
@@ -16,9 +17,9 @@ from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPAR
 from ...formats.property_columns import PropertyItems, item_texts, with_items
 from ..columns import dictionary
 from ..errors import InvalidInput
-from ..put.message_columns import COPIED, NO_CRC
+from ..put.message_columns import NO_CRC
 from ..put.message_json import MessageReader, parse_host
-from ..put.new_message import COMPRESSED, NUMBER_LIMITS, stored_body, wrong_crc
+from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_body, wrong_crc
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,8 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
                     return None
                 columns[name] = numbers
         columns |= {name: _numbers(table[name], -1) for name in COPIED if name in table}
+        if STORE in table:
+            columns[STORE] = numbered(table[STORE], reader.store_number)
         columns.setdefault("born_timestamp", reader.default("born_timestamp"))
         _pack_bodies(columns, table, raw=raw)
         _keep_wrong_crcs(columns, table)
@@ -164,6 +167,21 @@ def _numbers(array: Any, missing: int) -> Any:
     elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
         raise pa.ArrowInvalid("not whole numbers")
     return array.cast(pa.int64()).fill_null(missing).to_numpy(zero_copy_only=False)
+
+
+def numbered(array: Any, number_of: Callable[[Any], int]) -> Ints:
+    """int64[n]: a number for each row of a column with few different values, which a function gives."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    values = array.unique().to_pylist()
+    numbers = np.array([number_of(value) for value in values], np.int64)
+    if len(values) == 1:
+        return np.full(len(array), numbers[0], np.int64)
+    places = pc.index_in(array, value_set=pa.array(values, array.type))
+    found: Ints = numbers[places.to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _hosts(array: Any) -> tuple[Ragged, Any]:

@@ -1,8 +1,16 @@
-"""Appending many messages at once, as columns: no Python per message (spec 01, 1.15)."""
+"""Appending many messages at once, as columns: no Python per message (spec 01, 1.15).
+
+Which of them a store has already is what `put --resume` leaves out (`PresentKeys`). A message is known
+again by topic, queue and unique key; one without, as brokers write them for transactions, by when it was
+born and its body. A store may well have it more than once (retries, the life of a transaction), so they
+are counted: the first n of them are left out.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,18 +18,20 @@ import numpy as np
 from ...formats.consume_queue import UNIT
 from ...formats.derive import Columns, Ragged, dtype_of, sizes
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.hashing import java_string
+from ...formats.hashing import crc31, java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
-from ...formats.property_columns import PropertyItems
+from ...formats.message_properties import ITEM_SEPARATOR, UNIQ_KEY, parse
+from ...formats.property_columns import PropertyItems, joined
 from ..broker.dispatch import Dispatched, Units, dispatch_columns
 from ..broker.dispatch_record import Dispatching
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, begins
+from ..disk.layout import Layout
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
-from .message_columns import COPIED, NO_CRC, count_of, prepare, rows_of
-from .new_message import Host, Stored, check_record, check_sizes
+from .message_columns import HALF, NO_CRC, OP, CopiedNumbers, count_of, prepare, rows_of, spread
+from .new_message import COPIED, STORE, Host, NewMessage, NoKeys, Stored, check_record, check_sizes
 from .open_store import OpenStore
 from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
 
@@ -74,7 +84,7 @@ def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool
 
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be there; other fields
     that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and store_timestamp below 0 or
-    missing take the clock. queue_offset and physical_offset are those of the records that these are copies of, for
+    missing take the clock. queue_offset, physical_offset, store tell of the records that these are copies of, for
     `CopiedNumbers`; what else the store assigns is ignored. Raises as `StoreWriter.append`; where a message is
     refused, none of its step of 65,536 was written. whole: they are one step, however many, and come to one file.
     """
@@ -125,16 +135,15 @@ class Steps:
         copies, given = None, columns["properties"]
         if "queue_offset" in columns:
             self._settle_units()  # the numbers go on behind those of the step before
-            new = numbering.offsets(writer, texts)
-            anew = (columns["queue_offset"] >= 0) & (columns["queue_offset"] != new)
-            copies = writer.copies.fitted(columns, topics, new, numbering.groups.with_any(anew, texts))
+            queues_of = partial(numbering.groups.with_any, topics=texts)
+            copies = writer.copies.fitted(columns, topics, numbering.offsets(writer, texts), queues_of)
             columns, topics = copies.columns, copies.topics
             if not len(topics.ids):
-                writer.copies.note(copies, columns["physical_offset"])
+                writer.copies.note(copies, columns)
                 return _joined([], writer.rules.store_host)._replace(kept=copies.kept)
             if columns["properties"] is not given:
                 numbering, given = _Numbering.of(writer, columns, topics, texts), columns["properties"]
-        _, old_places = (columns.pop(name, None) for name in COPIED)
+        old = {name: columns.pop(name, None) for name in (*COPIED, STORE)}
         groups, properties, counts, _ = numbering
         if counts is not None and writer.database is not None:
             raise writer.database.no_batches()
@@ -151,7 +160,7 @@ class Steps:
         placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
         if copies is not None:
-            writer.copies.note(copies, old_places)
+            writer.copies.note(copies, old)
         with writer.writing(int(columns["store_timestamp"].min())):
             if self._aside:
                 writer.records().write_aside(columns, placement)
@@ -409,3 +418,111 @@ def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
         store_host,
         np.concatenate(kept) if any(part.kept is not None for part in parts) else None,
     )
+
+
+_SEPARATOR = b"\0"
+
+
+class PresentKeys:
+    """Counts of messages by topic, queue and key. Memory: that of the keys.
+
+    copies: learns what the messages that are there are numbered, when they come again.
+    """
+
+    def __init__(self, copies: CopiedNumbers | None = None) -> None:
+        #: of each key the first record that was not met, and the ones behind it
+        self._next: dict[bytes, int] = {}
+        self._others: dict[bytes, deque[int]] = {}
+        self._numbers = [np.zeros((2, 0), np.int64)]
+        self._halves: list[tuple[int, ...]] = []
+        self._copies = copies or CopiedNumbers()
+
+    @classmethod
+    def of(cls, layout: Layout, copies: CopiedNumbers | None = None) -> PresentKeys:
+        """Those of a store, read from its log once."""
+        from ..search.store import StoreReader  # where it is asked: most puts do without
+
+        present = cls(copies)
+        count = 0
+        with StoreReader(layout) as store:
+            for batch in store.good_records():
+                columns = batch.columns
+                topics = columns.ragged("topic")
+                names = _names(topics, columns.ints("queue_id"), _keys(columns, columns.ints("born_timestamp")))
+                for row, name in enumerate(names, count):
+                    if present._next.setdefault(name, row) != row:
+                        present._others.setdefault(name, deque()).append(row)
+                count += len(names)
+                present._numbers.append(np.stack([columns.ints(name) for name in COPIED]))
+        present._numbers = [np.concatenate(present._numbers, axis=1)]
+        return present
+
+    def lacks(self, columns: Mapping[str, Any]) -> Flags:
+        """Which rows the store does not have. Of those without a unique key the time of birth has to be given."""
+        count = len(columns["body"])
+        keys = _keys(columns, spread(columns["born_timestamp"], count))
+        names = _names(columns["topic"], spread(columns.get("queue_id", 0), count), keys)
+        old = zip(*(spread(columns.get(name, -1), count).tolist() for name in (STORE, *COPIED)), strict=True)
+        lacking = np.array([not self._take(name, *numbers) for name, numbers in zip(names, old, strict=True)], np.bool_)
+        self._tell()
+        return lacking
+
+    def has(self, message: NewMessage, *, dated: bool) -> bool:
+        """Whether the store has a message. dated: its time of birth was given. Raises InvalidInput for one with
+        neither that nor a unique key.
+        """
+        key = parse(message.properties).get(UNIQ_KEY, "").encode("utf-8", "surrogatepass")
+        if not key:
+            crc = 0 if message.topic == OP else crc31(message.body)
+            key = _key_of(message.born_timestamp, crc) if dated else NoKeys().next().encode()
+        name = _SEPARATOR.join((message.topic, key, b"%d" % message.queue_id))
+        found = self._take(name, message.store, message.queue_offset, message.physical_offset)
+        self._tell()
+        return found
+
+    def _take(self, name: bytes, store: int, old_offset: int, old_place: int) -> bool:
+        row = self._next.pop(name, -1)
+        if row < 0:
+            return False
+        if others := self._others.get(name):
+            self._next[name] = others.popleft()
+        offset, place = self._numbers[0][:, row].tolist()
+        topic, _, key = name.partition(_SEPARATOR)
+        if topic == HALF:
+            self._halves.append((store, old_offset, offset, old_place, place))
+        if 0 <= old_offset != offset:
+            self._copies.moved.add((store, java_string(topic), int(key.rpartition(_SEPARATOR)[2])))
+        return True
+
+    def _tell(self) -> None:
+        """Let the copies that come know the half messages that were met."""
+        store, *numbers = np.array(self._halves, np.int64).reshape(-1, 5).T
+        self._copies.add_halves(store, (numbers[0], numbers[1]), (numbers[2], numbers[3]))
+        self._halves.clear()
+
+
+def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
+    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes.
+
+    The body of an op record is not that of the one that it was copied from: it does not count.
+    """
+    keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
+    rows = np.flatnonzero(keys.length <= 0)
+    if not len(rows):
+        return keys
+    texts = keys.tolist()
+    crcs = np.where(columns["topic"][rows].equals(OP), 0, crc31_column(columns["body"][rows]))
+    for row, time, crc in zip(rows.tolist(), born[rows].tolist(), crcs.tolist(), strict=True):
+        texts[row] = _key_of(time, crc)
+    return Ragged.of(texts)
+
+
+def _key_of(born_timestamp: int, body_crc: int) -> bytes:
+    """Of a message without a unique key; no unique key looks like it."""
+    return b"%b%d %d" % (ITEM_SEPARATOR, born_timestamp, body_crc)
+
+
+def _names(topics: Ragged, queue_ids: Ints, keys: Ragged) -> list[bytes]:
+    separators = Ragged.repeat(_SEPARATOR, len(keys))
+    queues = Ragged.of([b"%d" % queue_id for queue_id in queue_ids.tolist()])
+    return joined([topics, separators, keys, separators, queues]).tolist()

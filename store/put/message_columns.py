@@ -6,18 +6,13 @@ With many records three threads are at work: numpy and the system copy without h
 One fills a buffer while another one is on its way to the file; and whoever gave the records finds
 out meanwhile what they add to queues and index.
 
-Which of them a store has already is what `put --resume` leaves out (`PresentKeys`). A message is known
-again by topic, queue and unique key; one without, as brokers write them for transactions, by when it was
-born and its body. A store may well have it more than once (retries, the life of a transaction), so they
-are counted: the first n of them are left out.
-
 Copies get numbers of their own, and records of the broker's that name the numbers of others follow them
 (`CopiedNumbers`).
 """
 
 from __future__ import annotations
 
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import repeat
@@ -29,8 +24,6 @@ import numpy as np
 from ...formats import pop
 from ...formats.derive import Ragged, encode
 from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
-from ...formats.hashing import crc31
-from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
@@ -39,25 +32,23 @@ from ...formats.message_properties import (
     ITEM_SEPARATOR,
     REAL_TOPIC,
     TAGS,
-    UNIQ_KEY,
     crc_item,
     parse,
     with_value,
 )
 from ...formats.op_record import OFFSET_END, offset_text, offsets_in
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
-from ...formats.property_columns import PropertyItems, joined
 from ...formats.sys_flag import TRANSACTION_MASK
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC
-from ..columns import Dictionary, dictionary
+from ..columns import Dictionary, Renumbered, dictionary
 from ..counted import counted
-from ..disk.layout import Layout
 from ..errors import InvalidInput
 from ..log.write import LogWriter, Placement
 from .new_message import (
+    COPIED,
     NUMBER_LIMITS,
+    STORE,
     NewMessage,
-    NoKeys,
     WriterRules,
     check_host,
     check_number,
@@ -81,11 +72,9 @@ _DEFAULTS: dict[str, int | bytes] = {
 }
 
 
-COPIED = ("queue_offset", "physical_offset")
-"""Columns of the records that messages are copies of; below 0 for none."""
 _NUMBERS = (
     *("queue_id", "flag", "sys_flag", "born_timestamp", "reconsume_times"),
-    *("prepared_transaction_offset", *COPIED),
+    *("prepared_transaction_offset", *COPIED, STORE),
 )
 _TEXTS = ("topic", "body", "properties")
 _FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
@@ -122,7 +111,7 @@ def count_of(columns: Mapping[str, Any]) -> int:
 
 def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any]:
     """Some rows of the columns that a producer gives; `total` is the number of all."""
-    names = (*_DEFAULTS, "topic", "body", "born_timestamp", "store_timestamp", *COPIED)
+    names = (*_DEFAULTS, "topic", "body", "born_timestamp", "store_timestamp", *COPIED, STORE)
     chosen: dict[str, Any] = dict(_DEFAULTS)
     for name in names:
         if name not in columns:
@@ -152,9 +141,9 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     for name in NUMBER_LIMITS:
         _check_numbers(name, columns.get(name, 0))
     for name in ("queue_id", "sys_flag"):
-        columns[name] = _spread(columns[name], count)
+        columns[name] = spread(columns[name], count)
     for name in ("born_timestamp", "store_timestamp"):
-        given = _spread(columns.get(name, -1), count)
+        given = spread(columns.get(name, -1), count)
         columns[name] = np.where(given < 0, now_ms, given)
     for name in ("topic", "properties", "born_host.ip"):
         if isinstance(columns[name], bytes):
@@ -195,7 +184,7 @@ def _check_numbers(name: str, column: Any) -> None:
         check_number(name, int(values.min()), int(values.max()))
 
 
-def _spread(column: Any, count: int) -> Ints:
+def spread(column: Any, count: int) -> Ints:
     """int64[count] of an array or of one value for all."""
     if isinstance(column, np.ndarray):
         return column.astype(np.int64, copy=False)
@@ -367,21 +356,21 @@ def _set_crc(buffer: Bytes, at: int, size: int) -> None:
     buffer[split : at + size] = np.frombuffer(item, np.uint8)
 
 
-_HALF, _OP, _TIMER, _REVIVE = (topic.encode() for topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, pop.REVIVE_TOPIC))
+HALF, OP, _TIMER, _REVIVE = (topic.encode() for topic in (HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, pop.REVIVE_TOPIC))
 
 
-Queues = Iterable[tuple[str, int]]
+Queue = tuple[int, str, int]
+"""Of a store that messages are copied from: its number, the topic, the queue id."""
 
 
 class Copies(NamedTuple):
-    """Copies as they are to be stored. kept: which stay, None for all. halves: old and new queue offsets. moved: queues
-    in which copies have other numbers than before."""
+    """Copies as they are to be stored. kept: which stay, None for all. moved: queues in which they have other numbers
+    than before."""
 
     columns: dict[str, Any]
     topics: Dictionary
     kept: Flags | None
-    halves: dict[int, int]
-    moved: set[tuple[str, int]]
+    moved: set[Queue]
     op_records: int
     pop_records: int
 
@@ -391,42 +380,35 @@ class CopiedNumbers:
 
     Op records name the half messages that came along before them; one without any is left out. Check points and
     acknowledgements of POP are left out where their queue is numbered anew: a broker would bring back other messages.
-    Of several logs one behind the other each names its own; of logs that are mixed nothing tells which one a record is
-    of. Memory: that of four numbers for each half message.
+    Of several stores each names its own, where the copies tell which they are of (`STORE`); else logs have to come one
+    behind the other. Memory: that of four numbers for each half message.
     """
 
     def __init__(self) -> None:
-        #: old queue offset and place of a half message → the new ones
-        self.halves: dict[int, int] = {}
-        self.places: dict[int, int] = {}
-        self._moved: set[tuple[str, int]] = set()
+        #: of half messages, by the store that they are of
+        self._offsets, self._places = Renumbered(), Renumbered()
+        self.moved = set[Queue]()
         self.op_records = self.pop_records = 0
 
-    def fitted(self, columns: dict[str, Any], topics: Dictionary, new: Ints, moved: Queues) -> Copies:
+    def fitted(
+        self,
+        columns: dict[str, Any],
+        topics: Dictionary,
+        new: Ints,
+        queues_of: Callable[[Flags], Iterable[tuple[str, int]]],
+    ) -> Copies:
         """The rows of a step with what they name in this store; nothing is noted yet.
 
-        new: their queue offsets here. moved: queues in which copies have other numbers than before.
+        new: their queue offsets here. queues_of: the queues that some of them are in.
         """
-        halves, bodies, texts = dict[int, int](), dict[int, bytes](), dict[int, bytes]()
-        known, lost = ChainMap(halves, self.halves), set[int]()
-        columns = columns | {name: _spread(columns.get(name, -1), len(topics.ids)) for name in COPIED}
-        given = columns["queue_offset"]
-        own = [number for number, topic in enumerate(topics.values) if topic in (_HALF, _OP)]
-        for row in np.flatnonzero(np.isin(topics.ids, own)).tolist() if own else ():
-            old = int(given[row])
-            if topics.values[topics.ids[row]] == _HALF:
-                if old >= 0:
-                    halves[old] = int(new[row])
-                    if FIRST_HALF.encode() in (text := columns["properties"][row]):
-                        texts[row] = _with_first_half(text, known)
-            elif old >= 0:
-                body = _named_anew(columns["body"][row], known)
-                if body is None:
-                    lost.add(row)
-                elif body != columns["body"][row]:
-                    bodies[row] = body
-        anew = self._moved.union(moved)
-        op_records, popped = len(lost), _popped(columns, topics, anew)
+        columns = columns | {name: spread(columns.get(name, -1), len(topics.ids)) for name in (*COPIED, STORE)}
+        given, stores = columns["queue_offset"], columns[STORE]
+        anew = (given >= 0) & (given != new)
+        numbers = np.unique(stores[anew]).tolist()
+        moved = self.moved.union((n, *queue) for n in numbers for queue in queues_of(anew & (stores == n)))
+        bodies, texts = self._naming(columns, topics, new)
+        lost = {row for row, body in bodies.items() if not body}
+        op_records, popped = len(lost), _popped(columns, topics, moved)
         lost |= popped
         for name, changed in (("body", bodies), ("properties", texts)):
             if changed:
@@ -436,26 +418,54 @@ class CopiedNumbers:
             kept = np.ones(len(given), np.bool_)
             kept[list(lost)] = False
             columns, topics = columns_where(columns, kept), Dictionary(topics.ids[kept], topics.values)
-        return Copies(columns, topics, kept, halves, anew, op_records, len(popped))
+        return Copies(columns, topics, kept, moved, op_records, len(popped))
 
-    def note(self, copies: Copies, old_places: Ints) -> None:
+    def _naming(self, columns: dict[str, Any], topics: Dictionary, new: Ints) -> tuple[dict[int, bytes], ...]:
+        """Bodies of op records (empty: it knows none) and properties of half messages that name others, by row."""
+        bodies, texts = dict[int, bytes](), dict[int, bytes]()
+        own = [number for number, topic in enumerate(topics.values) if topic in (HALF, OP)]
+        found = np.isin(topics.ids, own) & (columns["queue_offset"] >= 0) if own else np.zeros(0, np.bool_)
+        named, pairs = dict[int, set[int]](), list[tuple[int, int]]()
+        for row in found.nonzero()[0].tolist():
+            is_half = topics.values[topics.ids[row]] == HALF
+            named[row] = _first_half(columns["properties"][row]) if is_half else offsets_in(columns["body"][row])
+            pairs += [(int(columns[STORE][row]), number) for number in named[row]]
+        known = dict(zip(pairs, self._offsets.of(*np.array(pairs, np.int64).reshape(-1, 2).T).tolist(), strict=True))
+        for row, numbers in named.items():
+            store, body = int(columns[STORE][row]), columns["body"][row]
+            is_half = topics.values[topics.ids[row]] == HALF
+            if is_half:
+                known[store, int(columns["queue_offset"][row])] = int(new[row])
+            here = {known[store, number] for number in numbers}
+            if is_half and numbers:
+                texts[row] = _with_first_half(columns["properties"][row], *here)
+            elif not is_half and (text := _named_anew(body, numbers, here - {-1})) != body:
+                bodies[row] = text
+        return bodies, texts
+
+    def note(self, copies: Copies, old: Mapping[str, Ints]) -> None:
         """Remember a step that has its places, and let commits in it name the new ones of their half messages."""
-        self.halves |= copies.halves
-        self._moved = copies.moved
+        self.moved = copies.moved
         self.op_records += copies.op_records
         self.pop_records += copies.pop_records
-        columns, count = copies.columns, len(old_places)
-        if _HALF in copies.topics.values:
-            halves = np.flatnonzero((copies.topics.ids == copies.topics.values.index(_HALF)) & (old_places >= 0))
-            self.places |= zip(old_places[halves].tolist(), columns["physical_offset"][halves].tolist(), strict=True)
-        commits = np.flatnonzero((columns["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT) & (old_places >= 0))
-        if self.places and len(commits):
-            named = _spread(columns["prepared_transaction_offset"], count).copy()
-            named[commits] = [self.places.get(place, place) for place in named[commits].tolist()]
-            columns["prepared_transaction_offset"] = named
+        columns, count = copies.columns, len(copies.topics.ids)
+        if HALF in copies.topics.values:
+            rows = np.flatnonzero(copies.topics.ids == copies.topics.values.index(HALF))
+            self.add_halves(old[STORE][rows], *((old[name][rows], columns[name][rows]) for name in COPIED))
+        commits = (columns["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT) & (old["physical_offset"] >= 0)
+        if commits.any():
+            named = spread(columns["prepared_transaction_offset"], count)
+            new = self._places.of(old[STORE], named)
+            columns["prepared_transaction_offset"] = np.where(commits & (new >= 0), new, named)
+
+    def add_halves(self, stores: Ints, offsets: tuple[Ints, Ints], places: tuple[Ints, Ints]) -> None:
+        """Note n half messages: the stores they are of; queue offsets and places, old and new ones."""
+        for known, (old, new) in ((self._offsets, offsets), (self._places, places)):
+            there = old >= 0
+            known.add(stores[there], old[there], new[there])
 
 
-def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[tuple[str, int]]) -> set[int]:
+def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[Queue]) -> set[int]:
     """Rows that name messages of a queue that is numbered anew for POP; a check point waits in the timer first."""
     own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
     if not own or not moved:
@@ -465,18 +475,20 @@ def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[tuple[str, i
         found = parse(columns["properties"][row])
         fields = pop.parse(found.get(TAGS, ""), columns["body"][row])
         of_pop = topics.values[topics.ids[row]] != _TIMER or found.get(REAL_TOPIC, "").startswith(pop.REVIVE_TOPIC)
-        if of_pop and fields is not None and (fields["topic"], fields["queue_id"]) in moved:
+        store = int(columns[STORE][row])
+        if of_pop and fields is not None and (store, fields["topic"], fields["queue_id"]) in moved:
             lost.add(row)
     return lost
 
 
-def _with_first_half(text: bytes, known: Mapping[int, int]) -> bytes:
-    """Properties of a half message with the new number of the first one."""
-    old = parse(text).get(FIRST_HALF, "")
-    if not (old.isascii() and old.isdigit()):
-        return text
-    new = str(known.get(int(old), -1))
-    return with_value(text, FIRST_HALF, new, final_separator=text.endswith(ITEM_SEPARATOR))
+def _first_half(text: bytes) -> set[int]:
+    """The number of the first one that properties of a half message name, if it was written again."""
+    old = parse(text).get(FIRST_HALF, "") if FIRST_HALF.encode() in text else ""
+    return offsets_in(old.encode()) if old.isascii() and old.isdigit() else set()
+
+
+def _with_first_half(text: bytes, new: int) -> bytes:
+    return with_value(text, FIRST_HALF, str(new), final_separator=text.endswith(ITEM_SEPARATOR))
 
 
 def left_out(op_records: int, pop_records: int) -> Iterator[str]:
@@ -489,99 +501,9 @@ def left_out(op_records: int, pop_records: int) -> Iterator[str]:
         yield f"{left} of POP left out: the queue offsets that they name are those of other messages here"
 
 
-def _named_anew(body: bytes, known: Mapping[int, int]) -> bytes | None:
-    """The body of an op record with the numbers of this store; None where it knows none of them."""
-    old = offsets_in(body)
-    new = {known[number] for number in old if number in known}
+def _named_anew(body: bytes, old: set[int], new: set[int]) -> bytes:
+    """The body of an op record with the numbers of this store; empty where there are none."""
     if old == new:
         return body
     text = b"".join(offset_text(number, ended=True) for number in sorted(new))
-    return (text if body.endswith(OFFSET_END) else text.removesuffix(OFFSET_END)) or None
-
-
-_SEPARATOR = b"\0"
-
-
-class PresentKeys:
-    """Counts of messages by topic, queue and key. Memory: that of the keys.
-
-    copies: learns the numbers of half messages that are there, when they come again.
-    """
-
-    def __init__(self, copies: CopiedNumbers | None = None) -> None:
-        self._left: dict[bytes, int] = {}
-        self._halves: dict[bytes, deque[tuple[int, int]]] = {}
-        self._copies = copies or CopiedNumbers()
-
-    @classmethod
-    def of(cls, layout: Layout, copies: CopiedNumbers | None = None) -> PresentKeys:
-        """Those of a store, read from its log once."""
-        from ..search.store import StoreReader  # where it is asked: most puts do without
-
-        present = cls(copies)
-        left = present._left
-        with StoreReader(layout) as store:
-            for batch in store.good_records():
-                columns = batch.columns
-                topics = columns.ragged("topic")
-                names = _names(topics, columns.ints("queue_id"), _keys(columns, columns.ints("born_timestamp")))
-                for name in names:
-                    left[name] = left.get(name, 0) + 1
-                offsets, places = (columns.ints(name) for name in COPIED)
-                for row in topics.equals(_HALF).nonzero()[0].tolist():
-                    present._halves.setdefault(names[row], deque()).append((int(offsets[row]), int(places[row])))
-        return present
-
-    def lacks(self, columns: Mapping[str, Any]) -> Flags:
-        """Which rows the store does not have. Of those without a unique key the time of birth has to be given."""
-        count = len(columns["body"])
-        keys = _keys(columns, _spread(columns["born_timestamp"], count))
-        names = _names(columns["topic"], _spread(columns.get("queue_id", 0), count), keys)
-        old = zip(*(_spread(columns.get(name, -1), count).tolist() for name in COPIED), strict=True)
-        return np.array([not self._take(name, *numbers) for name, numbers in zip(names, old, strict=True)], np.bool_)
-
-    def has(self, message: NewMessage, *, dated: bool) -> bool:
-        """Whether the store has a message. dated: its time of birth was given. Raises InvalidInput for one with
-        neither that nor a unique key.
-        """
-        key = parse(message.properties).get(UNIQ_KEY, "").encode("utf-8", "surrogatepass")
-        if not key:
-            crc = 0 if message.topic == _OP else crc31(message.body)
-            key = _key_of(message.born_timestamp, crc) if dated else NoKeys().next().encode()
-        name = _SEPARATOR.join((message.topic, key, b"%d" % message.queue_id))
-        return self._take(name, message.queue_offset, message.physical_offset)
-
-    def _take(self, name: bytes, old_offset: int, old_place: int) -> bool:
-        left = self._left.get(name, 0)
-        if left:
-            self._left[name] = left - 1
-            if halves := self._halves.get(name):
-                self._copies.halves[old_offset], self._copies.places[old_place] = halves.popleft()
-        return left > 0
-
-
-def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
-    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes.
-
-    The body of an op record is not that of the one that it was copied from: it does not count.
-    """
-    keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
-    rows = np.flatnonzero(keys.length <= 0)
-    if not len(rows):
-        return keys
-    texts = keys.tolist()
-    crcs = np.where(columns["topic"][rows].equals(_OP), 0, crc31_column(columns["body"][rows]))
-    for row, time, crc in zip(rows.tolist(), born[rows].tolist(), crcs.tolist(), strict=True):
-        texts[row] = _key_of(time, crc)
-    return Ragged.of(texts)
-
-
-def _key_of(born_timestamp: int, body_crc: int) -> bytes:
-    """Of a message without a unique key; no unique key looks like it."""
-    return b"%b%d %d" % (ITEM_SEPARATOR, born_timestamp, body_crc)
-
-
-def _names(topics: Ragged, queue_ids: Ints, keys: Ragged) -> list[bytes]:
-    separators = Ragged.repeat(_SEPARATOR, len(keys))
-    queues = Ragged.of([b"%d" % queue_id for queue_id in queue_ids.tolist()])
-    return joined([topics, separators, keys, separators, queues]).tolist()
+    return text if body.endswith(OFFSET_END) else text.removesuffix(OFFSET_END)

@@ -14,7 +14,17 @@ from ...formats.sys_flag import COMPRESSION_MASK
 from ..broker.topics import now_ms
 from ..errors import InvalidInput
 from ..log.message import FORMS
-from .new_message import NUMBER_LIMITS, NewBatch, NewMessage, NoKeys, UniqueKeys, encoded, stored_body_of, wrong_crc
+from .new_message import (
+    NUMBER_LIMITS,
+    STORE,
+    NewBatch,
+    NewMessage,
+    NoKeys,
+    UniqueKeys,
+    encoded,
+    stored_body_of,
+    wrong_crc,
+)
 
 BATCH = "batch"
 """The field whose messages a client sends together."""
@@ -51,6 +61,7 @@ class MessageReader:
         self.is_batch_topic: Callable[[bytes], bool] = lambda topic: False
         self._keys = keys
         self._clock = clock
+        self._stores: dict[str, int] = {}
 
     def message(self, record: Mapping[str, Any]) -> NewMessage:
         """The message. Raises InvalidInput for a field that makes no sense."""
@@ -76,6 +87,7 @@ class MessageReader:
             wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
             queue_offset=_copied(record.get("queue_offset")),
             physical_offset=_copied(record.get("physical_offset")),
+            store=self.store_number(record.get(STORE)),
             **given,
         )
 
@@ -130,6 +142,10 @@ class MessageReader:
     def default(self, name: str) -> int:
         """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""
         return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
+
+    def store_number(self, name: object) -> int:
+        """A number for the store that a message says it was read from."""
+        return self._stores.setdefault(str(name), len(self._stores))
 
     def new_key(self) -> str:
         """A unique key for a message without one."""

@@ -54,6 +54,10 @@ NUMBER_LIMITS = {
     for name, bits in _BITS.items()
 }
 """The least and the largest value of each."""
+COPIED = ("queue_offset", "physical_offset")
+"""Numbers of the record that a message is a copy of; below 0 for none."""
+STORE = "store"
+"""A number for the store that it was read from; below 0 for none."""
 _ITEM = rb"[^\x00-\x02]+\x01[^\x00-\x02]*"
 _ENDED_TEXT = re.compile(rb"(?:%b\x02)*" % _ITEM)
 _TEXT = re.compile(rb"(?:%b\x02)*(?:%b)?" % (_ITEM, _ITEM))
@@ -72,8 +76,8 @@ class NewMessage:
     """What a producer gives; names and units as in `formats.message`.
 
     properties: the text as stored. Hosts are (ip, port). store_timestamp: None takes the clock.
-    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one. queue_offset,
-    physical_offset: of the record that it is a copy of, below 0 for none.
+    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one. The last ones: see
+    `COPIED`, `STORE`.
     """
 
     topic: bytes
@@ -90,6 +94,7 @@ class NewMessage:
     wrong_crc: int | None = None
     queue_offset: int = -1
     physical_offset: int = -1
+    store: int = -1
 
 
 class WriterRules(NamedTuple):

@@ -35,8 +35,7 @@ from ..disk.files import Files, OpenFile, new_directory
 from ..disk.layout import COMMIT_LOG
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..put.bulk import StoredColumns
-from ..put.message_columns import COPIED
-from ..put.new_message import WriterOptions
+from ..put.new_message import COPIED, WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
 from .carve import Carved, Fragment, carve, join

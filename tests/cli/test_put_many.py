@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.store.put.new_message import COPIED
 
 from .. import stores
 from ..store.arrow.rows import table_of as rows_of_store
@@ -350,21 +351,63 @@ def test_op_records_follow_their_half_messages(name: str, form: str, tmp_path: P
     assert [given(row) for row in stored(tmp_path / "resumed")] == [given(row) for row in stored(tmp_path / "new")]
 
 
-def test_what_pop_notes_of_messages_with_other_numbers_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["parquet", "ndjson"])
+def test_op_records_of_several_stores_name_the_half_messages_of_their_own(form: str, tmp_path: Path) -> None:
+    """Rows of two stores in the order of their times; the first half message of one of them does not come along."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    found = [row for row in mqstore("dump", root) if row["type"] == "message" and _of_transaction(row)]
+    begin = [row["topic"] for row in found].index("RMQ_SYS_TRANS_HALF_TOPIC") + 1
+    lines = []
+    for number, row in enumerate(found):
+        kept = {name: row.get(name, "") for name in (*messages(1)[0], "unique_key", *COPIED)}
+        lines.append(kept | {"store": "a", "sys_flag": row["sys_flag"] & 12})
+        if number >= begin:
+            key = row["unique_key"] and "B" + row["unique_key"]
+            properties = row["properties"] | ({"UNIQ_KEY": key} if key else {})
+            lines.append(lines[-1] | {"store": "b", "unique_key": key, "properties": properties})
+    source = tmp_path / f"in.{form}"
+    if form == "parquet":
+        write(table_of(lines), source)
+    else:
+        source.write_text("".join(json.dumps(row) + "\n" for row in lines))
+    mqstore("put", tmp_path / "new", "--from", source, *config_of("5.3.3-clean", root))
+    before = _states(root)
+    wanted = before | {f"B{key}": state for key, state in before.items()}
+    assert _states(tmp_path / "new") == wanted and len(set(wanted.values())) > 1
+
+
+@pytest.mark.parametrize("form", ["ndjson", "parquet"])
+def test_what_pop_notes_of_messages_with_other_numbers_is_left_out(form: str, tmp_path: Path) -> None:
+    """It is the same in two runs, of which the first one put all messages of that queue."""
     root = stores.unpack("5.3.3-pop", tmp_path)
     found = [row for row in mqstore("dump", root) if row["type"] == "message"]
     popped = [json.loads(row["body"]) if _names_popped(row) else None for row in found]
     gone = next(fields for fields in popped if fields is not None)
     queue = gone["t"], gone["q"]
     dropped = next(row for row in found if (row["topic"], row["queue_id"]) == queue)
-    source = tmp_path / "in"
-    source.write_text("".join(json.dumps(row) + "\n" for row in found if row is not dropped))
-    result = run_here(["put", str(tmp_path / "new"), "--from", str(source), *config_of("5.3.3-pop", root)])
+    come = [number for number, row in enumerate(found) if row is not dropped]
+    first = 1 + max(n for n, number in enumerate(come) if (found[number]["topic"], found[number]["queue_id"]) == queue)
+    for part, numbers in (("some", come[:first]), ("all", come)):
+        path = tmp_path / f"{part}.{form}"
+        if form == "parquet":
+            write(rows_of_store(root, body="plain").take(numbers), path)
+        else:
+            path.write_text("".join(json.dumps(found[number]) + "\n" for number in numbers))
+    sizes = config_of("5.3.3-pop", root)
+    result = run_here(["put", str(tmp_path / "new"), "--from", str(tmp_path / f"all.{form}"), *sizes])
     left = [
         row["body"] for row, fields in zip(found, popped, strict=True) if fields and (fields["t"], fields["q"]) != queue
     ]
     assert [row["body"] for row in stored(tmp_path / "new") if _names_popped(row)] == left
     assert f"{sum(map(bool, popped)) - len(left)} check points and acknowledgements of POP left out" in result.stderr
+    for part in ("some", "all"):
+        words = ["put", str(tmp_path / "resumed"), "--from", str(tmp_path / f"{part}.{form}"), "--no-answers", *sizes]
+        assert run_here([*words, "--resume"]).code == 0
+    assert [given(row) for row in stored(tmp_path / "resumed")] == [given(row) for row in stored(tmp_path / "new")]
+
+
+def _of_transaction(row: dict[str, Any]) -> bool:
+    return "TRANS_" in row["topic"] or row["prepared_transaction_offset"] > 0
 
 
 def _names_popped(row: dict[str, Any]) -> bool:

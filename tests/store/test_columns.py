@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mqstore.formats.checkpoint import FIELDS
 from mqstore.formats.derive import Columns, Ragged, decode
 from mqstore.formats.derive.ragged import Flags, Ints
-from mqstore.store.columns import Rows, begins
+from mqstore.store.columns import Renumbered, Rows, begins
 
 
 class Pairs(Rows):
@@ -115,3 +115,15 @@ def test_fields_that_are_none() -> None:
     for fields, named in wrong:
         with pytest.raises(TypeError, match="Pairs has the fields"):
             Pairs(*fields, **named)
+
+
+@given(st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=9), max_size=9))
+def test_numbers_that_have_become_others(parts: list[list[tuple[int, int, int]]]) -> None:
+    """Of each origin the last that was told."""
+    numbers, wanted = Renumbered(), dict[tuple[int, int], int]()
+    origin, old = np.divmod(np.arange(16), 4)
+    for part in parts:
+        numbers.add(*np.array(part, np.int64).reshape(-1, 3).T)
+        wanted |= {(row[0], row[1]): row[2] for row in part}
+        pairs = zip(origin.tolist(), old.tolist(), strict=True)
+        assert numbers.of(origin, old).tolist() == [wanted.get(pair, -1) for pair in pairs]
