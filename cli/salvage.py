@@ -210,9 +210,10 @@ def _made(record: Mapping[str, Any]) -> list[str]:
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
     if record["layout"] == "compact":
         lines.append(f"  {counted(record['stored'], 'message')} put")
-        for name, what in (("left_out", "not asked for"), ("refused", "refused: see the manifest")):
-            if record[name]:
-                lines.append(f"  {record[name]} {what}")
+        others = record["left_out"] - record["op_records"] - record["pop_records"]
+        for count, what in ((others, "not asked for"), (record["refused"], "refused: see the manifest")):
+            if count:
+                lines.append(f"  {count} {what}")
         return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]
     if record["tombstones"] or record["fillers"]:
         lines.append(

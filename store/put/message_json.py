@@ -15,6 +15,7 @@ from ..broker.topics import now_ms
 from ..errors import InvalidInput
 from ..log.message import FORMS
 from .new_message import (
+    COPIED,
     NUMBER_LIMITS,
     STORE,
     NewBatch,
@@ -85,10 +86,9 @@ class MessageReader:
             born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
             store_timestamp=store_timestamp if self.keep_times else None,
             wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
-            queue_offset=_copied(record.get("queue_offset")),
-            physical_offset=_copied(record.get("physical_offset")),
             store=self.store_number(record.get(STORE)),
             **given,
+            **{name: _copied(record.get(name)) for name in COPIED},
         )
 
     def _with_stored(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
@@ -111,7 +111,7 @@ class MessageReader:
         if any(each.get(name, value) != value for each in found for name, value in topic.items()):
             raise InvalidInput(f"{BATCH}: all its messages go to one topic")
         messages = tuple(self.message({**each, **topic}) for each in found)
-        request = {name: value for name, value in record.items() if name not in ("queue_offset", "physical_offset")}
+        request = {name: value for name, value in record.items() if name not in COPIED}
         if not self.is_batch_topic(_text(record, "topic")):
             request.setdefault("unique_key", None)
         return NewBatch(self.with_body(request, b""), messages)

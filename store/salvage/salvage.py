@@ -171,8 +171,8 @@ class SalvageSelection:
 
 @dataclass
 class Written:
-    """Records that were put, left out by the selection, refused by the writer; and those that name others which did
-    not come along (`CopiedNumbers`)."""
+    """Records that were put, left out, refused by the writer. op_records, pop_records: those left out that were asked
+    for, and name others which did not come along (`CopiedNumbers`)."""
 
     stored: int = 0
     left_out: int = 0
@@ -236,6 +236,7 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
         return
     if stored.kept is not None:
         manifest.records(run, columns.take(~stored.kept), "left_out")
+        done.left_out += int((~stored.kept).sum())
         columns = columns.take(stored.kept)
     manifest.records(run, columns, "kept", stored.physical_offset)
     done.stored += len(columns)

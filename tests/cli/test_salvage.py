@@ -76,7 +76,7 @@ def test_op_records_name_their_half_messages_in_a_compact_store(tmp_path: Path) 
     come = {row["unique_key"] for row in halves if row["store_timestamp"] >= since}
     assert {row["unique_key"]: row["state"] for row in found["transactions"]} == {key: states[key] for key in come}
     lines = [json.loads(line) for line in (new / "manifest.ndjson").read_text().splitlines()]
-    assert sum(line["fate"] == "left_out" for line in lines) == told["left_out"] + told["op_records"]
+    assert sum(line["fate"] == "left_out" for line in lines) == told["left_out"] > told["op_records"]
 
 
 @pytest.mark.parametrize("layout", ["original", "compact"])
