@@ -247,9 +247,17 @@ def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterat
 
 
 def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:
+    """Nobody sees otherwise that a file in front of the log, or behind it, is not read because of its name."""
+    size, names = log.queue.file_size, [(at, os.path.basename(path)) for at, path in log.misnamed]  # noqa: PTH119
+    lost = [Extent(ExtentKind.MISSING, at, size, f"{name} is not read, because of its name") for at, name in names]
+    if split is None or split.start <= log.min_offset:
+        yield from (one for one in lost if one.position < log.min_offset)
     if split is None:
-        return log.scan(crc=crc, reuse=True, noting=noting)
-    return scan_split(log, split, crc=crc, noting=noting)
+        yield from log.scan(crc=crc, reuse=True, noting=noting)
+    else:
+        yield from scan_split(log, split, crc=crc, noting=noting)
+    if split is None or split.stop >= log.max_file_end:
+        yield from (one for one in lost if one.position >= log.max_file_end)
 
 
 def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:

@@ -281,10 +281,9 @@ def _refuse_dledger(root: str, config: BrokerConfig) -> None:
 
 def _with_files(log: CommitLog) -> CommitLog:
     """Raises Unsupported for a log whose files all have other names: nobody would see that its messages are missing."""
-    names = {one.path: PurePosixPath(one.path).name for one in log.queue.foreign} if not log.files else {}
-    if others := sorted(path for path, name in names.items() if start_of(name.partition(".")[0]) is not None):
+    if (others := log.misnamed) and not log.files:
         hint = f"names are read that are digits, or end with {' or '.join(COMPRESSED)} behind them"
-        raise Unsupported("a log without a file that can be read by its name", path=others[0], hint=hint)
+        raise Unsupported("a log without a file that can be read by its name", path=others[0][1], hint=hint)
     return log
 
 

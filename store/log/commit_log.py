@@ -102,6 +102,13 @@ class CommitLog:
         """Position behind the last file."""
         return self.queue.end
 
+    @property
+    def misnamed(self) -> list[tuple[int, str]]:
+        """Position and path of files before and behind all others whose names only begin as those of a log's files."""
+        names = ((one.path, os.path.basename(one.path).partition(".")[0]) for one in self.queue.foreign)  # noqa: PTH119
+        found = ((position, path) for path, name in names if (position := start_of(name)) is not None)
+        return sorted(one for one in found if not self.queue.start <= one[0] < self.queue.end)
+
     def frame_of(self, file: MappedFile) -> Frame:
         """How the items of a file are chained."""
         return DLEDGER if os.path.dirname(file.path) == self._dledger else PLAIN  # noqa: PTH120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -180,6 +181,23 @@ def test_a_log_whose_files_all_have_other_names_is_refused(remote: bool, storage
         path.unlink()
     (root / "commitlog" / "lost+found").mkdir()
     open_log(place, BrokerConfig()).queue.close()
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_file_that_is_not_read_because_of_its_name_is_missing(
+    number: int, remote: bool, storage: str, tmp_path: Path
+) -> None:
+    """Between the others, in front of them or behind them, once, however the log is cut."""
+    root = unpack("5.3.3-ha-master", tmp_path)
+    file = sorted((root / "commitlog").iterdir())[number]
+    file.rename(file.with_suffix(".bz2"))
+    ask = Ask.of({"path": storage + root.name if remote else str(root)})
+    for size in (0, 20_000, 1 << 17):
+        parts = parts_of(replace(ask, split_bytes=size))
+        (lost,) = (one for part in parts for one in damage_of(ask, part))
+        assert (lost.position, lost.size, lost.reason[:9]) == (int(file.name), 1 << 17, "missing: ")
+        assert (".bz2 is not read" in lost.reason) == (number != 1)
 
 
 def test_a_log_that_goes_on_in_dledger_is_refused_in_object_storage(storage: str, tmp_path: Path) -> None:
