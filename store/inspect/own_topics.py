@@ -51,8 +51,9 @@ from ..disk.files import is_log_mended
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, good_records
+from ..log.commit_log import batches
 from ..queues.read import ConsumeQueue
-from ..queues.references import batches, of_queue
+from ..queues.references import of_queue
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind

@@ -26,7 +26,7 @@ from ..broker.system_topics import MEMBERS_PREFIX, TIMER_TOPIC
 from ..disk.layout import KV_STORE
 from ..errors import Missing, StoreError
 from ..log.batch import Batch
-from ..queues.references import RecordPlaces, batches
+from ..log.commit_log import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.find import silent
 from ..search.selection import utf8

@@ -24,7 +24,7 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
-from ..queues.references import RecordPlaces, batches
+from ..log.commit_log import RecordPlaces, batches
 from ..search.store import Note, StoreReader
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from ...formats.derive.ragged import Flags, Ints, Structs, overlapping
 from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ...formats.message import MESSAGE
+from ..columns import Rows
 from ..counted import counted
 from ..disk.byte_reader import Unread, reading_rate, rest
 from ..disk.compressed import plain_name
@@ -46,8 +47,10 @@ _NEAR_BYTES = 8 << 10
 _AT_ONCE_BYTES = 4 << 20
 _FEW = 16
 """So many are read one by one."""
+_BATCH_BYTES = 16 << 20
+_BATCH_RECORDS = 1 << 12
 
-__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
+__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark", "RecordPlaces", "batches"]
 
 
 class CommitLog:
@@ -297,6 +300,40 @@ class CommitLog:
         if self._rate_bytes:
             rest(got / self._rate_bytes - (time.monotonic() - began))
         return got, unread
+
+
+class RecordPlaces(Rows):
+    """n records: where they begin and how many bytes they have, as far as known (0: not)."""
+
+    position: Ints
+    size: Ints
+
+    @classmethod
+    def of(cls, positions: Iterable[int]) -> RecordPlaces:
+        """Places of unknown size."""
+        found = np.fromiter(positions, np.int64)
+        return cls(found, np.zeros_like(found))
+
+    def sorted(self, *, reverse: bool = False) -> RecordPlaces:
+        """By position, each position once."""
+        _, first = np.unique(self.position, return_index=True)
+        return self.take(first[::-1] if reverse else first)
+
+
+def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:
+    """(places, records there) in this order, in batches of bounded size.
+
+    A batch leaves out places where no record begins.
+    """
+    room = np.minimum(np.where(places.size > 0, places.size, _BATCH_BYTES // 16), _BATCH_BYTES)
+    chunk = np.cumsum(room) // _BATCH_BYTES
+    begin = 0
+    while begin < len(places):
+        end = int(np.searchsorted(chunk, chunk[begin], side="right"))
+        end = min(end, begin + _BATCH_RECORDS)
+        part = places.take(slice(begin, end))
+        yield part, log.records(part.position)
+        begin = end
 
 
 def _is_rest(behind: Extent | Mark) -> bool:

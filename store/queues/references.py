@@ -1,6 +1,6 @@
 """Which records of the log the queues of a store name: the places they point at, and what stood where a hole begins.
 
-Places are taken from queues in windows, merged, and read from the log in batches.
+Places are taken from queues in windows, and merged.
 
 The records behind a hole may be dead: a broker has cut them off, and written its new records over
 the first of them (`batch.py`). Then nothing names what it wrote over. A unit that names a record
@@ -16,7 +16,7 @@ Where queues begin that a broker had deleted, and that were made again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,12 +34,12 @@ from ...formats.sys_flag import SysFlag
 from ..broker.dispatch import java_split
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LITE_PREFIX, is_system_topic
-from ..columns import Rows, dictionary
+from ..columns import dictionary
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
-from ..log.commit_log import Batch, CommitLog
+from ..log.commit_log import Batch, CommitLog, RecordPlaces
 from ..log.message import Mark
 from .batches import BatchConsumeQueue
 from .read import ConsumeQueue, ConsumeQueues
@@ -49,8 +49,6 @@ REGION_BYTES = 64 << 20
 """Bytes of the log whose names are known at a time."""
 _TOGETHER = 1 << 20
 """Names that are put in order together; those that several units have are one afterwards."""
-BATCH_BYTES = 16 << 20
-BATCH_RECORDS = 1 << 12
 
 
 def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
@@ -263,24 +261,6 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     return position[inside].astype(np.int64), size.astype(np.int64)
 
 
-class RecordPlaces(Rows):
-    """n records: where they begin and how many bytes they have, as far as known (0: not)."""
-
-    position: Ints
-    size: Ints
-
-    @classmethod
-    def of(cls, positions: Iterable[int]) -> RecordPlaces:
-        """Places of unknown size."""
-        found = np.fromiter(positions, np.int64)
-        return cls(found, np.zeros_like(found))
-
-    def sorted(self, *, reverse: bool = False) -> RecordPlaces:
-        """By position, each position once."""
-        _, first = np.unique(self.position, return_index=True)
-        return self.take(first[::-1] if reverse else first)
-
-
 _SEVERAL = -2
 
 
@@ -367,22 +347,6 @@ def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: I
         heads.append((head, stream))
 
 
-def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:
-    """(places, records there) in this order, in batches of bounded size.
-
-    A batch leaves out places where no record begins.
-    """
-    room = np.minimum(np.where(places.size > 0, places.size, BATCH_BYTES // 16), BATCH_BYTES)
-    chunk = np.cumsum(room) // BATCH_BYTES
-    begin = 0
-    while begin < len(places):
-        end = int(np.searchsorted(chunk, chunk[begin], side="right"))
-        end = min(end, begin + BATCH_RECORDS)
-        part = places.take(slice(begin, end))
-        yield part, log.records(part.position)
-        begin = end
-
-
 class _Begun:
     """What the log tells of topics whose queues name a first record each: its position, by topic and number."""
 
@@ -410,13 +374,17 @@ class _Begun:
         older, lasts = np.full(len(queues), -1, np.int64), np.zeros(len(queues), np.int64)
         np.maximum.at(lasts, of_queue, position)
         np.maximum.at(older, of_queue, np.where(position < first[of_queue], position, -1))
-        for k in np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0).tolist():
-            queue = queues[of_queue[k]]
-            self._zeros.setdefault(queue.topic, {})[queue.queue_id] = int(position[k])
-            if first[of_queue[k]] in (0, position[k]):
-                earlier = int(np.count_nonzero(of_queue[:k] == of_queue[k]))
-                self._in_front[queue] = self._counts.get(queue, 0) + earlier
         counts = np.bincount(of_queue, minlength=len(queues))
+        order = np.argsort(of_queue, kind="stable")
+        earlier = np.empty(len(rows), np.int64)  # how many of a record's queue lie in front of it
+        earlier[order] = np.arange(len(rows)) - (np.cumsum(counts) - counts)[of_queue[order]]
+        zeros = np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0)
+        columns = (of_queue[zeros].tolist(), position[zeros].tolist(), earlier[zeros].tolist())
+        for number, begin, before in zip(*columns, strict=True):
+            queue = queues[number]
+            self._zeros.setdefault(queue.topic, {})[queue.queue_id] = begin
+            if first[number] in (0, begin):
+                self._in_front[queue] = self._counts.get(queue, 0) + before
         for queue, before, last, count in zip(queues, older.tolist(), lasts.tolist(), counts.tolist(), strict=True):
             self.older[queue.topic] = max(before, self.older.get(queue.topic, -1))
             self._lasts.setdefault(queue.topic, {})[queue.queue_id] = last
@@ -438,6 +406,20 @@ class _Begun:
         return {q: (self._in_front if q in known else self._counts)[q] for q in self._counts if q.topic in begins}
 
 
+def _first_of(queues: ConsumeQueues, queue: QueueId) -> int | None:
+    """As `QueueBegins` has it."""
+    try:
+        with queues.open(*queue) as opened:
+            unit = None if opened.first_offset else opened.unit(0)
+    except NotFound:
+        return None
+    except (Unreadable, Unsupported):
+        return 0
+    if opened.first_offset or (unit and unit.pre_fill):
+        return 0
+    return unit.physical_offset if unit and unit.valid else -1
+
+
 @dataclass(frozen=True)
 class QueueBegins:
     """Where queues begin that their broker had deleted, and that were made again, while the log keeps the records of
@@ -449,9 +431,6 @@ class QueueBegins:
 
     layout: Layout
     ttl_ms: Mapping[str, int]
-    left: dict[QueueId, int] = field(default_factory=dict, init=False, compare=False)
-    """How many messages that no queue has lie in front of where the queues of topics begin that were made again, as far
-    as somebody has asked where these begin."""
     _firsts: dict[QueueId, int | None] = field(default_factory=dict, init=False, compare=False)
     _asked: dict[tuple[str, int], bool] = field(default_factory=dict, init=False, compare=False)
 
@@ -473,35 +452,46 @@ class QueueBegins:
         parent = topic.removeprefix(LITE_PREFIX).partition("$")[0] if topic.startswith(LITE_PREFIX) else ""
         return self.ttl_ms.get(parent, 0)
 
-    @cached_property
-    def _queues(self) -> ConsumeQueues:
-        from .hybrid import all_queues  # it imports this room's readers of a RocksDB
+    @property
+    def left(self) -> dict[QueueId, int]:
+        """How many messages that no queue has lie in front of where the queues of topics begin that were made again.
 
-        return all_queues(self.layout)
+        To be asked behind a pass over the log, which asks about each message: none where none of them is such.
+        """
+        return self._made_again[1] if "_made_again" in self.__dict__ else {}
 
     def _first(self, queue: QueueId) -> int | None:
         """The position that unit 0 of a queue names, -1 where that is none; 0 where the queue begins with a later unit,
         or cannot be read; None where there is no queue.
         """
+        if self.layout.queue_database is not None:
+            return 0 if self._firsts_in_database is None else self._firsts_in_database.get(queue)
         if queue not in self._firsts:
-            found: int | None = 0
-            with suppress(Unreadable, Unsupported):
-                try:
-                    with self._queues.open(*queue) as opened:
-                        unit = None if opened.first_offset else opened.unit(0)
-                except NotFound:
-                    found = None
-                else:
-                    if not opened.first_offset and not (unit and unit.pre_fill):
-                        found = unit.physical_offset if unit and unit.valid else -1
-            self._firsts[queue] = found
+            with self._queues() as queues:
+                self._firsts[queue] = _first_of(queues, queue)
         return self._firsts[queue]
+
+    @cached_property
+    def _firsts_in_database(self) -> dict[QueueId, int | None] | None:
+        """That of all queues of a store that has some in a RocksDB, which is opened once; None: it cannot be read."""
+        with suppress(Unreadable, Unsupported), self._queues() as queues:
+            return {QueueId(t, n): _first_of(queues, QueueId(t, n)) for t, n, _ in queues}
+        return None
+
+    @contextmanager
+    def _queues(self) -> Iterator[ConsumeQueues]:
+        from .hybrid import all_queues  # it imports this room's readers of a RocksDB
+
+        with closing(all_queues(self.layout)) as queues:
+            yield queues
 
     @cached_property
     def _firsts_of_topics(self) -> dict[str, dict[int, int]]:
         """What `_first` tells of the queues of each topic that name a record, by number."""
         found: dict[str, dict[int, int]] = {}
-        for topic, queue_id, _ in self._queues:
+        with self._queues() as queues:
+            names = [QueueId(topic, queue_id) for topic, queue_id, _ in queues]
+        for topic, queue_id in names:
             first = self._first(QueueId(topic, queue_id))
             if first is not None and first >= 0:
                 found.setdefault(topic, {})[queue_id] = first
@@ -519,12 +509,12 @@ class QueueBegins:
     def _in_topic(self, queue: QueueId) -> int:
         """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
         topic, number = queue
-        found = self._made_again.get(topic, {}) if self._may_be_made_again(topic) else {}
+        found = self._made_again[0].get(topic, {}) if self._may_be_made_again(topic) else {}
         return found.get(number, min(found.values(), default=0))
 
     @cached_property
-    def _made_again(self) -> dict[str, dict[int, int]]:
-        """Where queues of topics that were made again begin, by number.
+    def _made_again(self) -> tuple[dict[str, dict[int, int]], dict[QueueId, int]]:
+        """Where queues of topics that were made again begin, by number; how many messages lie in front of each.
 
         That is so where each queue begins with number 0, and all records that lie in front of the first one that
         their queue names lie in front of all of these: else there are none, or a queue was cut. And queues of another
@@ -539,8 +529,7 @@ class QueueBegins:
         whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
         oldest = min(whole, default=LARGEST_OFFSET)
         found = {t: b for t in seen.older if self._may_be_made_again(t) and (b := seen.begins(t, oldest))}
-        self.left.update(seen.in_front(found))
-        return found
+        return found, seen.in_front(found)
 
     def _is_number_0(self, lmq: str, position: int) -> bool:
         """The record at a position has number 0 in an LMQ with a TTL; it is read once."""

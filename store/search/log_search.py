@@ -25,10 +25,10 @@ from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound
 from ..log.batch import messages, messages_in, unwrapped
-from ..log.commit_log import Batch, Extent, ExtentKind
+from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
 from ..queues.read import ConsumeQueue, Unit
-from ..queues.references import RecordPlaces, batches, of_queue
+from ..queues.references import of_queue
 from ..queues.units import is_valid
 from ..settings.options import options_of
 from .selection import Selection, Slice, TimeRange, parse_range

@@ -170,9 +170,14 @@ def lite_topics(layout: Layout) -> frozenset[str]:
 
 
 def queue_begins(layout: Layout) -> QueueBegins:
-    """Those of a store. Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
+    """Those of a store, for all who ask: what they read the log for they remember."""
+    return layout.once(_queue_begins)
+
+
+def _queue_begins(layout: Layout) -> QueueBegins:
+    """Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
     there = False
-    if ttl_ms := layout.once(_ttls_ms):
+    if ttl_ms := _ttls_ms(layout):
         with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
             there = next(iter(queues), None) is not None
     return QueueBegins(layout, ttl_ms if there else {})

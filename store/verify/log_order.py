@@ -23,9 +23,10 @@ from ..columns import begins
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..log.batch import inner_numbers
+from ..start.queue_stores import queue_begins
 from .context import Mergeable, Records, VerifyContext
 from .log_chain import chain_of
-from .queue_state import begins_of, queues_of
+from .queue_state import queues_of
 from .register import after, of_records
 
 _QUEUES = 1 << 16
@@ -225,8 +226,9 @@ def _report_jumps(
         position, end = int(records.position[row]), int(records.ends[row])
         text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
         jump = _Jump(position, end - position, text)
-        if found < wanted and position <= begins_of(context)(topic, queue_id, 0):
-            left = begins_of(context).left.get(QueueId(topic, queue_id), 0)
+        again = queue_begins(context.store.layout)
+        if found < wanted and position <= again(topic, queue_id, 0):
+            left = again.left.get(QueueId(topic, queue_id), 0)
             in_front = counted(left, "message in front of it has", "messages in front of it have")
             _tell(context, jump, f": the queue was deleted and made again, or lost before a start; {in_front} no unit")
         elif found > wanted:

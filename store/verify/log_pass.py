@@ -220,8 +220,7 @@ def read(
     from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
     from ..queues.hybrid import selective_double_write
-    from ..start.queue_stores import queue_stores
-    from .queue_state import begins_of
+    from ..start.queue_stores import queue_begins, queue_stores
 
     layout, rules = context.store.layout, context.profile.dispatch
     lmq = options_of(layout).multi_dispatch
@@ -230,7 +229,7 @@ def read(
         multi_dispatch=rules.multi_dispatch and not (lmq.is_given and not lmq.value),
         delay_levels=options_of(layout).delay_waits(),
         lite_alone=selective_double_write(layout),
-        begins=begins_of(context),
+        begins=queue_begins(layout),
     )
     how = queue_stores(layout, context.profile).making(how)
     scan_messages(context.store.log, [log_pass], how, progress=progress, items=items)

@@ -22,11 +22,12 @@ from ..errors import UnreadableRange
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, record_behind, used_bytes
 from ..log.message import Mark
 from ..search.store import StoreReader
+from ..start.queue_stores import queue_begins
 from . import log_pass
 from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
 from .log_pass import LOG_GROUPS, LogPass, ReadRange, is_ended, read, scan, wants_crc
-from .queue_state import begins_of, queues_of
+from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
 """Groups of checks that need nothing but the log: they may have a run of their own."""
@@ -191,7 +192,7 @@ class Beside:
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
             if self._begins and not groups <= LOG_GROUPS:
-                begins_of(context)  # TTLs, which no child reads again
+                queue_begins(context.store.layout)  # TTLs, which no child reads again
             for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))

@@ -42,13 +42,11 @@ from ..plan.observer import deleted_topics
 from ..queues.batches import BatchConsumeQueue
 from ..queues.hybrid import HybridConsumeQueues
 from ..queues.read import ConsumeQueue
-from ..queues.references import QueueBegins
 from ..queues.rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb_copy import CopiedQueues
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
 from ..start.config_load import config_rules
-from ..start.queue_stores import queue_begins
 from .context import Mergeable, VerifyContext, note_gaps
 
 _SECOND_MS = 1000
@@ -515,11 +513,6 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
 def queues_of(context: VerifyContext) -> QueueStates:
     """The queues of a run."""
     return context.kept(QueueStates, lambda: QueueStates(context))
-
-
-def begins_of(context: VerifyContext) -> QueueBegins:
-    """Where queues begin that were made again; of a run."""
-    return context.kept("queue begins", lambda: queue_begins(context.store.layout))
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:

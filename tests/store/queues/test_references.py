@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
@@ -26,9 +28,11 @@ from mqstore.store.queues import references
 from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.references import QueueBegins, QueueReferences
+from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
+from mqstore.store.start.queue_stores import queue_begins
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -249,3 +253,37 @@ def test_the_log_is_read_once_for_all_topics(all_lost: bool, tmp_path: Path, mon
     begins = QueueBegins(Layout.open(tmp_path), {})
     assert [begins(topic, 0, 0) > 0 for topic in "UAB"] == [False, not all_lost, not all_lost]
     assert scans["log"] == 1
+
+
+def test_all_who_ask_about_a_store_read_the_log_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks, the simulated start and the plan; and in front of nothing there is none."""
+    layout = Layout.open(_made_again("5.3.3", tmp_path))
+    assert queue_begins(layout).left == {}
+    asked, begun = Counter[str](), references._Begun.__init__
+
+    def counting(*arguments: Any) -> None:
+        asked["log"] += 1
+        begun(*arguments)
+
+    monkeypatch.setattr(references._Begun, "__init__", counting)
+    with StoreReader(layout) as store:
+        verify(store, Scope(), now_ms=LATER_MS, jobs=1)
+    assert any("(TT: 6)" in note for note in analyze(layout, jobs=1).notes)
+    assert asked["log"] == 1
+    assert queue_begins(layout).left == {QueueId("TT", 0): 3, QueueId("TT", 1): 3}
+
+
+def test_the_database_of_queues_is_closed_behind_each_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And opened for all queues at once."""
+    layout = Layout.open(_made_again("5.5.1-rocksdb", tmp_path))
+    opened, open_database = list[RocksDb](), RocksDb.open
+
+    def opening(*arguments: Any) -> RocksDb:
+        opened.append(open_database(*arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(RocksDb, "open", opening)
+    begins = QueueBegins(layout, {})
+    firsts = [begins._first(QueueId(topic, number)) for topic in ("TT", "U", "none") for number in (0, 1)]
+    assert firsts[:2] == [begins("TT", number, 0) for number in (0, 1)] and firsts[4:] == [None, None]
+    assert 1 <= len(opened) <= 2 and not any(database._finalizer.alive for database in opened)
