@@ -52,6 +52,7 @@ class _UnpackedFile(NamedTuple):
     used_bytes: int
 
 
+_claims: dict[Hashable, tuple[str, int | None]] = {}
 _known: dict[Hashable, Plain] = {}
 _kept: OrderedDict[Hashable, _UnpackedFile] = OrderedDict()
 
@@ -198,7 +199,15 @@ def claimed_size(file: AnyPacked) -> int | None:
 
 
 def _claim(packed: PackedFile) -> tuple[str, int | None]:
-    """How a file is compressed, "" if not, and what it tells of its size."""
+    """How a file is compressed, "" if not, and what it tells of its size; one that is compressed is asked once."""
+    identity = packed.identity()
+    claim = _claims.get(identity) or _read_claim(packed)
+    if claim[0]:
+        _claims[identity] = claim
+    return claim
+
+
+def _read_claim(packed: PackedFile) -> tuple[str, int | None]:
     from ...formats.compression import GZIP_SIZE, GZIP_SIZE_BYTES, ZSTD_HEADER_BYTES_MAX, compression_of
 
     head = packed.head(ZSTD_HEADER_BYTES_MAX)
@@ -254,6 +263,7 @@ def _unpack(packed: PackedFile, identity: Hashable) -> None:
 
 def forget_all() -> None:
     """Close what is unpacked; a later read unpacks it again."""
+    _claims.clear()
     _known.clear()
     while _kept:
         os.close(_kept.popitem()[1].descriptor)

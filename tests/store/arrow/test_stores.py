@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -165,6 +166,30 @@ def test_a_listing_of_object_storage_unpacks_the_last_file_alone(storage: str, t
     compressed.forget_all()
     assert log_sizes([storage + root.name], BrokerConfig())[0] == {storage + root.name: 2 << 18}
     assert len(compressed._kept) == 1
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_what_a_compressed_object_says_of_its_size_is_fetched_once(
+    how: str, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often its log is opened; one in its place is another."""
+    root = unpack("5.3.3-clean", tmp_path)
+    first, *_ = packed = pack_below([root / "commitlog"], how)
+    compressed.forget_all()
+    fetched, part_of = list[str](), stores._PackedObject._part
+
+    def counting(self: stores._PackedObject, *place: int) -> bytes:
+        fetched.append(Path(self.path).name)
+        return part_of(self, *place)
+
+    monkeypatch.setattr(stores._PackedObject, "_part", counting)
+    for _ in range(3):
+        open_log(storage + root.name, BrokerConfig()).queue.close()
+    assert sorted(fetched) == sorted(path.name for path in packed for _ in range(1 + (how == "gzip")))
+    os.utime(first, ns=(1, 1))
+    fetched.clear()
+    open_log(storage + root.name, BrokerConfig()).queue.close()
+    assert set(fetched) == {first.name}
 
 
 @pytest.mark.parametrize("remote", [False, True])
