@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,23 +111,32 @@ def _check_ends(
     """Raises Unclean where a queue goes on behind its last message, with a unit that names none: a start keeps it, and
     counts on behind it.
     """
+    odd = list[tuple[int, QueueSummary]]()
     for queue in queues:
         position = queue.last_position
         if position is None or position < file.start or position == walked.latest.get((queue.topic, queue.queue_id)):
             continue
         if queue.topic.startswith(LMQ_PREFIX) and _next(layout, log, position) is not None:
             continue  # it names messages of other topics
-        if _is_taken(layout, file, position):
-            raise unclean(layout, f"the last unit of {queue.topic}/{queue.queue_id} names no message", position)
+        odd.append((position, queue))
+    named = _are_taken(layout, file, [position for position, _ in odd]) if odd else []
+    for position, queue in compress(odd, named):
+        raise unclean(layout, f"the last unit of {queue.topic}/{queue.queue_id} names no message", position)
 
 
-def _is_taken(layout: Layout, file: MappedFile, position: int) -> bool:
-    """A record takes up this place in the last file, and it is not one that stands for what was lost."""
+def _are_taken(layout: Layout, file: MappedFile, positions: list[int]) -> Flags:
+    """bool[n]: records take up these places in the last file, and none that stand for what was lost."""
+    import numpy as np
+
+    from ..columns import Ranges
     from ..log.batch import good_records  # few stores come here
     from ..queues.references import commit_log_of
 
-    batches = good_records(commit_log_of(layout).scan(file.start, position + 1, crc=False, reuse=True))
-    return any(begin <= position < end for batch in batches for begin, end in batch.taken)
+    taken = Ranges()
+    for batch in good_records(commit_log_of(layout).scan(file.start, max(positions) + 1, crc=False, reuse=True)):
+        for begin, end in batch.taken:
+            taken.add_range(begin, end)
+    return taken.has(np.array(positions, np.int64))
 
 
 def _are_deleted(layout: Layout, topics: set[str]) -> bool:

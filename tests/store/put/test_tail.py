@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,32 @@ def test_a_unit_that_a_start_keeps_behind_the_last_message(back: int, said: str,
         file.seek(17 * UNIT_BYTES)
         file.write(UNIT.build({"physical_offset": 409_601 - back, "size": 135, "tags_code": 100}))
     assert_refused(root, Unclean, f"{said}.*mqstore recover", options)
+
+
+def test_the_last_file_is_read_once_for_all_such_queues(
+    store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two queues end with a unit of what stands for a lost message: a start keeps it, and it has a number."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    position, size, port = 409_341, 260, 68
+    with max((root / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(position - int(Path(file.name).name) + port)
+        file.write(bytes(4))
+    for queue, units in (("2", 22), ("3", 17)):
+        with min((root / "consumequeue" / "orders" / queue).iterdir()).open("r+b") as file:
+            file.seek(units * UNIT_BYTES)
+            file.write(UNIT.build({"physical_offset": position, "size": size, "tags_code": 0}))
+    asked, are_taken = list[list[int]](), tail._are_taken
+
+    def counting(*arguments: Any) -> Any:
+        asked.append(arguments[2])
+        return are_taken(*arguments)
+
+    monkeypatch.setattr(tail, "_are_taken", counting)
+    with writer(root, config=options) as opened:
+        opened.append(NewMessage(b"orders", b"x"))
+    assert asked == [[position, position]]
 
 
 def test_a_topic_that_was_deleted_begins_again(store: Callable[[str], Path]) -> None:
