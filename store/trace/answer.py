@@ -91,7 +91,8 @@ class Evidence(NamedTuple):
 class Judgement(NamedTuple):
     """A verdict before it is one of a group. bug: of brokers, such as B35, "" for none.
 
-    until_timestamp: when the message comes, or comes back, as far as it is known.
+    until_timestamp: when the message comes, or comes back, as far as it is known. code: of the finding of `verify` that
+    tells of it, and that no repair mends, "" for none.
     """
 
     verdict: DeliveryVerdict
@@ -99,6 +100,7 @@ class Judgement(NamedTuple):
     evidence: tuple[Evidence, ...] = ()
     until_timestamp: int | None = None
     bug: str = ""
+    code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The field `for_all`, and what a verdict on a group has of it."""

@@ -248,6 +248,7 @@ class Naming(StrEnum):
     HOLE = "hole"
     ELSEWHERE = "elsewhere"
     NO_QUEUE = "no_queue"
+    MADE_AGAIN = "made_again"
     UNREAD = "unread"
 
 
@@ -255,7 +256,7 @@ class FoundUnit(NamedTuple):
     """The unit for a message in one queue. path: of the queue, within the store.
 
     min_offset, max_offset: of the queue. tags_code: what the unit says. ext: what it has in
-    consumequeue_ext. why: it cannot be read.
+    consumequeue_ext. why: it cannot be read. begin: of one that was made again, where that begins in the log.
     """
 
     place: QueuePlace
@@ -266,6 +267,7 @@ class FoundUnit(NamedTuple):
     tags_code: int | None = None
     ext: ExtUnit | None = None
     why: str = ""
+    begin: int = 0
 
     @property
     def evidence(self) -> Evidence:
@@ -278,6 +280,7 @@ class FoundUnit(NamedTuple):
             Naming.HOLE: f"unit {offset} of {name} names nothing, the queue goes on to {self.max_offset}",
             Naming.ELSEWHERE: f"unit {offset} of {name} names another place of the log",
             Naming.NO_QUEUE: f"there is no queue {name}",
+            Naming.MADE_AGAIN: f"the record lies in front of {self.begin}, where {name} begins again",
             Naming.UNREAD: f"queue {name} cannot be read: {self.why}",
         }
         return Evidence(said[self.state], self.path)
@@ -317,6 +320,11 @@ def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
             found = _unit(store, queue, message, FoundUnit(place, Naming.NAMES, path), ends)
     if found.state in (Naming.NOT_YET, Naming.NO_QUEUE) and (why := store.units_in_memory):
         return found._replace(state=Naming.UNREAD, why=why)
+    if found.state is not Naming.NAMES and topic == message.topic:
+        from ..start.queue_stores import queue_begins  # of nearly all messages nobody asks
+
+        begin = queue_begins(store.layout)(topic, queue_id, message.position)
+        return found._replace(state=Naming.MADE_AGAIN, begin=begin) if message.position < begin else found
     return found
 
 

@@ -298,7 +298,7 @@ def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: FoundUnit 
     was = unit is not None and unit.state is Naming.NAMES
     if inside and (was or unit is None):
         return NextStart(Fate.KEPT, "its record and the unit of its queue stay", version)
-    hole = unit is not None and unit.state in (Naming.HOLE, Naming.ELSEWHERE)
+    hole = unit is not None and unit.state in (Naming.HOLE, Naming.ELSEWHERE, Naming.MADE_AGAIN)
     if inside and not hole:
         return NextStart(Fate.DISPATCHED, "it dispatches the record: its queue names it", version)
     reason = f"its queue {topic}/{queue_id} does not name it after the start"
@@ -317,6 +317,8 @@ _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
     """What to run next about one verdict, "" where there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
+    if judgement.code:
+        return str(command("verify", root, given=given))
     if verdict in _VIEWS:
         return str(command("inspect", root, _VIEWS[verdict], given=given))
     if verdict is DeliveryVerdict.NOT_DUE:

@@ -187,6 +187,8 @@ def _passed(known: Known, group: str) -> Judgement | None:
     offset = known.place.queue_offset
     if reached is None or offset is None or reached <= offset:
         return None
+    if known.unit is not None and known.unit.state is Naming.MADE_AGAIN:
+        return None  # it is beyond another message
     if (found := _filtered(known, group)) is not None:
         return found
     if (jumped := _jumped(known, reached)) is not None:
@@ -292,6 +294,9 @@ def _undispatched(known: Known) -> Judgement | None:
     if unit.state is Naming.UNREAD:
         reason = "whether its queue names it cannot be told"
         return Judgement(DeliveryVerdict.UNKNOWN, reason, (unit.evidence,))
+    if unit.state is Naming.MADE_AGAIN:
+        reason = "its queue was deleted and made again, or lost before a start (I-031): no consumer is led to it"
+        return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (unit.evidence,), code="I-031")
     reason = "its queue does not name it: no consumer is led to it"
     return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (unit.evidence,))
 

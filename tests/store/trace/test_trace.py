@@ -9,7 +9,8 @@ import pytest
 
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart
 
-from .asked import behind, elsewhere, k1, offsets, verdict, without_queue, without_unit
+from ...archives import extract
+from .asked import behind, elsewhere, k1, offsets, one, verdict, without_queue, without_unit
 
 NEVER = NextStart(Fate.NO_START, "")
 
@@ -33,3 +34,19 @@ def test_what_a_start_does_with_a_hole(root: Path) -> None:
     assert found.next_start is not None
     assert found.next_start.fate is Fate.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore repair {root} --queue orders/0"]
+
+
+@pytest.mark.parametrize("offset", [None, 3])
+@pytest.mark.parametrize(("name", "place"), [("5.3.3", "TT/0/1"), ("5.3.3", "TT/0/2"), ("4.9.7", "TT/0/2")])
+def test_a_message_in_front_of_where_its_queue_begins_again(
+    name: str, place: str, offset: int | None, tmp_path: Path
+) -> None:
+    """What `verify` says; nothing mends it. The group's offset counts what came since."""
+    extract(Path(__file__).parents[2] / "made_again" / f"{name}.tar.gz", tmp_path)
+    if offset is not None:
+        offsets(tmp_path, g={"TT": {0: offset}})
+    found = one(tmp_path, place, group="g")
+    assert found.for_all is not None and "made again, or lost before a start (I-031)" in found.for_all.reason
+    assert verdict(found, "g") is found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
+    assert found.next_start is not None and found.next_start.fate is Fate.NOT_DISPATCHED
+    assert found.next_commands == [f"mqstore verify {tmp_path}"]
