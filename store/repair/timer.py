@@ -49,6 +49,7 @@ from .timer_log import (
     closing_blanks,
     entries_to_add,
     filed_again,
+    filed_to,
     made_entries,
     missing_files,
     repaired_entries,
@@ -441,17 +442,23 @@ def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int
         link = np.zeros(len(position), np.bool_)
         link[rows] = True
         link &= inside & ~renewed
+        both = renewed | link
+        beside = position[both] - file.start, units[both]
         for mask, reason, code in (
             (renewed & ~moved, "entries made from their messages", "I-128"),
             (renewed & moved, "entries of ticks that no start reads any more, put at one that it reads", "I-183"),
             (link, "links to the entry before", "I-123"),
         ):
             offsets = position[mask] - file.start
-            yield from _write(files, file.path, offsets, units[mask], reason, code)
+            yield from _write(files, file.path, offsets, units[mask], reason, code, beside)
 
 
-def _write(files: TimerFiles, path: str, offsets: Ints, values: Structs, reason: str, code: str) -> Iterator[Edit]:
-    """Items of a file written over: of one offset the last counts, neighbours are one edit."""
+def _write(
+    files: TimerFiles, path: str, offsets: Ints, values: Structs, reason: str, code: str, *beside: tuple[Ints, Structs]
+) -> Iterator[Edit]:
+    """Items of a file written over: of one offset the last counts, neighbours are one edit. beside: what other edits
+    write of the same items: an edit has what lies between its own, too.
+    """
     if not len(offsets):
         return
     size = values.dtype.itemsize
@@ -464,6 +471,9 @@ def _write(files: TimerFiles, path: str, offsets: Ints, values: Structs, reason:
     data[: len(there)] = there
     items = overlapping(data, values.dtype)
     wrong = np.flatnonzero(items[offsets - base] != values)
+    for at, units in beside:
+        between = (at >= base) & (at <= offsets[-1])
+        items[at[between] - base] = units[between]
     items[offsets - base] = values
     cuts = np.flatnonzero(np.diff(offsets[wrong]) > _APART_BYTES) + 1
     for part in np.split(offsets[wrong], cuts) if len(wrong) else ():
@@ -535,13 +545,6 @@ def _right_check(
         last_timer_queue_offset=read,
         master_timer_queue_offset=master,
     )
-
-
-def filed_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
-    """Queue offset from `begin` on up to which each message has its entry: read again, it would be delivered twice."""
-    mine = np.flatnonzero((records.queue_offset >= begin) & np.isin(records.position, entries.offset_py))
-    offsets = np.unique(records.queue_offset[mine])
-    return begin + int((offsets == begin + np.arange(len(offsets))).sum())
 
 
 def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: int) -> int:

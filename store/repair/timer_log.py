@@ -357,6 +357,13 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Ite
             yield Edit("create", path, reason, ("I-183",), length=file_bytes, pieces=((offset, bytes(data)),))
 
 
+def filed_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
+    """Queue offset from `begin` on up to which each message has its entry: read again, it would be delivered twice."""
+    mine = np.flatnonzero((records.queue_offset >= begin) & np.isin(records.position, entries.offset_py))
+    offsets = np.unique(records.queue_offset[mine])
+    return begin + int((offsets == begin + np.arange(len(offsets))).sum())
+
+
 def filed_again(found: RepairedEntries, late: Ints, records: TimerColumns, tick_ms: int) -> RepairedEntries:
     """The same with some entries at the tick of `tick_ms`, with no time to wait: then they fire, or are taken round
     once more. late: their rows.

@@ -19,8 +19,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.repair import analyze, replan
-from mqstore.store.repair.timer import filed_to
-from mqstore.store.repair.timer_log import timer_messages
+from mqstore.store.repair.timer_log import filed_to, timer_messages
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import simulate
@@ -206,3 +205,18 @@ def test_a_file_that_is_missing_between_others(name: str, known: bool, tmp_path:
     mended(layout, TIMER, STORES_LEFT_MS)
     assert gone.exists() is known
     assert not known or gone.read_bytes() == data
+
+
+def test_no_edit_writes_over_what_another_one_has_mended(tmp_path: Path) -> None:
+    """Entries that are made anew lie among those that are put at another tick."""
+    layout = Layout.open(stores.unpack("5.3.3-timer-roll", tmp_path))
+    layout = Layout.open(layout.root, BrokerConfig(stores.config("5.3.3-timer-roll", layout.root)))
+    path = sorted(layout.timer_log.iterdir())[6]
+    with path.open("r+b") as file:
+        file.seek(15 * UNIT_BYTES)
+        file.write(bytes(4 * UNIT_BYTES))
+    now_ms = STORES_LEFT_MS + 8 * 86_400_000
+    mended(layout, TIMER, now_ms)
+    with StoreReader(layout) as store:
+        codes = {finding.code for finding in verify(store, Scope(), now_ms=now_ms).findings}
+    assert not codes & {"I-126", "I-133", "I-183"}
