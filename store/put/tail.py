@@ -119,8 +119,9 @@ def _check_ends(
         if queue.topic.startswith(LMQ_PREFIX) and _next(layout, log, position) is not None:
             continue  # it names messages of other topics
         odd.append((position, queue))
-    named = _are_taken(layout, file, [position for position, _ in odd]) if odd else []
-    for position, queue in compress(odd, named):
+    if not odd:
+        return
+    for position, queue in compress(odd, _are_taken(layout, file, [position for position, _ in odd])):
         raise unclean(layout, f"the last unit of {queue.topic}/{queue.queue_id} names no message", position)
 
 
