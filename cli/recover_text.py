@@ -145,15 +145,21 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan, once no process has the store, {loses}."
-    loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(found)}" if found.plan.edits else " is next"
+    loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(before)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
 
 
-def _left_unfired(found: Recovery) -> str:
-    """What a start does to timed messages, where the plan leaves the timer's files as they are."""
-    plan, timers = found.plan, found.prediction.timers
-    mends = plan is None or any(map(plan.touches, ("timerlog", "timerwheel", "timercheck")))
-    return "; timed messages stay unfired" if timers is not None and timers.unfired and not mends else ""
+def _left_unfired(before: JudgedRecovery) -> str:
+    """What a start does to timed messages, where the plan leaves the timer's files as they are, or may not know what
+    entries of the timer's log were for.
+    """
+    plan, timers = before.recovery.plan, before.recovery.prediction.timers
+    if timers is None or not timers.unfired:
+        return ""
+    if plan is not None and not any(map(plan.touches, ("timerlog", "timerwheel", "timercheck"))):
+        return "; timed messages stay unfired"
+    damaged = any(each.code == "I-126" for each in before.verdict.findings)
+    return " of the log; what damaged entries of the timer log were for may stay unfired" if damaged else ""
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:

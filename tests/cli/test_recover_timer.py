@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.disk.file_queue import file_name
 
 from .. import recovery_cases, timer_precision
 from ..conftest import STORES_LEFT_MS
+from ..stores import config, unpack
 from .datadriven import run_here
 from .json_schema import errors
 
@@ -93,6 +95,19 @@ def test_what_is_left_to_repair(kind: str, first: str, tmp_path: Path) -> None:
     assert f"Next: {command}" in result.stdout
     assert run_here([*words, "--yes"]).code == 0
     assert timers(root, options, 0)["never_fired"] == 0
+
+
+def test_what_damaged_entries_were_for_is_not_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may tell it; how many are left unfired is known once they are mended."""
+    root = unpack("5.3.3-timer-roll", tmp_path)
+    options = [f"--set={name}={value}" for name, value in config("5.3.3-timer-roll", root).items()]
+    with sorted((root / "timerlog").iterdir())[6].open("r+b") as file:
+        file.seek(15 * UNIT_BYTES)
+        file.write(bytes(4 * UNIT_BYTES))
+    clock = SimpleNamespace(time_ns=lambda: (STORES_LEFT_MS + 8 * 86_400_000) * 1_000_000)
+    monkeypatch.setattr("mqstore.store.search.store.time", clock)
+    told = "` loses no message of the log; what damaged entries of the timer log were for may stay unfired."
+    assert first_line(root, options, 1).endswith(told)
 
 
 def test_messages_that_fire_twice_are_not_lost(tmp_path: Path) -> None:
