@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import java_integer, java_string
 from ...formats.message import SMALLEST, TOPIC_BYTES_MAX_V1, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
@@ -37,7 +38,7 @@ from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, java_split, queue_offset_of
-from ..broker.load_rules import unreadable_numbers
+from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
@@ -381,11 +382,24 @@ def silent_records(batch: Batch, good: Flags) -> Ints:
 
 
 def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: bool) -> Flags:
-    """bool[n]: a broker's log does not end at a number in the properties. inner_batches: it reads those of a batch."""
+    """bool[n]: a broker's log does not end at a number in the properties, and no batch is one of no message: its queue
+    ends at such a unit. inner_batches: a broker reads the numbers of a batch.
+    """
     readable = np.ones(len(batch), np.bool_)
     batches = readable.copy() if inner_batches else None
     readable[unreadable_numbers(batch.columns.ragged("topic"), properties, batches)] = False
+    if inner_batches and properties.has_name(INNER_NUM):
+        readable[empty_batches(properties)] = False
     return readable
+
+
+def empty_batches(properties: PropertyItems) -> Ints:
+    """Rows of batches that have no message, as they say of themselves, or fewer."""
+    number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
+    rows = np.flatnonzero((number.length > 0) & (base.length > 0))
+    rows = rows[np.isin(number.buffer[number.start[rows]], [ord(first) for first in "0-"])]  # hardly any
+    values = [java_integer(java_string(number[row]), NUMBER_BITS[INNER_NUM]) for row in rows.tolist()]
+    return rows[np.array([value is not None and value < 1 for value in values], np.bool_)]
 
 
 def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:

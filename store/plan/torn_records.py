@@ -350,8 +350,9 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
 
 
 def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
-    """A record of these fields and this property text, as it is but for numbers that no broker can read: the
-    queue and the body tell what they were. One with more digits than its place has stays as it is.
+    """A record of these fields and this property text, as it is but for numbers that no broker can read, or of a batch
+    that would have no message: the queue and the body tell what they were. One with more digits than its place has
+    stays as it is.
 
     messages: in the record, as its unit says; 0: brokers do not read the numbers of a batch. Where the record's
     own checksum is of such a number, it is made anew.
@@ -365,10 +366,13 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
     items = text.split(ITEM_SEPARATOR)
     for at, item in enumerate(items):
         name, _, old = item.partition(NAME_VALUE_SEPARATOR)
-        value = values.get(java_string(name))
-        if value is None or not old or java_integer(java_string(old), NUMBER_BITS[java_string(name)]) is not None:
+        key = java_string(name)
+        if key not in values or not old:
             continue
-        items[at] = name + NAME_VALUE_SEPARATOR + (b"%d" % value).rjust(len(old), b"0")
+        found = java_integer(java_string(old), NUMBER_BITS[key])
+        if found is not None and not (key == INNER_NUM and found < 1):
+            continue
+        items[at] = name + NAME_VALUE_SEPARATOR + (b"%d" % values[key]).rjust(len(old), b"0")
     made: bytes = MESSAGE.build({**fields, "properties": ITEM_SEPARATOR.join(items)})
     if len(made) != len(record) or made == record:
         return record

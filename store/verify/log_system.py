@@ -66,10 +66,11 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
         body = unpack(bodies[row], int(flags[row]))
         if body.too_large:
             continue  # told by I-039
-        found = count_of(body.data)
-        if found is None or found != _number(names.INNER_NUM, counts[row]):
+        found, told = count_of(body.data), _number(names.INNER_NUM, counts[row])
+        if found is None or found != told:
             text = f"INNER_NUM is {java_string(counts[row])!r}, the body has {found}"
-            _one(context, records, "I-044", row, text)
+            repair = RECOVER if found and told is not None and told < 1 else None
+            _one(context, records, "I-044", row, text, repair=repair)
         elif offset[row] != _number(names.INNER_BASE, bases[row]):
             text = f"INNER_BASE is {java_string(bases[row])!r}, the queue offset {offset[row]}"
             _one(context, records, "I-044", row, text)

@@ -53,13 +53,14 @@ def recovered(name: str, root: Path, *, loses: int = 0) -> tuple[Said, Said]:
     return before, after
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("name", "of", "value", "code"),
     [
         *((name, "DELAY", "x", "I-045") for name in ("4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.1-clean")),
         ("5.3.3-rocksdb", "DELAY", " 8", "I-045"),
         *((name, "INNER_NUM", "x", "I-044") for name in BATCHES),
+        *((name, "INNER_NUM", "0", "I-044") for name in BATCHES),
         *((name, "INNER_BASE", "x1", "I-044") for name in BATCHES),
     ],
 )
