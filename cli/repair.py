@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.recover.recovery import Proved
-    from ..store.repair.database import QueueStoreKind
-    from ..store.repair.parts import Choice
+    from ..store.repair.parts import Choice, QueueStoreKind
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
@@ -155,7 +154,7 @@ def repair(
         common.warn("a process has the store: what is shown here changes while it runs")
     kind, judged = None, layout
     if parts.as_ is not None:
-        from ..store.repair.database import QueueStoreKind, as_kind
+        from ..store.repair.parts import QueueStoreKind, as_kind
 
         kind = QueueStoreKind(parts.as_.value)
         if change.apply and not change.wait:

@@ -20,6 +20,8 @@ from . import byte_reader
 
 LARGEST_FILE_BYTES = 16 << 20
 """A configuration file above this size is not one; it is not read."""
+CONFIG_VERSION, CONFIG_V2 = "configManagerVersion", "v2"
+"""With it topics, groups and positions are in config/rdb, whatever has the queues."""
 
 DEFAULTS: Mapping[str, int] = {
     "mappedFileSizeCommitLog": 1 << 30,

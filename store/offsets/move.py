@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import steps_to_next
+from ...formats.json_table import DATA_VERSION
 from ...formats.rocksdb_config import position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
@@ -39,8 +40,8 @@ from ..queues.rocksdb_write import in_order, rewritten
 from ..search.selection import parse_time, queue_of
 from ..search.store import StoreReader
 from ..settings.read import BACKUP, FILES
-from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, stand_ins
-from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_config
+from ..settings.rocksdb import POSITIONS, SECOND, SEPARATE, SINGLE, counter_of, keeps_databases, stand_ins
+from ..start.config_load import DELAYS, LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_table
 from .lag import Ends, Queue, behind_log, queue_ends
 from .positions import (
     CONSUMED,
@@ -468,6 +469,8 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
         content = _content(path, layout, version)
         for move in moves:
             _set(content, name, move)
+        if database is None and keeps_databases(layout) and not counter_of(content):
+            content[DATA_VERSION.member] = {"counter": 1}  # without one it is not taken over
         data = json_bytes(content)
         found.append(_created(path, data, reason))
     return found, digest
@@ -520,8 +523,8 @@ def _rows(moves: Sequence[Move], there: Sequence[Position]) -> dict[tuple[str, s
 
 def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
     """The file as its broker takes it, with a table. Raises Refused, Unreadable."""
-    loaded = load_config(layout.config, path.name, config_rules(profile_of(version)))
-    if loaded.start is LoadAction.EMPTY and not path.exists():
+    loaded = load_table(layout, path.name, config_rules(profile_of(version)))
+    if loaded.start is LoadAction.EMPTY and not path.exists() and not loaded.main.passed_by:
         return {MEMBER_OF[CONSUMED]: {}}
     # of a file that it refuses it takes the .bak: to write into that file would bring it back
     content = read_json(path) if loaded.start is LoadAction.LOADS else None

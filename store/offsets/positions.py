@@ -24,7 +24,7 @@ from ..disk.layout import Layout
 from ..errors import StoreError
 from ..search.selection import matches
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
-from ..settings.rocksdb import InForce, in_force, rows_of, stand_ins
+from ..settings.rocksdb import InForce, in_force, keeps_databases, rows_of, stand_ins
 from ..start.config import files_in_use
 from ..start.config_load import (
     DELAYS,
@@ -195,11 +195,11 @@ def positions_of(layout: Layout, version: str) -> Positions:
     names = offset_files(layout)
     force = in_force(layout.config, layout.broker_config)
     if OFFSETS in stand_ins(layout.config, layout.broker_config):
-        _add_database(found, force.databases[OFFSETS], layout.config / OFFSETS)
+        _add_database(found, layout, force.databases[OFFSETS], load_table(layout, OFFSETS, rules))
         if force.others and not force.sure:
             _either(found, force)
     for name in names:
-        _add_file(found, layout.config / name, load_config(layout.config, name, rules))
+        _add_file(found, layout.config / name, load_table(layout, name, rules))
     if {OFFSETS, LMQ_OFFSETS} <= set(names):
         text = f"config/ has {OFFSETS} and {LMQ_OFFSETS}: a broker reads one of them"
         found.notes.append(f"{text}, --set enableLmq=true or false says which")
@@ -218,30 +218,41 @@ def offset_files(layout: Layout) -> tuple[str, ...]:
     """Names of the files with positions that a broker reads, both of groups where nothing says which one."""
     if OFFSETS in stand_ins(layout.config, layout.broker_config):
         return (DELAYS,)
+    if keeps_databases(layout):
+        return OFFSETS, DELAYS
     both = all((layout.config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))
     if both and "enableLmq" not in layout.broker_config:
         return OFFSETS, LMQ_OFFSETS, DELAYS
     return files_in_use(layout, (OFFSETS, DELAYS))
 
 
-def _add_database(found: Positions, path: Path, file: Path) -> None:
-    """A broker takes over what the file has where that was written more often (spec 05, 5.4)."""
-    database, beside = entries_of_database(path), _there(file, FILES[file.name])
+def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedConfig) -> None:
+    """A broker takes what the file has in the place of all that it has where that was written more often (spec 5.4)."""
+    file = layout.config / OFFSETS
+    database, beside = entries_of_database(path), _there(file, FILES[OFFSETS])
     own = {row.key: row for row in database.positions}
     others = {row.key: row for row in beside.positions if row.table == CONSUMED}
     found.notes += [f"config/{path.name}: {problem}" for problem in database.problems]
     found.lacking |= bool(database.problems)
-    if any(key not in own or own[key].offset != row.offset for key, row in others.items()):
-        text = f"config/{file.name} is there as well, and says otherwise"
-        if database.problems or None in (database.counter, beside.counter):
-            found.unsure = f"{text}; which of them a broker takes cannot be told"
-            found.lacking = True
-            found.notes.append(f"{found.unsure}: these are of the RocksDB {path.name}")
-        elif (beside.counter or 0) > (database.counter or 0):
-            own |= others
-            found.notes.append(f"{text}: it was written more often, and a broker takes it over")
-        else:
-            found.notes.append(f"{text}: these are of the RocksDB {path.name}")
+    differs = any(key not in own or own[key].offset != row.offset for key, row in others.items())
+    text = f"config/{OFFSETS} is there as well, and says otherwise"
+    told = in_force(layout.config, layout.broker_config).sure or layout.queues_for_rocksdb
+    if differs and (database.problems or not told):
+        found.unsure = f"{text}; which of them a broker takes cannot be told"
+        found.lacking = True
+        found.notes.append(f"{found.unsure}: these are of the RocksDB {path.name}")
+    elif loaded.start is LoadAction.REFUSES and not database.problems:
+        found.notes.append(f"{loaded.reason}: no broker starts with it")
+        found.lacking = True
+    elif keeps_databases(layout) and (beside.counter or 0) > (database.counter or 0):
+        left = len(own.keys() - others.keys())
+        if differs or left:
+            alone = counted(left, "position that only the RocksDB has", "positions that only the RocksDB has")
+            besides = f", without {alone}" if left else ""
+            found.notes.append(f"{text}: it was written more often, and a broker takes it over{besides}")
+        own = others
+    elif differs:
+        found.notes.append(f"{text}: these are of the RocksDB {path.name}")
     found.rows += own.values()
 
 
@@ -261,8 +272,10 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
         rows = rows or older.positions
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True
-    elif loaded.main.present:
-        found.notes.append(f"{loaded.reason}: a broker begins with no positions; these can be read")
+    elif loaded.main.present or loaded.main.passed_by:
+        rows = rows or older.positions
+        there = "; these can be read" if rows else ""
+        found.notes.append(f"{loaded.reason}: a broker begins with no positions{there}")
         found.lacking = True
     read = [row for row in rows if row.is_read]
     if len(read) < len(rows):

@@ -37,8 +37,9 @@ from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, 
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
-from ..settings.parse import with_numbers
+from ..settings.parse import misfits, with_numbers
 from ..settings.read import BACKUP, FILES
+from ..settings.rocksdb import counter_of, keeps_databases
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
     DELAYS,
@@ -56,7 +57,6 @@ from ..start.config_load import (
     judge,
     load_config,
     load_databases,
-    misfits,
 )
 from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST, has_own_records
@@ -246,12 +246,17 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
             continue
         stored = databases.get(name)
-        if stored is not None and stored.start is LoadAction.REFUSES:
+        loaded = load_config(layout.config, name, rules)
+        beside = name == OFFSETS and loaded.main.there and loaded.start is not LoadAction.LOADS
+        if stored is not None and stored.start is LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
-        loaded = stored if stored is not None and not rules.databases else load_config(layout.config, name, rules)
+        if stored is not None and stored.start is LoadAction.EMPTY and name not in start.databases:
+            loaded = stored
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
+        if reason and name == OFFSETS and keeps_databases(layout):
+            _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
         repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]
@@ -264,6 +269,16 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
                 made.edits.append(_edit(path, data, reasons, moved, repaired))
                 made.clamped += moved
     return made
+
+
+def _set_counter(content: Json, stored: LoadedConfig | None, *, alone: bool) -> None:
+    """A broker with a RocksDB takes the file over by it: where it is alone, not where it was in the way of others."""
+    counter = counter_of(content) or 0
+    if alone:
+        counter = max(counter, 1)
+    elif stored is not None and stored.start is LoadAction.REFUSES:
+        counter = 0
+    content[DATA_VERSION.member] = {**(content.get(DATA_VERSION.member) or {}), "counter": counter}
 
 
 def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:

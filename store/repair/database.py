@@ -7,7 +7,8 @@ record left its end stays, so that its next message gets the number that it woul
 
 Topics, groups and positions of groups go from RocksDBs of `config/` into its files of JSON (spec 05, 5.4):
 a broker with storeType=default does not read these databases, and begins with nothing where there are no
-files. The other way needs nothing: a broker with storeType=defaultRocksDB takes the files over.
+files. The other way a broker with storeType=defaultRocksDB takes files over that were written more often than its
+databases, of the positions consumerOffset.json alone: the files are written so that it does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,21 +26,21 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
 from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, STATE_VERSION
+from ...formats.kinds import KINDS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.message import SMALLEST
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
-from ..broker.profiles import LMQ_OPTIONS, PROFILES, Profile
+from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot, unmendable
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import json_bytes
 from ..counted import counted
-from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import file_name
 from ..disk.files import Edit
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE_TYPE, Layout, queue_directories, queue_directory
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, Layout, queue_directories, queue_directory
 from ..errors import InvalidInput, Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
@@ -50,7 +50,7 @@ from ..queues.edits import QueueFix, queue_edits
 from ..queues.hybrid import selective_double_write
 from ..queues.read import ConsumeQueues
 from ..queues.references import commit_log_of
-from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, odd_rows, readable
+from ..queues.rocksdb import HINT, RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows, readable
 from ..queues.rocksdb_write import (
     UNIT,
     DatabaseFix,
@@ -63,22 +63,18 @@ from ..queues.rocksdb_write import (
     values_of,
 )
 from ..queues.units import LARGEST_OFFSET, pre_fill
-from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.rocksdb import ConfigForm, InForce, in_force, table_of
-from ..start.config_load import LMQ_OFFSETS, OFFSETS
+from ..settings.parse import with_numbers
+from ..settings.read import FILES
+from ..settings.rocksdb import SEPARATE, ConfigForm, InForce, counter_of, in_force, in_one_table, table_of
+from ..start.config import files_in_use
+from ..start.config_load import LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_config
 from ..start.queue_stores import lite_topics, queue_begins
+from .parts import QueueStoreKind, untold
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
 """Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
-
-
-class QueueStoreKind(StrEnum):
-    """Where brokers are to have their queues."""
-
-    ROCKSDB = "rocksdb"
-    FILES = "files"
 
 
 class Wrong(NamedTuple):
@@ -422,59 +418,6 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
     )
 
 
-def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
-    """The store as a broker looks at it that has its queues there alone."""
-    told = ["rocksdbCQDoubleWriteEnable=false"]
-    if kind is QueueStoreKind.ROCKSDB:
-        told.append(f"storeType={ROCKSDB_STORE_TYPE}")
-    else:
-        told += ["storeType=default", *_lmq_options(layout)]
-    # what is proposed for the store as it is now, as a recovery first, goes with the options given
-    options, words = layout.broker_config.with_set(told), layout.broker_config.words
-    found = Layout.open(layout.root, BrokerConfig(options, words))
-    if layout.journal_place is not None:
-        found.keep_journal_in(layout.journal_place)
-    found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
-    return found
-
-
-def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:
-    """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
-
-    version: the generation that was given, None for a guess. Raises Refused.
-    """
-    if kind is not QueueStoreKind.ROCKSDB or layout.queue_database is not None:
-        return
-    known = [profile.version for profile in PROFILES.values() if profile.database]
-    fits = (version,) if version else generation_of(layout).candidates
-    others = [name for name in fits if name not in known]
-    if not others:
-        return
-    first, hint = known[0], "let a newer broker have the queues in files first"
-    if len(others) < len(fits):
-        hint = f"say which it is: --broker-version {first}, or a later one"
-    raise Refused(
-        f"brokers of {' and '.join(others)} do not read queues in a RocksDB, those from {first} on do",
-        path=layout.root,
-        hint=hint,
-    )
-
-
-def _lmq_options(layout: Layout) -> Iterator[str]:
-    """A database has LMQs; files are to have them, too."""
-    if layout.queue_database is None:
-        return
-    queues = RocksdbConsumeQueues.at(layout.queue_database)
-    try:
-        lmq = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
-    except Unreadable:  # they are made of the log
-        lmq = True
-    finally:
-        queues.close()
-    if lmq:
-        yield from (f"{name}=true" for name in LMQ_OPTIONS)
-
-
 def database_gone(layout: Layout) -> Iterator[Edit]:
     """The files of a database go to the session's folder."""
     reason = "queues in a RocksDB, which are in files now"
@@ -488,7 +431,7 @@ def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
     as in the RocksDB. Their last unit names the expired record, whose size nobody knows any more.
     """
     rows, edits, ends = {row.queue: row for row in plan.queues}, list(plan.edits), dict[QueueId, QueueBound]()
-    place = _untold(snapshot.layout).queue_database
+    place = untold(snapshot.layout).queue_database
     if plan.without_log or place is None:
         return plan
     with suppress(Unreadable), RocksDb.open(place) as database:
@@ -526,8 +469,6 @@ def _moves_of_files(layout: Layout) -> Iterator[Edit]:
         yield Edit("move", str(topic), "queues in files, which are in the RocksDB now", ("I-070",))
 
 
-_TOLD = frozenset({"storeType", "rocksdbCQDoubleWriteEnable"})
-"""Options that say where queues are to be from now on, not where they were."""
 _CODES = ("I-140",)
 
 
@@ -559,20 +500,46 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
             yield Edit("move", str(file), "a RocksDB of what is in files now", _CODES)
 
 
+def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iterator[Edit]:
+    """Writes what was in force of the files so that a broker with databases takes it over: with a counter above that of
+    a database, which may be there of an earlier time, and with LMQs where all positions are. layout, made_ms: as above.
+    """
+    told = in_force(layout.config, layout.broker_config)
+    if told.form is ConfigForm.SECOND or _stands_for_files(layout).databases:
+        return
+    for name in SEPARATE:
+        (source,) = files_in_use(untold(layout), (name,))
+        loaded = load_config(layout.config, source, config_rules(profile))
+        content = with_numbers(loaded.taken.value) if loaded.taken is not None else {}
+        if source == LMQ_OFFSETS:
+            content = in_one_table(content)
+        if not content.get(KINDS[FILES[name]].tables[0].member):
+            continue
+        counter, own = counter_of(content) or 0, _counter_of_database(told.databases.get(name), name)
+        if counter <= own or loaded.start is LoadAction.BACKUP or source != name:
+            version = content.get(DATA_VERSION.member) or {STATE_VERSION: 0, "timestamp": made_ms}
+            content[DATA_VERSION.member] = {**version, "counter": max(counter, own + 1)}
+            data = json_bytes(content)
+            reason = f"what {source} has, so that a broker with queues in a RocksDB takes it over"
+            target, pieces = str(layout.config / name), ((0, data),)
+            yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
+
+
+def _counter_of_database(path: Path | None, name: str) -> int:
+    """How often it was written, 0 where it is not there or does not say so."""
+    with suppress(Unreadable):
+        return counter_of(table_of(path, name)) or 0 if path is not None and is_rocksdb(path) else 0
+    return 0
+
+
 def _stands_for_files(layout: Layout) -> InForce:
     """The databases that were in force as long as the queues were in a RocksDB."""
     nothing = InForce(ConfigForm.FILES, True, {})
-    found = in_force(layout.config, (before := _untold(layout)).broker_config)
+    found = in_force(layout.config, (before := untold(layout)).broker_config)
     if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)
     return found if before.rocksdb_queues or not beside else nothing
-
-
-def _untold(layout: Layout) -> Layout:
-    """The store as it was before somebody told where queues are to be."""
-    options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
-    return Layout.open(layout.root, BrokerConfig(options))
 
 
 def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:

@@ -1,28 +1,34 @@
-"""The parts of a store that a repair can be confined to."""
+"""The parts of a store that a repair can be confined to, and where its queues are to be afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 from ...formats.timer_check import FILE as TIMER_CHECK
+from ..broker.profiles import LMQ_OPTIONS, PROFILES
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import LMQ_PREFIX
+from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     ROCKSDB_CONSUME_QUEUE,
+    ROCKSDB_STORE_TYPE,
     TIMER_LOG,
     Layout,
 )
 from ..disk.layout import INDEX as INDEX_FOLDER
-from ..errors import InvalidInput
+from ..errors import InvalidInput, Refused, Unreadable
 from ..findings.catalogue import catalogue
 from ..findings.next_commands import RECOVER
+from ..queues.rocksdb import RocksdbConsumeQueues
+from ..settings.generation import generation_of
 from ..verify.start import GROUP
 
 
@@ -134,3 +140,73 @@ def chosen(parts: Iterable[RepairPart], queues: tuple[tuple[str, int | None], ..
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+_TOLD = frozenset({"storeType", "rocksdbCQDoubleWriteEnable"})
+"""Options that say where queues are to be from now on, not where they were."""
+
+
+class QueueStoreKind(StrEnum):
+    """Where brokers are to have their queues."""
+
+    ROCKSDB = "rocksdb"
+    FILES = "files"
+
+
+def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
+    """The store as a broker looks at it that has its queues there alone."""
+    told = ["rocksdbCQDoubleWriteEnable=false"]
+    if kind is QueueStoreKind.ROCKSDB:
+        told.append(f"storeType={ROCKSDB_STORE_TYPE}")
+    else:
+        told += ["storeType=default", *_lmq_options(layout)]
+    # what is proposed for the store as it is now, as a recovery first, goes with the options given
+    options, words = layout.broker_config.with_set(told), layout.broker_config.words
+    found = Layout.open(layout.root, BrokerConfig(options, words))
+    if layout.journal_place is not None:
+        found.keep_journal_in(layout.journal_place)
+    found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
+    return found
+
+
+def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:
+    """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
+
+    version: the generation that was given, None for a guess. Raises Refused.
+    """
+    if kind is not QueueStoreKind.ROCKSDB or layout.queue_database is not None:
+        return
+    known = [profile.version for profile in PROFILES.values() if profile.database]
+    fits = (version,) if version else generation_of(layout).candidates
+    others = [name for name in fits if name not in known]
+    if not others:
+        return
+    first, hint = known[0], "let a newer broker have the queues in files first"
+    if len(others) < len(fits):
+        hint = f"say which it is: --broker-version {first}, or a later one"
+    raise Refused(
+        f"brokers of {' and '.join(others)} do not read queues in a RocksDB, those from {first} on do",
+        path=layout.root,
+        hint=hint,
+    )
+
+
+def _lmq_options(layout: Layout) -> Iterator[str]:
+    """A database has LMQs; files are to have them, too."""
+    if layout.queue_database is None:
+        return
+    queues = RocksdbConsumeQueues.at(layout.queue_database)
+    try:
+        lmq = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+    except Unreadable:  # they are made of the log
+        lmq = True
+    finally:
+        queues.close()
+    if lmq:
+        yield from (f"{name}=true" for name in LMQ_OPTIONS)
+
+
+def untold(layout: Layout) -> Layout:
+    """The store as it was before somebody told where queues are to be."""
+    options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
+    return Layout.open(layout.root, BrokerConfig(options))

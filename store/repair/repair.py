@@ -57,19 +57,18 @@ from ..verify.layout import KEPT_THERE
 from .compaction import compaction_repair
 from .config import ConfigRepair, config_repair
 from .database import (
-    QueueStoreKind,
+    config_for_databases,
     config_in_files,
     database_gone,
     database_plan,
     queues_in_database,
     queues_of,
-    refuse_kind,
     with_database,
     with_expired,
 )
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files, with_checkpoint
-from .parts import Choice, RepairPart, covers, part_of, part_of_code
+from .parts import Choice, QueueStoreKind, RepairPart, covers, part_of, part_of_code, refuse_kind
 from .timer import planned_queue, timer_edits
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
@@ -190,6 +189,9 @@ def _plan(
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
         plan = database_plan(layout, profile, tell, request.kind, choice.topics)
         _check_named(layout, choice, plan)
+        if request.kind is QueueStoreKind.ROCKSDB:
+            settings = config_for_databases(layout, profile, request.made_ms)
+            plan = replace(plan, edits=[*settings, *plan.edits])
         return plan, ConfigRepair()
     snapshot = Snapshot.of(layout)
     named = frozenset((t, q) for t, q in choice.queues if q is not None)

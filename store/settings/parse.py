@@ -6,7 +6,7 @@ key that occurs twice the last value. Nothing here recurses, and depth and numbe
 bounded. A text that ends early or goes wrong gives what stands before that. What else the two
 parsers of brokers pass over, a comma that is another character for one, is a `Grammar`.
 
-The entries of a table, as formats.json_table declares it, become records.
+The entries of a table, as formats.json_table declares it, become records; `misfits` tells what of them no broker takes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ...formats.json_table import JsonField, JsonTable, Member
+from ...formats.topics import TOPIC_FILTER_TYPE
 from ..counted import counted
 
 DEEPEST = 100
@@ -30,6 +32,9 @@ _SHORT_BYTES, _MOST_KEPT = 1 << 16, 64
 _LONGEST_NUMBER = 40
 CONFIG_VALUE = "config_value"
 """Type of a record of what fits no table."""
+_CONSTANTS = frozenset({"mode", TOPIC_FILTER_TYPE, "type"})
+"""Texts that name one of a few constants: another one counts as none, what is no text is refused."""
+_INTEGER = JsonField("", "integer", "", bits=32)
 _VALUE, _NEXT = "a value", "a comma or an end"
 _TABLE = 2
 """So many containers are open inside of a table."""
@@ -410,3 +415,71 @@ def _record(table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any) 
         if more.get(field.name) == keys[field.column]:
             del more[field.name]
     return {**record, "more": more} if more else record
+
+
+class Misfit(NamedTuple):
+    """What a manager does not take: `holder[key]`, or the key itself."""
+
+    text: str
+    holder: dict[Any, Any]
+    key: Any
+
+
+def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
+    """What of a table has another type than the fields of its manager, or is a number beyond them."""
+    level = [Misfit(table.member, {table.member: entry}, table.member)]
+    for step in table.levels:
+        below: list[Misfit] = []
+        for place, holder, name in level:
+            value = holder[name]
+            if not isinstance(value, dict):
+                yield Misfit(f"{place} is no object", holder, name)
+            elif isinstance(step, Member):
+                below += [Misfit(step.name, value, step.name)] if step.name in value else []
+            else:
+                integer = step if isinstance(step, JsonField) and step.type == _INTEGER.type else None
+                for key in value:
+                    if integer and not integer.holds(str(key)):
+                        yield Misfit(f"a key of {place} is no {integer.told}", value, key)
+                    else:
+                        below.append(Misfit(f"an entry of {place}", value, key))
+        level = below
+    for place, holder, name in level:
+        value = holder[name]
+        if table.value is not None:
+            yield from _misfits_of(table.value, holder, name, place)
+            if value in (None, "") and not table.value.nullable:
+                yield Misfit(f"{place} is no {table.value.told}", holder, name)
+        elif not isinstance(value, dict):
+            yield Misfit(f"{place} is no object", holder, name)
+        else:
+            for one in table.fields:
+                if one.name in value:
+                    yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
+
+
+def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:
+    """The same of one value. An array counts as a whole: what an item means may be a matter of its place."""
+    value = holder[key]
+    if not _fits(one, value):
+        return [Misfit(f"{place} is no {one.told}", holder, key)]
+    if one.inner is None or not value:
+        return ()
+    if isinstance(value, dict):
+        return misfits(one.inner, value)
+    items = (item for item in value if item is not None or one.inner.value)
+    found = (misfit for item in items for misfit in misfits(one.inner, item))
+    return [Misfit(f"an item of {place}: {misfit.text}", holder, key) for misfit in islice(found, 1)]
+
+
+def _fits(field_: JsonField, value: Any) -> bool:
+    """Whether a broker's parser makes one of the field's type of it."""
+    if value is None or value == "":
+        return True
+    if field_.type == "integer":
+        return isinstance(value, bool | float) or (isinstance(value, int | str) and field_.holds(value))
+    if field_.fits(value):
+        return True
+    if field_.type == "boolean":
+        return isinstance(value, int) or value in ("true", "false")
+    return field_.type == "string" and field_.name not in _CONSTANTS

@@ -29,10 +29,13 @@ from ...formats import (
 from ...formats.derive.ragged import Ints
 from ...formats.json_table import DATA_VERSION, STATE_VERSION, JsonTable
 from ...formats.kinds import KINDS
+from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
 from ...formats.pop import KV_STATE
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import list_entries
-from ..disk.layout import KV_STORE, ROCKSDB_STORE_TYPE, was_rocksdb
+from ..broker.system_topics import LMQ_PREFIX
+from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION
+from ..disk.layout import KV_STORE, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
 from ..errors import Unreadable
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from .parse import entries, parse
@@ -307,8 +310,7 @@ def _bytes(family: str, key: bytes, value: bytes) -> dict[str, Any]:
     return {"type": "rocksdb_entry", "column_family": family, "key": key.hex(), "value": value.hex()}
 
 
-_V2 = "v2"
-_VERSION, _STORE_TYPE = "configManagerVersion", "storeType"
+_STORE_TYPE = "storeType"
 _KIND_OF = {kind.file: name for name, kind in KINDS.items()}
 _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
@@ -362,6 +364,40 @@ def stand_ins(config: Path, options: Mapping[str, str] | None = None) -> dict[st
     return {name: path for name, path in databases.items() if is_rocksdb(path)}
 
 
+def keeps_databases(layout: Layout) -> bool:
+    """A broker has each table in a RocksDB, there or not. It takes over a file that was written more often, and that of
+    LMQs never, whatever enableLmq says (spec 5.4).
+    """
+    form = in_force(layout.config, layout.broker_config).form
+    return form in (ConfigForm.SEPARATE, ConfigForm.SINGLE) or (form is ConfigForm.FILES and layout.queues_for_rocksdb)
+
+
+def counter_of(value: Mapping[Any, Any]) -> int | None:
+    """How often a table was written by its dataVersion, 0 without one; None for what no broker starts with."""
+    version = value.get(DATA_VERSION.member, {})
+    counter = version.get("counter", 0) if isinstance(version, dict) else None
+    try:
+        return None if counter is None else int(counter)
+    except (TypeError, ValueError):
+        return None
+
+
+def in_one_table(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What lmqConsumerOffset.json says as consumerOffset.json does: each group in the table in which a broker looks for
+    it, one of LMQs with its one position as that of queue 0.
+    """
+    tables = (value.get(name) for name in (consumer_offset.OFFSET_TABLE, LMQ_OFFSET_TABLE))
+    own, lmq = (table if isinstance(table, dict) else {} for table in tables)
+    rows = {key: row for key, row in own.items() if not _of_lmq_group(key)}
+    rows |= {key: {0: offset} for key, offset in lmq.items() if _of_lmq_group(key)}
+    rest = {key: inner for key, inner in value.items() if key != LMQ_OFFSET_TABLE}
+    return {**rest, consumer_offset.OFFSET_TABLE: rows}
+
+
+def _of_lmq_group(key: Any) -> bool:
+    return str(key).rpartition("@")[2].startswith(LMQ_PREFIX)
+
+
 def rows_of(path: Path, file: str) -> list[dict[str, Any]]:
     """Records of what a RocksDB has of the table of a file. Raises Unsupported, Unreadable."""
     with RocksDb.open(path) as database:
@@ -407,7 +443,7 @@ def _member(directory: str, family: str, file: str) -> str | None:
 
 def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     """The form that these options ask for, None where they do not say."""
-    if options.get(_VERSION, "").lower() == _V2:
+    if options.get(CONFIG_VERSION, "").lower() == CONFIG_V2:
         return ConfigForm.SECOND
     store_type = options.get(_STORE_TYPE)
     if store_type is None:
@@ -415,7 +451,7 @@ def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     if store_type != ROCKSDB_STORE_TYPE:
         return ConfigForm.FILES
     single = options.get(_ONE_FOR_ALL)
-    if single is None and _VERSION not in options:
+    if single is None and CONFIG_VERSION not in options:
         return None
     return ConfigForm.SINGLE if (single or "").lower() == "true" else ConfigForm.SEPARATE
 

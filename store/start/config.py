@@ -33,8 +33,9 @@ from ..disk.layout import Layout
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..settings.generation import came_through_a_broker
+from ..settings.parse import misfits
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
-from ..settings.rocksdb import in_force, stand_ins
+from ..settings.rocksdb import in_force, keeps_databases, stand_ins
 from .config_load import (
     DELAYS,
     FILTERS,
@@ -57,7 +58,6 @@ from .config_load import (
     load_config,
     load_databases,
     load_table,
-    misfits,
 )
 
 Ranges = Mapping[QueueId, tuple[int, int]]
@@ -473,6 +473,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: 
     passed_over = (*rules.passed_over, *(name for name in rules.if_there if _is_there(layout.config, name)))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *passed_over)}
     databases = load_databases(layout, rules)
+    stored = in_force(layout.config, layout.broker_config).databases
     loaded |= {name: one for name, one in databases.items() if name in loaded}
     refused = (
         one.reason
@@ -496,7 +497,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: 
         tuple(lost.unknown()),
         bare=not signs.of_a_broker and not signs.of_files,
         unsettled=lost.unsettled(),
-        databases=frozenset(databases) if rules.databases else frozenset(),
+        databases=frozenset(databases) & frozenset(stored) if rules.databases else frozenset(),
         cut_databases=_cut_databases(layout, rules),
     )
 
@@ -560,11 +561,11 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
 
 
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of a generation; with LMQs their offsets are in a file of their own, but in a
+    """The files of a generation; with LMQs their offsets are in a file of their own, but beside a
     RocksDB with all others.
     """
     config = layout.broker_config
-    if OFFSETS in stand_ins(layout.config, config):
+    if OFFSETS in stand_ins(layout.config, config) or keeps_databases(layout):
         return needed
     lmq = config.get_bool("enableLmq")
     if "enableLmq" not in config:

@@ -10,16 +10,15 @@ Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats import timer_check
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
-from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
+from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS
 from ...formats.subscription_group import SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import TOPIC_CONFIG_TABLE, TOPIC_FILTER_TYPE
@@ -28,9 +27,9 @@ from ..broker.topics import loads
 from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
-from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, parse
+from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
 from ..settings.read import BACKUP, FILES, read_content
-from ..settings.rocksdb import SECOND, in_force, rows_of, table_of
+from ..settings.rocksdb import SECOND, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
 
 TOPICS, GROUPS = KINDS["topics"].file, KINDS["subscription-group"].file
 OFFSETS, LMQ_OFFSETS = KINDS["consumer-offset"].file, KINDS["lmq-consumer-offset"].file
@@ -170,13 +169,10 @@ def config_rules(profile: Profile) -> ConfigRules:
 
 
 _VERSION = DATA_VERSION.member
-_CONSTANTS = frozenset({"mode", TOPIC_FILTER_TYPE, "type"})
-"""Texts that name one of a few constants: another one counts as none, what is no text is refused."""
 _STACK = "nested so deep that the broker dies of it (StackOverflowError)"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
-_INTEGER = JsonField("", "integer", "", bits=32)
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
@@ -198,7 +194,8 @@ class Text:
     deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
     its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
     problem. odd: what is no JSON in it, and is taken. nameless: it has no table, but members of names that
-    nobody knows. late: what is refused stands behind the table, which is taken already. open: as in ParsedConfig.
+    nobody knows. late: what is refused stands behind the table, which is taken already. passed_by: it is not taken
+    whatever it has; the problem is a sentence then. open: as in ParsedConfig.
     """
 
     there: bool
@@ -212,6 +209,7 @@ class Text:
     odd: str = ""
     nameless: bool = False
     late: bool = False
+    passed_by: bool = False
     open: tuple[Any, ...] = ()
 
 
@@ -235,6 +233,8 @@ class LoadedConfig(NamedTuple):
         name = f"config/{self.name}"
         if self.start is LoadAction.LOADS:
             return ""
+        if self.main.passed_by:
+            return f"{name} is not taken: {self.main.problem}"
         if self.dies:
             return f"{name}: {self.dies}"
         if self.start is LoadAction.REFUSES and not self.backup.there:  # a RocksDB stands for the file
@@ -443,85 +443,64 @@ def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
     return misfit.text if misfit else ""
 
 
-class Misfit(NamedTuple):
-    """What a manager does not take: `holder[key]`, or the key itself."""
-
-    text: str
-    holder: dict[Any, Any]
-    key: Any
-
-
-def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
-    """What of a table has another type than the fields of its manager, or is a number beyond them."""
-    level = [Misfit(table.member, {table.member: entry}, table.member)]
-    for step in table.levels:
-        below: list[Misfit] = []
-        for place, holder, name in level:
-            value = holder[name]
-            if not isinstance(value, dict):
-                yield Misfit(f"{place} is no object", holder, name)
-            elif isinstance(step, Member):
-                below += [Misfit(step.name, value, step.name)] if step.name in value else []
-            else:
-                integer = step if isinstance(step, JsonField) and step.type == _INTEGER.type else None
-                for key in value:
-                    if integer and not integer.holds(str(key)):
-                        yield Misfit(f"a key of {place} is no {integer.told}", value, key)
-                    else:
-                        below.append(Misfit(f"an entry of {place}", value, key))
-        level = below
-    for place, holder, name in level:
-        value = holder[name]
-        if table.value is not None:
-            yield from _misfits_of(table.value, holder, name, place)
-            if value in (None, "") and not table.value.nullable:
-                yield Misfit(f"{place} is no {table.value.told}", holder, name)
-        elif not isinstance(value, dict):
-            yield Misfit(f"{place} is no object", holder, name)
-        else:
-            for one in table.fields:
-                if one.name in value:
-                    yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
-
-
-def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:
-    """The same of one value. An array counts as a whole: what an item means may be a matter of its place."""
-    value = holder[key]
-    if not _fits(one, value):
-        return [Misfit(f"{place} is no {one.told}", holder, key)]
-    if one.inner is None or not value:
-        return ()
-    if isinstance(value, dict):
-        return misfits(one.inner, value)
-    items = (item for item in value if item is not None or one.inner.value)
-    found = (misfit for item in items for misfit in misfits(one.inner, item))
-    return [Misfit(f"an item of {place}: {misfit.text}", holder, key) for misfit in islice(found, 1)]
-
-
-def _fits(field_: JsonField, value: Any) -> bool:
-    """Whether a broker's parser makes one of the field's type of it."""
-    if value is None or value == "":
-        return True
-    if field_.type == "integer":
-        return isinstance(value, bool | float) or (isinstance(value, int | str) and field_.holds(value))
-    if field_.fits(value):
-        return True
-    if field_.type == "boolean":
-        return isinstance(value, int) or value in ("true", "false")
-    return field_.type == "string" and field_.name not in _CONSTANTS
-
-
 _UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=False)
 
 
 def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
-    """The tables that are not in files, by the names of these. Nothing is written."""
-    directories = in_force(layout.config, layout.broker_config).databases
-    found = {name: _in_its_place(name, directories, rules) for name in directories}
+    """The tables that a broker does not take of files alone, by the names of these. Nothing is written."""
+    names = {**in_force(layout.config, layout.broker_config).databases, OFFSETS: None}
+    found = {name: _in_its_place(layout, name, rules) for name in names}
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _in_its_place(name: str, directories: Mapping[str, Path], rules: ConfigRules) -> LoadedConfig | None:
+def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
+    """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
+    return _in_its_place(layout, name, rules) or load_config(layout.config, name, rules)
+
+
+def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
+    """What a start takes of a RocksDB, or by way of one, in the place of a file; None where it is the file alone."""
+    stored = _of_database(name, in_force(layout.config, layout.broker_config).databases, rules)
+    refused = stored is not None and stored.start is LoadAction.REFUSES
+    if name != OFFSETS or refused or not rules.databases or not keeps_databases(layout):
+        return stored
+    return _merged(layout, stored, rules)
+
+
+def _merged(layout: Layout, stored: LoadedConfig | None, rules: ConfigRules) -> LoadedConfig | None:
+    """Positions of a broker with RocksDBs: those of the file, and no others, where its counter is the greater one; the
+    .bak is not asked. stored: what its own RocksDB gives, None where that is not there: its counter is 0 then.
+    """
+    file = load_config(layout.config, OFFSETS, rules)
+    text, counter = file.main, counter_of(file.main.value)
+    own = 0 if stored is None else counter_of(stored.main.value)
+    if text.unseen:
+        return stored
+    if text.there and (text.problem or counter is None):
+        what = text.problem or _NO_COUNTER
+        why = f"config/{OFFSETS} cannot be read ({what}): beside a RocksDB nobody asks its {BACKUP}"
+        return LoadedConfig(OFFSETS, LoadAction.REFUSES, replace(text, problem=why), _NOTHING)
+    if (counter or 0) > (own or 0):
+        return LoadedConfig(OFFSETS, LoadAction.LOADS, text, _NOTHING if stored is None else stored.main)
+    if stored is not None:
+        return stored
+    proof = file.backup if text.there else _other_proof(layout, file.backup, rules)
+    if not (text.value.get(OFFSET_TABLE) or proof.value.get(OFFSET_TABLE)):
+        return None
+    why = "a broker with a RocksDB takes it over where its counter is above 0, and "
+    why += f"it is {counter}" if text.there else f"it is {text.problem}"
+    return LoadedConfig(OFFSETS, LoadAction.EMPTY, replace(text, problem=why, passed_by=True), proof)
+
+
+def _other_proof(layout: Layout, backup: Text, rules: ConfigRules) -> Text:
+    """What else says how far groups have come: the .bak, or the file of a broker with LMQs in files."""
+    if backup.there:
+        return backup
+    lmq = load_config(layout.config, LMQ_OFFSETS, rules).taken
+    return backup if lmq is None else replace(lmq, value=in_one_table(lmq.value))
+
+
+def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules) -> LoadedConfig | None:
     """What a start takes of a RocksDB in the place of a file, None where there is none."""
     path = directories.get(name)
     if path is None:
@@ -537,12 +516,6 @@ def _in_its_place(name: str, directories: Mapping[str, Path], rules: ConfigRules
         return _refused(name, f"{path.name} is a file in the place of a RocksDB")
     empty = replace(_NOTHING, problem=f"the RocksDB {path.name} is missing")
     return LoadedConfig(name, LoadAction.EMPTY, empty, _NOTHING) if second else None
-
-
-def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
-    """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
-    directories = in_force(layout.config, layout.broker_config).databases
-    return _in_its_place(name, directories, rules) or load_config(layout.config, name, rules)
 
 
 def _not_read(name: str, path: Path, rules: ConfigRules) -> LoadedConfig | None:
@@ -589,9 +562,11 @@ def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         return {TOPIC_CONFIG_TABLE: {row["topic"]: {"attributes": row.get("attributes")} for row in topics}}
     if name == GROUPS:
         return {SUBSCRIPTION_GROUP_TABLE: {group: {} for group in _groups(rows)}}
-    tables: dict[str, dict[str, dict[str, int]]] = {OFFSET_TABLE: {}}
+    tables: dict[str, dict[str, Any]] = {OFFSET_TABLE: {}}
     for row in rows:
-        if row["type"] == "consumer_offset":
+        if row["type"] == "data_version":
+            tables[_VERSION] = {_COUNTER: row[_COUNTER]}
+        elif row["type"] == "consumer_offset":
             table = tables.setdefault(row["table"], {})
             place = table.setdefault(f"{row['topic']}@{row['group']}", {})
             place[str(row["queue_id"])] = int(row["offset"])

@@ -356,5 +356,6 @@ def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[
         more = ", which is older: entries are lost" if lost else ""
         return f"{what}; a broker reads its .bak{more}", Severity.ERROR if lost else harmless
     if lost:
-        return f"{what}, and so is its .bak: a broker begins with an empty table", Severity.ERROR
+        backup = "and so is its .bak" if missing else "nor is its .bak"
+        return f"{what}, {backup}: a broker begins with an empty table", Severity.ERROR
     return None if missing else (f"{what}; a broker begins with an empty table", harmless)

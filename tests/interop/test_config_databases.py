@@ -18,6 +18,7 @@ from mqstore.store.start.config_load import LoadAction, config_rules, load_datab
 
 from .. import stores
 from ..store.queues.test_rocksdb_copy import NEW, flip
+from ..store.start.test_config_load import beside
 from .brokers import missing
 from .managers import Managers
 
@@ -150,3 +151,21 @@ def _real(managers: Managers, root: Path, name: str) -> set[str] | None:
     if not answer.get("loaded"):
         return None
     return set((parse(answer["table"].encode()).value or {})[TABLES[name][1]])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_file_of_positions_beside_a_database(version: str, tmp_path: Path) -> None:
+    """What `load_table` says of each text, and of a .bak, in front of each RocksDB; all versions do the same."""
+    if why := missing(version):
+        pytest.skip(why)
+    odd = list[str]()
+    with Managers(version) as managers:
+        for layout, text, wanted in beside(tmp_path):
+            copy = tmp_path / "copy"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(layout.config, copy / "config")
+            answer = managers.load(copy, ["consumerOffsets/"])["consumerOffsets/"]
+            table = (parse(answer["table"].encode()).value or {})["offsetTable"] if answer.get("loaded") else None
+            if (table and {k: {str(queue): at for queue, at in row.items()} for k, row in table.items()}) != wanted:
+                odd.append(f"{text}: {wanted}, really {answer}")
+    assert not odd, "\n".join(odd)

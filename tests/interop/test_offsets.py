@@ -84,6 +84,33 @@ def test_the_manager_has_what_was_written_into_its_rocksdb(
     assert table(real, root, "consumerOffsets/") == before
 
 
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.5.0-clean", "5.5.1-clean", "5.5.1-lmq"])
+def test_the_manager_has_what_was_in_files(name: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
+    """Queues that went from files into a RocksDB, and positions with them; 5.5.1 takes over what 4.9.7 has left."""
+    version = name.partition("-")[0].replace("4.9.7", "5.5.1")
+    real, root = managers(version), stores.unpack(name, tmp_path)
+    file = "lmqConsumerOffset.json" if "lmq" in name else "consumerOffset.json"
+    before = table(real, root, file)
+    assert before and not table(real, root, "consumerOffsets/")
+    words = ["--broker-version", version.rpartition(".")[0]]
+    mqstore("repair", root, "--queues", "--as", "rocksdb", "--apply", "--yes", *words)
+    assert table(real, root, "consumerOffsets/") == before
+    options = ["--set", "storeType=defaultRocksDB"]
+    group, topic = ("lmq_group", "mqtt") if "lmq" in name else ("group-a_tags", "orders")
+    mqstore("offsets", root, "--reset", f"{topic}@{group}=earliest", "--apply", "--yes", *options)
+    key = f"{topic}@{group}"
+    assert table(real, root, "consumerOffsets/") == {**before, key: dict.fromkeys(before[key], 0)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_manager_has_them_there_and_back(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
+    real, root = managers(version), stores.unpack(f"{version}-rocksdb", tmp_path)
+    before = table(real, root, "consumerOffsets/")
+    for kind in ("files", "rocksdb"):
+        mqstore("repair", root, "--queues", "--as", kind, "--apply", "--yes")
+    assert before and table(real, root, "consumerOffsets/") == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_goes_on_where_it_was_sent(version: str, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
+from mqstore.store.offsets.move import parse_reset, plan_moves
 from mqstore.store.offsets.positions import entries_of_database, every_file, positions_of
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
-from .moved import planned, positions
+from .moved import carried_out, positions
 
 
 def test_both_files_of_offsets_are_told(tmp_path: Path) -> None:
@@ -56,26 +57,35 @@ def test_a_rocksdb_has_the_tables_that_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("counter", [None, 0, 7])
-def test_a_file_beside_a_database_of_positions(
-    counter: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one written more often wins; where that cannot be told nothing is planned."""
+def test_a_file_beside_a_database_of_positions(counter: int | None, tmp_path: Path) -> None:
+    """The one written more often wins, alone: a database without a counter has 0, as a file without one."""
     root = stores.unpack("5.3.3-rocksdb", tmp_path)
-    database = entries_of_database(root / "config" / "consumerOffsets")
-    assert database.counter is None  # as brokers leave it
-    versioned = database._replace(counter=3)
-    monkeypatch.setattr(f"{positions_of.__module__}.entries_of_database", lambda _: versioned)
-    key, offset = next((key, at) for key, at in sorted(positions(root).items()) if at > 2)
-    other = {"offsetTable": {f"{key[2]}@{key[1]}": {key[3]: offset - 1}}}
+    assert entries_of_database(root / "config" / "consumerOffsets").counter is None  # as brokers leave it
+    before = positions(root)
     version = {} if counter is None else {"dataVersion": {"counter": counter, "timestamp": 1}}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps({**other, **version}))
+    content = {"offsetTable": {"TopicA@other": {"0": 3}}, **version}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(content))
     with StoreReader(root) as store:
         found = positions_of(store.layout, store.generation.version)
-    assert found.notes
-    assert bool(found.unsure) == (counter is None)
-    if found.unsure:
-        with pytest.raises(Refused, match="cannot be told"):
-            planned(root, f"{key[2]}/{key[3]}@{key[1]}=1")
+    assert not found.unsure and len(found.notes) == 1
+    mine = {key: at for key, at in positions(root).items() if key[0] == "offset"}
+    if counter:
+        assert mine == {("offset", "other", "TopicA", 0): 3}
+        assert "without 2 positions that only the RocksDB has" in found.notes[0]
     else:
-        wins = positions(root)[key] == offset - 1
-        assert wins == (counter == 7)
+        assert mine == {key: at for key, at in before.items() if key[0] == "offset"}
+    carried_out(root, "TopicA/0@rg=1")
+    assert positions(root)["offset", "rg", "TopicA", 0] == 1
+
+
+def test_positions_that_a_broker_with_databases_does_not_take(tmp_path: Path) -> None:
+    """Of LMQs in files, and of a file whose counter is 0: what can be read is told, and nothing is written into it."""
+    for name, rows in (("5.5.1-lmq", 0), ("5.5.1-clean", 16)):
+        root = stores.unpack(name, tmp_path)
+        layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB", "enableLmq": "true"}))
+        found = positions_of(layout, "5.5")
+        assert found.lacking and "a broker begins with no positions" in found.notes[0]
+        assert len([row for row in found.rows if row.table == "offset"]) == rows
+        with StoreReader(root, layout.broker_config) as store, pytest.raises(Refused, match="repair"):
+            reset = "mqtt@lmq_group=earliest" if "lmq" in name else "orders@group-a_tags=earliest"
+            plan_moves(store, [parse_reset(reset)])

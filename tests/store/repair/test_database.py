@@ -17,9 +17,8 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
-from mqstore.store.repair import database
-from mqstore.store.repair.database import QueueStoreKind, as_kind, refuse_kind
-from mqstore.store.repair.parts import RepairPart, chosen
+from mqstore.store.repair import parts
+from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chosen, refuse_kind
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import Applied, apply
@@ -365,7 +364,7 @@ def test_a_broker_version_without_such_queues(tmp_path: Path) -> None:
 def test_a_guess_that_spans_both_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = as_kind(opened(FILES, tmp_path), QueueStoreKind.ROCKSDB)
     guess = Generation("5.3", "", ("5.1", "5.3"))
-    monkeypatch.setattr(database, "generation_of", lambda _: guess)
+    monkeypatch.setattr(parts, "generation_of", lambda _: guess)
     with pytest.raises(Refused, match=r"--broker-version 5\.3, or a later one"):
         refuse_kind(layout, QueueStoreKind.ROCKSDB, None)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.formats.rocksdb_config import KV_DATA_VERSION, VERSION_ROW
+from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.repair.database import QueueStoreKind, as_kind
+from mqstore.store.offsets.positions import positions_of
+from mqstore.store.queues.rocksdb_write import rewritten
+from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chosen
+from mqstore.store.repair.repair import analyze, replan
+from mqstore.store.session.apply import apply
 from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import in_force, rows_of
 from mqstore.store.start.config_load import LMQ_OFFSETS, OFFSETS
@@ -16,7 +23,8 @@ from tests.cli.datadriven import run_here
 
 from ... import stores
 from ..session.test_undo import everything
-from .test_database import carried_out, errors, opened, taken_back
+from .test_database import FILES as CLEAN
+from .test_database import NOW_MS, again, carried_out, errors, examined, opened, taken_back
 
 pytestmark = pytest.mark.long
 
@@ -91,3 +99,76 @@ def test_a_broker_can_be_started_then(tmp_path: Path) -> None:
     assert "config/topics.json" in done.stdout
     for words in (["verify", root], ["verify", root, "--set", "storeType=default"]):
         assert run_here(words).code == 0
+
+
+@pytest.mark.parametrize("name", [CLEAN, "5.5.1-lmq"])
+def test_a_broker_with_databases_has_the_positions(name: str, tmp_path: Path) -> None:
+    """Its counter is greater than any that may be there, and LMQs have no file of their own."""
+    layout = opened(name, tmp_path)
+    before, wanted = everything(layout.root), _positions(layout)
+    rocks = as_kind(layout, QueueStoreKind.ROCKSDB)
+    done = carried_out(rocks, QueueStoreKind.ROCKSDB)
+    assert wanted and _positions(again(rocks)) == wanted
+    assert not errors(rocks)
+    assert examined(rocks, QueueStoreKind.ROCKSDB).nothing_to_do
+    taken_back(rocks, done)
+    assert everything(layout.root) == before
+
+
+@pytest.mark.parametrize("name", ["5.5.1-rocksdb", SINGLE])
+def test_there_and_back(name: str, tmp_path: Path) -> None:
+    """The files have the counters of the databases, 0 mostly."""
+    layout = opened(name, tmp_path)
+    wanted = _positions(layout)
+    for kind in (QueueStoreKind.FILES, QueueStoreKind.ROCKSDB):
+        layout = as_kind(layout, kind)
+        carried_out(layout, kind)
+        assert wanted and _positions(again(layout)) == wanted
+        assert not errors(layout)
+
+
+def test_a_database_of_an_earlier_time_does_not_win(tmp_path: Path) -> None:
+    layout = opened(CLEAN, tmp_path)
+    older = layout.config / "consumerOffsets"
+    shutil.copytree(stores.unpack(ROCKS, tmp_path) / "config/consumerOffsets", older)
+    row = {VERSION_ROW: b'{"counter":70,"stateVersion":0,"timestamp":1}'}
+    for file, data in rewritten(older, row, KV_DATA_VERSION).made.items():
+        (older / file).write_bytes(data)
+    rocks = as_kind(layout, QueueStoreKind.ROCKSDB)
+    carried_out(rocks, QueueStoreKind.ROCKSDB)
+    (version,) = [row for row in _written(rocks, OFFSETS) if row["type"] == "data_version"]
+    assert version["counter"] == 71
+
+
+@pytest.mark.parametrize("name", [CLEAN, "5.5.1-lmq"])
+def test_positions_that_are_lost_by_the_options_come_back(name: str, tmp_path: Path) -> None:
+    """Queues that went into a RocksDB, and a file of positions that no broker takes then."""
+    layout = opened(name, tmp_path)
+    wanted, rocks = _positions(layout), as_kind(layout, QueueStoreKind.ROCKSDB)
+    assert "I-188" in errors(rocks)
+    _config_repaired(rocks)
+    assert _positions(again(rocks)) == wanted
+    assert "I-188" not in errors(rocks)
+
+
+def test_a_broken_file_beside_a_database_is_no_start(tmp_path: Path) -> None:
+    """Its .bak is not asked; mended, it does not stand in for what the RocksDB has."""
+    layout = opened("5.5.1-rocksdb", tmp_path)
+    wanted = _positions(layout)
+    (layout.config / OFFSETS).write_text('{"dataVersion":{"counter":9},"offsetTable":{"A@g":{0:')
+    (layout.config / f"{OFFSETS}.bak").write_text('{"dataVersion":{"counter":9},"offsetTable":{"TopicA@rg":{0:1}}}')
+    assert "I-180" in errors(layout)
+    _config_repaired(layout)
+    assert _positions(again(layout)) == wanted
+    assert not errors(layout)
+
+
+def _config_repaired(layout: Layout) -> None:
+    found = analyze(again(layout), chosen([RepairPart.CONFIG], ()), None, NOW_MS)
+    apply(again(layout), found.plan, lambda: replan(again(layout), found.request), Files())
+
+
+def _positions(layout: Layout) -> dict[tuple[str, str, int], int]:
+    """What a broker takes of positions of groups."""
+    found = positions_of(layout, "5.5")
+    return {row.key[1:]: row.offset for row in found.rows if row.table in ("offset", "lmq") and not found.lacking}

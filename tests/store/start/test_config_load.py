@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -9,9 +11,14 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.kinds import KINDS
+from mqstore.formats.rocksdb_config import KV_DATA_VERSION, VERSION_ROW
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.settings.read import FILES
-from mqstore.store.start.config_load import RULES, LoadAction, judge, load_config
+from mqstore.store.start.config_load import OFFSETS, RULES, LoadAction, judge, load_config, load_table
 
+from ... import stores
 from .configured import GARBAGE, NEEDED, put
 
 #: (versions that take it, text): single characters that are others, as the real parsers take them.
@@ -145,3 +152,58 @@ def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> Non
         assert loads().start is LoadAction.REFUSES, (version, name)
         put(path, whole)
         put(backup, whole)
+
+
+MINE, OTHERS = {"T@g": {"0": 9}}, {"TopicA@rg": {"0": 54, "1": 56}}
+#: Text of consumerOffset.json beside RocksDBs → whether a broker takes it where its own counter is 0, and where it is
+#: 8; None: no start. The real managers: `tests/interop/test_config_databases.py`.
+BESIDE: dict[str | None, tuple[bool | None, bool | None]] = {
+    '{"dataVersion":{"counter":20},"offsetTable":{"T@g":{0:9}}}': (True, True),
+    '{"dataVersion":{"counter":"20"},"offsetTable":{"T@g":{0:9}}}': (True, True),
+    '{"dataVersion":{"counter":8},"offsetTable":{"T@g":{0:9}}}': (True, False),
+    '{"dataVersion":{"counter":0},"offsetTable":{"T@g":{0:9}}}': (False, False),
+    '{"dataVersion":{"counter":-1},"offsetTable":{"T@g":{0:9}}}': (False, False),
+    '{"dataVersion":{"counter":null},"offsetTable":{"T@g":{0:9}}}': (None, None),
+    '{"dataVersion":null,"offsetTable":{"T@g":{0:9}}}': (None, None),
+    '{"offsetTable":{"T@g":{0:9}}}': (False, False),
+    '{"dataVersion":{"counter":20},"offsetTable":{"T@g":{0:': (None, None),
+    "": (False, False),
+    None: (False, False),
+}
+
+
+def beside(tmp_path: Path) -> Iterator[tuple[Layout, str | None, dict[str, dict[str, int]] | None]]:
+    """A store with each of these texts, its .bak whole, in front of no RocksDB, of one, and of one with a counter of 8;
+    and the positions that a broker has then.
+    """
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    config, kept = root / "config", tmp_path / "kept"
+    layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
+    (config / f"{OFFSETS}.bak").write_text(next(filter(None, BESIDE)))
+    (config / "consumerOffsets").rename(kept)
+    for which in ("none", "no counter", "counter 8"):
+        if which != "none":
+            shutil.rmtree(config / "consumerOffsets", ignore_errors=True)
+            shutil.copytree(kept, config / "consumerOffsets")
+        if which == "counter 8":
+            row = {VERSION_ROW: b'{"counter":8,"stateVersion":0,"timestamp":1}'}
+            for name, data in rewritten(config / "consumerOffsets", row, KV_DATA_VERSION).made.items():
+                (config / "consumerOffsets" / name).write_bytes(data)
+        for text, takes in BESIDE.items():
+            (config / OFFSETS).unlink(missing_ok=True)
+            if text is not None:
+                (config / OFFSETS).write_text(text)
+            taken = takes[which == "counter 8"]
+            own = {} if which == "none" else OTHERS
+            yield layout, text, None if taken is None else MINE if taken else own
+
+
+def test_what_a_broker_with_databases_takes_of_the_file_of_positions(tmp_path: Path) -> None:
+    for layout, text, wanted in beside(tmp_path):
+        found = load_table(layout, OFFSETS, RULES["5.5"])
+        assert (found.start is LoadAction.REFUSES) == (wanted is None), (text, found)
+        if wanted is not None:
+            table = found.taken.value["offsetTable"] if found.taken else {}
+            plain = {key: {str(queue): at for queue, at in row.items()} for key, row in table.items()}
+            assert plain == wanted, (text, found)
+            assert found.reason or found.taken
