@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..store.broker.profiles import LMQ_OPTIONS
 from ..store.counted import counted
+from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
 from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from .options import Common
 
 
-_OPTIONS = {
-    "rocksdb": "In broker.conf, before its start: storeType=defaultRocksDB, no rocksdbCQDoubleWriteEnable",
-    "files": "In broker.conf, before its start: storeType=default, no rocksdbCQDoubleWriteEnable",
-}
+_STORE_TYPES = {"rocksdb": "storeType=defaultRocksDB", "files": "storeType=default"}
 
 
 def repair_text(
@@ -87,9 +85,11 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     """What is to be done before a broker starts on queues of another kind."""
     kind = found.request.kind or ""
     told = found.layout.broker_config
+    second = told.get(CONFIG_VERSION, "").lower() == CONFIG_V2
+    options = [_STORE_TYPES[kind], *([f"{CONFIG_VERSION}={CONFIG_V2}"] if second else ())]
     lmq = [f"{name}=true" for name in LMQ_OPTIONS if told.get_bool(name)]
     also = f"; for LMQs {', '.join(lmq)}" if kind == "files" and lmq else ""
-    yield _OPTIONS[kind] + also
+    yield f"In broker.conf, before its start: {', '.join(options)}, no rocksdbCQDoubleWriteEnable{also}"
 
 
 def _verdict(

@@ -12,7 +12,7 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..broker.profiles import LMQ_OPTIONS, PROFILES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.broker_conf import BrokerConfig
+from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, BrokerConfig
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
@@ -29,6 +29,7 @@ from ..findings.catalogue import catalogue
 from ..findings.next_commands import RECOVER
 from ..queues.rocksdb import RocksdbConsumeQueues
 from ..settings.generation import generation_of
+from ..settings.rocksdb import ConfigForm, in_force
 from ..verify.start import GROUP
 
 
@@ -160,6 +161,9 @@ def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
         told.append(f"storeType={ROCKSDB_STORE_TYPE}")
     else:
         told += ["storeType=default", *_lmq_options(layout)]
+    config = in_force(layout.config, layout.broker_config)
+    if config.form is ConfigForm.SECOND and config.sure:  # read whatever storeType is, where the option stays
+        told.append(f"{CONFIG_VERSION}={CONFIG_V2}")
     # what is proposed for the store as it is now, as a recovery first, goes with the options given
     options, words = layout.broker_config.with_set(told), layout.broker_config.words
     found = Layout.open(layout.root, BrokerConfig(options, words))

@@ -16,7 +16,7 @@ from mqstore.store.settings.parse import parse
 from .. import stores
 from .brokers import VERSIONS, Broker, missing
 from .managers import Managers
-from .served import mqstore, put
+from .served import mqstore, put, settings
 
 pytestmark = pytest.mark.interop
 
@@ -109,6 +109,27 @@ def test_the_manager_has_them_there_and_back(version: str, managers: Callable[[s
     for kind in ("files", "rocksdb"):
         mqstore("repair", root, "--queues", "--as", kind, "--apply", "--yes")
     assert before and table(real, root, "consumerOffsets/") == before
+
+
+@pytest.mark.slow
+def test_a_client_goes_on_with_queues_in_files_and_version_2(tmp_path: Path) -> None:
+    """config/rdb stays in force, with the options that the conversion names."""
+    if why := missing("5.5.1"):
+        pytest.skip(why)
+    root, broker = tmp_path / "store", {"configManagerVersion": "v2"}
+    with Broker("5.5.1", root, {**CONFIG, "storeType": "defaultRocksDB"}, broker) as running:
+        assert set(running.produce([{"topic": "orders", "body": f"message {n}"} for n in range(24)])) == {"SEND_OK"}
+        running.consume({"orders": "*"})
+        assert len(running.received(24)) == 24
+        running.leave(GROUP)  # its offsets are committed
+        running.stop()
+    # that such a broker has forgotten the topic, it says as well
+    told = mqstore("repair", root, "--queues", "--as", "files", "--apply", "--yes", *settings(CONFIG), codes=(0, 1))
+    assert "storeType=default, configManagerVersion=v2" in told and "positions" not in told
+    with Broker("5.5.1", root, {**CONFIG, "storeType": "default"}, broker) as running:
+        assert running.produce([{"topic": "orders", "body": "later"}]) == ["SEND_OK"]
+        running.consume({"orders": "*"})
+        assert [row["body"] for row in running.received(2, seconds=8)] == ["later"]
 
 
 @pytest.mark.slow

@@ -163,6 +163,14 @@ def test_a_broken_file_beside_a_database_is_no_start(tmp_path: Path) -> None:
     assert not errors(layout)
 
 
+def test_version_2_is_named_and_judged(tmp_path: Path) -> None:
+    root = str(stores.unpack(SECOND, tmp_path))
+    for kind, store_type in (("files", "default"), ("rocksdb", "defaultRocksDB")):
+        done = run_here(["repair", root, "--queues", "--as", kind, "--apply", "--yes"])
+        assert done.code == 0, done.stdout
+        assert f"storeType={store_type}, configManagerVersion=v2, no rocksdbCQ" in done.stdout
+
+
 def _config_repaired(layout: Layout) -> None:
     found = analyze(again(layout), chosen([RepairPart.CONFIG], ()), None, NOW_MS)
     apply(again(layout), found.plan, lambda: replan(again(layout), found.request), Files())
