@@ -249,7 +249,8 @@ def _stores_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def check_log_of(values: Mapping[str, Any], common: Common) -> None:
-    """`storePathCommitLog` names one commit log: warn where it is that of another store than the one named.
+    """`storePathCommitLog` names one commit log: warn where it is that of another store than the one named,
+    or not the one that brokers read.
 
     values: of the arguments of a command. Raises BadParameter where it would be read as the log of several stores.
     """
@@ -259,13 +260,15 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     from ..store.errors import StoreError
 
     config, layouts = common.config(), dict[str, Layout]()
-    if not config.get_paths("storePathCommitLog"):
+    if not (config.log_paths or config.unread_log_paths):
         return
     with suppress(StoreError):  # whoever reads it says so
         for store in _stores_in(values):
             layout = None if is_uri(store) else Layout.of(store, config)
             if layout is not None and layout.is_root:
                 layouts[os.path.realpath(store)] = layout
+                if layout.unread_log:
+                    common.warn(f"{store}: {layout.unread_log}")
     logs = {layout.commit_log_directories for layout in layouts.values()}
     if len(logs) < len(layouts):
         text = "storePathCommitLog names one commit log, and it would be that of each store"

@@ -35,7 +35,10 @@ DEFAULTS: Mapping[str, int] = {
 """Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_PLACES = re.compile(r"storePath[A-Z]|readOnlyCommitLogStorePaths$")
+_LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
+_PLACES = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
+_SPLITTER = "rocketmq.broker.multiPathSplitter"
+"""A property of the JVM, no option of a broker: what stands between paths, `,` without it (spec 1.12)."""
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 
 
@@ -114,8 +117,36 @@ class BrokerConfig(Mapping[str, str]):
         return default if value is None else value.lower() == "true"
 
     def get_paths(self, name: str) -> list[str]:
-        """The option as a list of paths, separated by `,`, `;` or `:`; empty where not set."""
-        return [part for part in re.split(r"[,;:]", self.get(name, "")) if part.strip()]
+        """The option as a list of paths, empty where not set: separated by `,`, `;` or `:`, or by what the JVM property
+        `rocketmq.broker.multiPathSplitter` names, which is given like an option.
+        """
+        return [part for part in re.split(self._splitter, self.get(name, "")) if part.strip()]
+
+    @property
+    def _splitter(self) -> str:
+        return re.escape(self.get(_SPLITTER, "")) or "[,;:]"
+
+    @property
+    def log_paths(self) -> list[str]:
+        """The directories of the commit log, empty where not set. Brokers ask for those that are only read where the
+        others are several by their text, `DIRECTORY,` included.
+        """
+        several = re.search(self._splitter, self.get(_LOG, ""))
+        return self.get_paths(_LOG) + (self.get_paths(_READ_ONLY_LOG) if several else [])
+
+    @property
+    def unread_log_paths(self) -> list[str]:
+        """Those of the directories that are only read which no broker reads."""
+        return [path for path in self.get_paths(_READ_ONLY_LOG) if path not in self.log_paths]
+
+    @property
+    def unsplit_log_paths(self) -> str:
+        """Why brokers do not split `storePathCommitLog` as `get_paths` does, "" where they do."""
+        found = None if _SPLITTER in self else re.search("[;:]", self.get(_LOG, ""))
+        if found is None:
+            return ""
+        told = f"brokers split {_LOG} at a comma alone, not at {found[0]}"
+        return f"{told}, unless their JVM was told so (then: --set '{_SPLITTER}={found[0]}')"
 
     @property
     def broker_name(self) -> str | None:

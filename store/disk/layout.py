@@ -171,6 +171,17 @@ class Layout:
                 return directory
         return None
 
+    @cached_property
+    def unread_log(self) -> str:
+        """Why brokers do not read the directories that the configuration seems to give the log, "" where they do."""
+        config = self.broker_config
+        if config.unsplit_log_paths:
+            return config.unsplit_log_paths
+        why = "readOnlyCommitLogStorePaths counts only beside several of storePathCommitLog (`DIRECTORY,` is enough)"
+        paths = (_absolute(self.root, path) for path in config.unread_log_paths)
+        unread = (path for path in paths if _log_files(path) and not _is_one_of(path, self.commit_log_directories))
+        return next((f"no broker reads {path}: {why}" for path in unread), "")
+
     @property
     def is_root(self) -> bool:
         """A store is at this path, not a part of one."""
@@ -246,7 +257,8 @@ class Layout:
     @cached_property
     def foreign(self) -> list[Foreign]:
         """Entries of the root that belong to no part of a store. Raises Unreadable."""
-        own = {path.relative_to(self.root).parts[0] for path in self._inside}
+        inside = (path for path in self.commit_log_directories if self.root in path.parents)
+        own = {path.relative_to(self.root).parts[0] for path in inside}
         return [
             Foreign(os.fspath(self.root / name), "unknown to a broker")
             for name in sorted(_names(self.root))
@@ -255,11 +267,6 @@ class Layout:
             and name not in _FILES
             and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
         ]
-
-    @property
-    def _inside(self) -> list[Path]:
-        """Commit log directories under the root."""
-        return [path for path in self.commit_log_directories if self.root in path.parents]
 
     @cached_property
     def queue_database(self) -> Path | None:
@@ -292,7 +299,7 @@ class Layout:
             return True
         if self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
             return False
-        if next(self._queues_in_files, None) is None:
+        if next(queue_directories(self.consume_queue), None) is None:
             return True
         return store_type is None and self._topics_in_rocksdb()
 
@@ -306,12 +313,8 @@ class Layout:
         store_type = self.broker_config.get("storeType")
         if store_type is not None or self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
             return store_type == ROCKSDB_STORE_TYPE
-        gone = self.queue_database is None and next(self._queues_in_files, None) is None
+        gone = self.queue_database is None and next(queue_directories(self.consume_queue), None) is None
         return self.rocksdb_queues or (gone and self._topics_in_rocksdb())
-
-    @property
-    def _queues_in_files(self) -> Iterator[QueueDirectory]:
-        return queue_directories(self.consume_queue)
 
     def _topics_in_rocksdb(self) -> bool:
         """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
@@ -350,10 +353,7 @@ def was_rocksdb(path: Path) -> bool:
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:
     """Directories of the commit log, how they were found, and the DLedger data directory."""
     default = root / COMMIT_LOG
-    configured = config.get_paths("storePathCommitLog")
-    if configured:
-        configured += config.get_paths("readOnlyCommitLogStorePaths")
-    paths = tuple(dict.fromkeys(_absolute(root, path) for path in configured))
+    paths = tuple(dict.fromkeys(_absolute(root, path) for path in config.log_paths))
     members = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
     members = sorted(path for path in members if path.is_dir())
     dledger = _dledger_data(root, config, members, paths)

@@ -50,9 +50,12 @@ def normalize(
     Directories, names that are no position of a file, empty files. any_length: files of a wrong length stay, an empty
     one where the log goes on behind it. empty_log: it is meant that there is none. replica: a copy of the log that was
     named, "" for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one
-    that no broker has, a log file whose name alone is wrong, a log that is not there, a lock that is a directory.
+    that no broker has, a log file whose name alone is wrong, a log that is not there, or not where brokers look for it,
+    a lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
+    if reason := snapshot.layout.unread_log:
+        raise Refused(reason, path=snapshot.layout.root)
     if lock.is_dir():
         from ..findings.next_commands import NextCommand, aside  # which looks at findings, and they at recoveries
 

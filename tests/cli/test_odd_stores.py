@@ -113,7 +113,7 @@ def test_directories_on_other_disks(name: str, tmp_path: Path) -> None:
     check_answers(
         name,
         root,
-        *("--set", f"storePathCommitLog={':'.join(writable)}"),
+        *("--set", f"storePathCommitLog={','.join([*writable, ''])}"),
         *("--set", f"readOnlyCommitLogStorePaths={read_only}"),
     )
     [described] = records("inspect", str(root), "--set", f"storePathCommitLog={','.join(moved)}")

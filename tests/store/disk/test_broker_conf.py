@@ -98,7 +98,31 @@ def test_values_have_types() -> None:
     assert config.get_bool("on") and not config.get_bool("off") and config.get_bool("none", True)
     assert config.get_paths("dirs") == ["/a", "/b", "/c", "/d"]
     assert config.get_paths("none") == []
+    assert config.with_set(["rocketmq.broker.multiPathSplitter=;"]).get_paths("dirs") == ["/a,/b", "/c:/d,"]
     assert config.get_int("none", 5) == 5
+
+
+@pytest.mark.parametrize(
+    ("log", "read_only", "read", "unread"),
+    [
+        ("/a,/b", "/c,/d", "/a /b /c /d", ""),
+        ("/a,", "/c", "/a /c", ""),
+        ("/a", "/c", "/a", "/c"),
+        ("", "/c", "", "/c"),
+        ("/a", "/a", "/a", ""),
+    ],
+)
+def test_directories_that_are_only_read_count_beside_several(log: str, read_only: str, read: str, unread: str) -> None:
+    """As in the real classes, which ask for the separator in the text."""
+    config = BrokerConfig({"storePathCommitLog": log, "readOnlyCommitLogStorePaths": read_only})
+    assert (config.log_paths, config.unread_log_paths) == (read.split(), unread.split())
+
+
+@pytest.mark.parametrize(("log", "splitter"), [("/a:/b", ":"), ("/a;/b", ";"), ("/a,/b;/c", ";"), ("/a,/b", "")])
+def test_brokers_split_at_a_comma(log: str, splitter: str) -> None:
+    config = BrokerConfig({"storePathCommitLog": log})
+    assert (f"at a comma alone, not at {splitter}," in config.unsplit_log_paths) == bool(splitter)
+    assert not config.with_set([f"rocketmq.broker.multiPathSplitter={splitter}"]).unsplit_log_paths
 
 
 def test_reads_a_file(tmp_path: Path) -> None:

@@ -51,6 +51,30 @@ def test_log_files_without_a_name_are_no_empty_log(queues: bool, policy: Policy,
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
+@pytest.mark.parametrize(
+    ("log", "read_only", "splitter", "unread"),
+    [
+        ("disk2/commitlog-b", "commitlog-a", "", "commitlog-a"),
+        ("disk2/commitlog-b,", "commitlog-a", "", ""),
+        ("disk2/commitlog-b", "none", "", "full queues"),
+        ("disk2/commitlog-b;commitlog-a", "", "", "at a comma alone, not at ;"),
+        ("disk2/commitlog-b;commitlog-a", "", ";", ""),
+        ("commitlog-a", "disk2/commitlog-b", "", ""),
+    ],
+)
+def test_directories_of_the_log_that_no_broker_reads(
+    log: str, read_only: str, splitter: str, unread: str, tmp_path: Path
+) -> None:
+    """With these options the real classes come up with an empty log, and delete the queues."""
+    root = stores.unpack("4.9.7-multipath", tmp_path)
+    config = stores.config("4.9.7-multipath", root)
+    config |= {"storePathCommitLog": log, "readOnlyCommitLogStorePaths": read_only}
+    config |= {"rocketmq.broker.multiPathSplitter": splitter} if splitter else {}
+    with StoreReader(root, BrokerConfig(config)) as store:
+        refusals = [finding.message for finding in verify(store).findings if finding.code == "I-187"]
+    assert [unread in each for each in refusals] == [True] * bool(unread)
+
+
 @pytest.mark.parametrize(("configured", "cut"), [(4096, False), (16384, False), (16384, True)])
 def test_a_configured_length_that_is_not_that_of_the_files(configured: int, cut: bool, tmp_path: Path) -> None:
     """Files that agree with one another are not at fault."""
