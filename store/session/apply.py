@@ -146,7 +146,8 @@ def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
     A link to a directory where `files` may not write counts by itself: what is there is not ours.
     """
     found: Listing = {}
-    outside = [d for d in layout.commit_log_directories if not d.is_relative_to(layout.root)]
+    logs = (d for d in layout.commit_log_directories if d.is_dir())  # a start makes those that are missing
+    outside = [d for d in logs if not d.is_relative_to(layout.root)]
     waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()

@@ -319,6 +319,16 @@ def test_a_log_on_another_file_system(root: Path, tmp_path_factory: pytest.TempP
     assert len([folder for folder in folders if folder.is_dir()]) == len(devices)
 
 
+def test_a_log_directory_that_no_broker_has_made_yet(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The third place of a log, outside of the store: the next file that falls to it makes it."""
+    none = tmp_path_factory.mktemp("on-disk") / "commitlog"
+    config = CONFIG.with_set([f"storePathCommitLog={root / 'commitlog'},{none}"])
+    _, applied = recover(root, config, VERSION)
+    layout = Layout.open(root, config)
+    assert applied.session and not barriers(layout) and not none.exists()
+    assert not planned(root, config, VERSION).edits
+
+
 def test_the_journal_is_enough_to_take_it_all_back(root: Path) -> None:
     """Every step undone in reverse order gives the store of before: bytes, times, modes."""
     before, before_times = content(root), times(root)
