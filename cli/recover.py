@@ -123,8 +123,7 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        gone = bool(found.plan and found.plan.lost_messages)
-        gone |= left_lost(found.config, after.recovery.layout) is not None
+        gone = applied.lost or left_lost(found.config, after.recovery.layout) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common).at(layout)
@@ -207,6 +206,7 @@ def _print(
             "edits_left": len(plan.edits) if plan else None,
             "outcome": start.outcome,
             "lost": start.lost.messages,
+            "lost_by_plan": applied.lost,
             "invisible": start.invisible.messages,
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
             "config": left.to_json() if left is not None else None,

@@ -95,7 +95,7 @@ def verdict(
     """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
     found = before.recovery
     if applied is not None:
-        lost = found.plan.lost_messages if found.plan else 0
+        lost = applied.lost
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
         besides = not_back(found.config, left_lost(found.config, after.recovery.layout)) if after is not None else ""
         unfired = after is not None and not lost and after.recovery.prediction.unfired

@@ -169,7 +169,7 @@ def repair(
         after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common).at(judged)
     _print(before, applied, after, given, common, out)
-    raise Exit(_code(before, after))
+    raise Exit(_code(before, applied, after))
 
 
 def _analyze(
@@ -237,9 +237,9 @@ def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
     return seen._replace(verdict=with_repairs(seen.verdict, seen.repair.layout, version))
 
 
-def _code(before: JudgedRepair, after: JudgedRepair | None) -> ExitCode:
+def _code(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
-    if before.repair.plan.lost_messages:
+    if applied.lost if applied is not None else before.repair.plan.lost_messages:
         return ExitCode.NO
     from .repair_text import config_left
 
@@ -272,7 +272,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
         from .repair_text import repair_text
 
         plan = repair_text(before, None, None, common, common.given().at(layout), asking=True)
-        agree(what, plan, common, _code(before, None))
+        agree(what, plan, common, _code(before, None, None))
 
     def again() -> Any:
         return replan(Layout.open(layout.root, layout.broker_config), found.request)
@@ -305,5 +305,7 @@ def _print(
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
         out.record(
-            record, text=lambda _: repair_text(before, applied, after, common, given), verdict=_code(before, after)
+            record,
+            text=lambda _: repair_text(before, applied, after, common, given),
+            verdict=_code(before, applied, after),
         )

@@ -97,7 +97,7 @@ def _verdict(
 ) -> str:
     """The sentence that `verify` has, and what a repair does about it."""
     found = before.repair
-    lost = found.plan.lost_messages
+    lost = found.plan.lost_messages if applied is None else applied.lost
     gone = counted(lost, "message is", "messages are", form=",")
     loses = f" {gone} lost." if lost else ""
     if applied is not None:

@@ -32,6 +32,7 @@ from .journal import (
     Listing,
     SessionState,
     Step,
+    barrier_alone,
     barriers,
     find_note,
     is_needed,
@@ -53,12 +54,13 @@ _ZEROS = bytes(1 << 20)
 class Applied(NamedTuple):
     """A repair that was carried through. resumed: it had been cut off before.
 
-    session: "" where there was nothing to do.
+    session: "" where there was nothing to do. lost: messages, by what was cut off, too.
     """
 
     session: str
     resumed: bool
     steps: int
+    lost: int = 0
 
 
 def apply(
@@ -78,6 +80,8 @@ def apply(
     Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
     _check_barrier(layout)
+    before = barrier_alone(layout)
+    lost = 0 if before is None else before.lost
     with alone(layout, files, wait_seconds) as lock:
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
@@ -86,13 +90,13 @@ def apply(
             _drop_unsealed(layout, files)
             if not plan.edits:
                 lock.leave = lock.was
-                return Applied("", False, 0)
+                return Applied("", False, 0, lost)
             for edit in plan.edits:
                 files.check_inside(Path(edit.path))
             journal = stage(layout, plan, files, new_session(layout), command, lock.was)
         carry_through(journal, files)
         journal.finish(files, listing(layout, journal, files))
-    return Applied(journal.session, resumed, len(journal.steps))
+    return Applied(journal.session, resumed, len(journal.steps), lost + journal.lost)
 
 
 def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:

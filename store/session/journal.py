@@ -208,6 +208,8 @@ class Journal:
     directories: list[str] = field(default_factory=list)
     #: The lock file before the session; None in journals of versions that did not note it.
     lock: LockWas | None = None
+    #: Messages that its plan gave up; 0 in journals of versions that did not note it.
+    lost: int = 0
 
     @property
     def session(self) -> str:
@@ -243,6 +245,7 @@ class Journal:
                 "directories": self.directories,
                 "steps": [asdict(step) for step in self.steps],
                 "lock": None if self.lock is None else _lock_row(self.lock),
+                "lost": self.lost,
             },
             indent=1,
         ).encode("utf-8", "surrogateescape")
@@ -292,10 +295,10 @@ class Journal:
             fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
             steps = [_step(row, folder.name) for row in fields["steps"]]
             command, directories = str(fields["command"]), fields["directories"]
-            lock = _lock(fields.get("lock"))
-            if not all(isinstance(name, str) and "\0" not in name for name in directories):
-                raise ValueError("a directory without a name")
-        return cls(store, folder, command, steps, directories, lock)
+            lock, lost = _lock(fields.get("lock")), fields.get("lost", 0)
+            if not isinstance(lost, int) or not all(isinstance(name, str) and "\0" not in name for name in directories):
+                raise ValueError("no number of lost messages, or a directory without a name")
+        return cls(store, folder, command, steps, directories, lock, lost)
 
 
 @contextmanager
@@ -388,6 +391,16 @@ def unfinished(store: Path, journal: Path) -> Journal | None:
         if Journal(store, folder, "").state.half_way:
             return Journal.load(store, folder)
     return None
+
+
+def barrier_alone(layout: Layout) -> Journal | None:
+    """The session of which only the start barrier is left; None where there is none. Raises Unreadable."""
+    left, folders = barriers_left(layout), list(sessions(layout.journal))
+    if not left or not folders or Journal(layout.root, folders[-1], "").state is not SessionState.APPLIED:
+        return None
+    made_ns = min(path.stat().st_mtime_ns for path in left)
+    is_its_own = made_ns <= (folders[-1] / DONE).stat().st_mtime_ns  # else of one that was killed before it began
+    return Journal.load(layout.root, folders[-1]) if is_its_own else None
 
 
 class LeftOver(NamedTuple):

@@ -114,7 +114,7 @@ def stage(
     folder = layout.journal / session
     _check_space(layout, plan)
     files.make_directory(folder)
-    journal = Journal(layout.root, folder, command, lock=lock)
+    journal = Journal(layout.root, folder, command, lock=lock, lost=plan.lost_messages)
     keep_damaged(layout, plan, folder, files)
     edits = list(plan.edits)
     made: list[Edit] = []

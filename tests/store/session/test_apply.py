@@ -10,10 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.disk.lock import StoreLock
@@ -33,6 +35,7 @@ from mqstore.store.session.journal import (
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
+from ... import stores
 from ...recovery_cases import CONFIG
 from ...slices import pick, rng
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
@@ -83,6 +86,25 @@ def test_killed_before_the_barrier_goes(root: Path, tmp_path: Path) -> None:
     assert not found.nothing_to_do and any("start barrier" in note for note in found.notes)
     apply(layout, found.plan, lambda: planned(root, CONFIG, VERSION), Files())
     assert analyze(layout, VERSION).nothing_to_do
+
+
+def test_what_was_lost_is_known_however_late_it_was_cut_off(tmp_path: Path) -> None:
+    """Once the log is mended no new plan has the loss: the journal has, also where only the barrier is left."""
+    root, work = stores.unpack("5.3.3-killed-page", tmp_path), tmp_path / "work"
+    config, counting = BrokerConfig(stores.config("5.3.3-killed-page", root)), CountingFiles()
+    shutil.copytree(root, work)
+    config = config.with_set([f"storePathCommitLog={work / 'commitlog'}"])
+    plan, applied = recover(work, config, VERSION, counting)
+    assert applied.lost == plan.lost_messages > 0
+    last = len(counting.steps) - 1
+    for at in (last - 18, last - 8, last - 1):
+        shutil.rmtree(work)
+        shutil.copytree(root, work)
+        with pytest.raises(Killed):
+            recover(work, config, VERSION, KilledFiles(at))
+        found = analyze(Layout.open(work, config), VERSION)
+        ended = apply(found.layout, found.plan, partial(planned, work, config, VERSION), Files())
+        assert (ended.lost, found.layout.abort.exists()) == (applied.lost, False), at
 
 
 def test_nothing_is_deleted(root: Path) -> None:

@@ -27,7 +27,7 @@ from mqstore.store.recover import recovery
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.session.apply import apply
-from mqstore.store.session.journal import barriers, unfinished
+from mqstore.store.session.journal import barriers, left_over, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ...dledger_mishaps import STORE as DLEDGER
@@ -127,14 +127,15 @@ def without_lock(root: Path) -> dict[str, bytes]:
     return {name: data for name, data in contents(root).items() if name != "lock"}
 
 
-def check_cut_off(job: Job, work: Path, at: int, files: Files, whole: object) -> None:
+def check_cut_off(job: Job, work: Path, at: int, files: Files, whole: object, lost: int) -> None:
     """Carried on and then taken back, and taken back at once."""
     where = f"{job.name}: {type(files).__name__} at step {at}, seed {SEED}"
     root, _ = job.made(work)
     before = without_lock(root)
     layout = cut_off(job, work, files)
+    is_begun = bool(left_over(layout))
     _, again = job.plan(layout)
-    apply(layout, None, again, Files())
+    assert apply(layout, None, again, Files()).lost == lost or not is_begun, where
     layout = Layout.open(layout.root, layout.broker_config)
     assert state_of(layout) == whole, where
     assert not barriers(layout), where
@@ -168,11 +169,12 @@ def check_steps(job: Job, work: Path, steps: Callable[[int], list[int]]) -> None
     root, config = job.made(work)
     counting = CountingFiles()
     plan, again = job.plan(Layout.open(root, config))
-    apply(Layout.open(root, config), plan, again, counting)
+    lost = apply(Layout.open(root, config), plan, again, counting).lost
+    assert plan is not None and lost == plan.lost_messages
     whole = state_of(Layout.open(root, config))
     for at in steps(len(counting.steps)):
         for files in faults_at(at):
-            check_cut_off(job, work, at, files, whole)
+            check_cut_off(job, work, at, files, whole, lost)
 
 
 @pytest.mark.slow
