@@ -31,6 +31,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
 from ...formats.message import MESSAGE
 from ...formats.message_properties import CRC_ITEM_BYTES, crc_item, ends_with_crc
+from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import scan_messages
 from ..broker.dispatch_record import Dispatching
@@ -115,7 +116,7 @@ _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 class Copied:
     """What was written. damaged: ranges between good records, and a torn last one.
 
-    wrong: records with a wrong checksum. torn: records that had lost properties. restored: records whose header was
+    wrong: records with a wrong checksum. torn: records that have lost properties. restored: records whose header was
     put right. dead: records of an earlier life of the log, which are left out.
     """
 
@@ -150,6 +151,7 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[in
         done.records += len(item)
         if item.body_crc_ok is not None:
             done.wrong += int((~item.body_crc_ok).sum())
+        done.torn += int(PropertyItems(item.columns.ragged("properties")).has_nul().sum())
         size = int(item.columns.ints("total_size").sum())
         done.bytes += size
         told(size)
@@ -289,7 +291,6 @@ def convert(
         config = _config(layout)
         version = version or generation_of(layout).version
         made = _complete(target, file_bytes, config, version, files, copied)
-        copied.torn = made.torn
         found = Converted(layout, target, copied, made.version, file_bytes)
         found.left, found.left_behind = made.left, left_behind
         old, new = _ends(layout), _ends(Layout.open(target, config))

@@ -185,7 +185,6 @@ class Restored(NamedTuple):
 
     unplaced: queue offsets that are missing and have no tombstone. left: why queues and index were
     not made, or what is left to do, "" for nothing. version: of the brokers that it was made for.
-    torn: records that had lost properties, and are without them now.
     """
 
     files: int
@@ -195,7 +194,6 @@ class Restored(NamedTuple):
     unplaced: int = 0
     left: str = ""
     version: str = ""
-    torn: int = 0
 
 
 def check_layer(layer: Layer, file_bytes: int) -> None:
@@ -379,7 +377,7 @@ def complete(
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = analyze(Layout.open(root, layout.broker_config), restored.version, options=RecoveryOptions(Policy.KEEP))
     done = found.nothing_to_do and not found.harmful
-    return restored._replace(left="" if done else _MORE, torn=len(plan.cut))
+    return restored._replace(left="" if done else _MORE)
 
 
 def _gives_up(plan: Plan) -> bool:

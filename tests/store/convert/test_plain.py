@@ -26,6 +26,7 @@ from mqstore.store.log.message import Message
 from mqstore.store.log.write import LogWriter
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
+from mqstore.store.verify.run import verify
 from tests import stores
 from tests.store.made_log import MadeLog, log_of, made
 
@@ -134,6 +135,21 @@ def test_torn_properties_are_told(tmp_path: Path) -> None:
     assert (done.complete, done.copied.torn) == (False, 1)
     assert (done.copied.damaged, done.copied.wrong, done.changed, done.left) == (0, 0, [], "")
     assert_left_alone(target)
+
+
+def test_properties_that_are_torn_in_the_middle_are_told(tmp_path: Path) -> None:
+    """No plan puts these right: the new store has them as the old one."""
+    name = "5.3.3-dledger"
+    root, target = stores.unpack(name, tmp_path), tmp_path / "plain"
+    with Store(root) as store:
+        record = store.message("TopicA", 0, 20)
+    number, end = divmod(record.physical_offset + record.total_size, 49152)
+    with (root / DATA / f"{number * 49152:020d}").open("r+b") as file:
+        file.seek(end - 20)
+        file.write(bytes(12))
+    done = converted(root, target, name)
+    assert (done.complete, done.copied.torn) == (False, 1)
+    assert [finding.code for finding in verify(target).serious] == ["I-055"]
 
 
 def test_a_log_that_is_cut_short_is_told(tmp_path: Path) -> None:
