@@ -105,6 +105,10 @@ class LogReader:
         return [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
 
     def _take(self, batch: Batch, found: FoundInPart) -> None:
+        own, sizes = (batch.columns.ints(name) for name in ("physical_offset", "total_size"))
+        for row in np.flatnonzero(own != batch.position).tolist():  # a broker's unit leads there, and so does this one
+            reason = f"the record says that it stands at {int(own[row])}"
+            found.lose(int(batch.position[row]), int(sizes[row]), reason)
         made = self._dispatch(batch)
         found.items += len(made.items)
         found.last_record = int(batch.position[-1])

@@ -152,6 +152,18 @@ def test_damage_is_reported_and_what_is_good_is_there(tmp_path: Path) -> None:
         assert not (empty[:-1] & ~empty[1:]).any(), f"an empty unit would end the queue: {path}"
 
 
+def test_a_record_with_another_position_is_told(tmp_path: Path) -> None:
+    """Its unit leads to what it says itself, as a broker writes it: no message is read there."""
+    root, at, size = unpack("5.3.3-clean", tmp_path), 43_954, 423
+    path = root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[at + 35] ^= 0x40
+    path.write_bytes(data)
+    manifest = run(root, tmp_path / "new")
+    reason = f"the record says that it stands at {at + 64}"
+    assert manifest["damage"] == [{"store": 0, "position": at, "size": size, "reason": reason}]
+
+
 def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
     plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
     target = tmp_path / "new"
