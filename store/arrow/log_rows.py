@@ -36,7 +36,7 @@ from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange
 from ..search.store import StoreReader
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
-from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, open_log, with_notes
+from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, changed, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _TAIL_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
@@ -215,6 +215,8 @@ def items_of(
     log = open_log(part.store, ask.broker_config)
     noted = UnreadRanges(around=True)
     with log.queue:
+        if is_uri(part.store) and not _has_all(log, part):
+            raise changed(part.store)
         items = each_noting(_scan(log, part.split, crc, noting), noted)
         ends = part.split is None or part.behind or part.split.stop >= log.max_file_end
         for item in items if tails else _before_the_end(items, goes_on=not ends):
@@ -228,6 +230,13 @@ def items_of(
     for unread in noted:  # each is damage, too
         if ask.fails_at(unread.error()):
             raise unread.error()
+
+
+def _has_all(log: CommitLog, part: LogSplit) -> bool:
+    """The log reaches as far as when the part was made of it: what is missing at its ends nobody sees otherwise."""
+    if part.split is None:
+        return log.queue.size >= part.bytes
+    return log.min_offset <= part.split.start and part.split.stop <= log.max_file_end
 
 
 def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterator[Batch | Extent]:

@@ -239,6 +239,8 @@ def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
         with source, path.open("xb") as copy:
             while data := _read(source, info.path):
                 copy.write(data)
+            if copy.tell() < info.size:
+                raise changed(info.path)
         if info.mtime_ns is not None:
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
 
@@ -349,8 +351,7 @@ class RemoteFiles(MappedFileQueue):
         with _read_errors(file.path):
             if file.path not in self._opened:
                 self._opened[file.path] = self._place.open_input_file(file.path)
-            data: bytes = self._opened[file.path].read_at(size, offset)
-        return data
+            return _whole(self._opened[file.path], offset, size, file.path)
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
@@ -401,9 +402,9 @@ class _PackedObject(PackedFile):
         return self._part(max(0, self._info.size - size), size)
 
     def _part(self, offset: int, size: int) -> bytes:
+        size = min(size, self._info.size - offset)
         with self._opened() as source, _read_errors(self._info.path):
-            data: bytes = source.read_at(size, offset)
-        return data
+            return _whole(source, offset, size, self._info.path)
 
     def open(self) -> IO[bytes]:
         return BufferedReader(self._opened(), _BLOCK_BYTES)
@@ -411,6 +412,19 @@ class _PackedObject(PackedFile):
     def _opened(self) -> Any:
         with _read_errors(self._info.path):
             return self._place.open_input_file(self._info.path)
+
+
+def changed(path: str) -> Unreadable:
+    """What of object storage is not as it was listed any more; read on, it would be told as a log that ends there."""
+    return Unreadable("it has changed since it was listed", path=path, hint="try again when nobody writes there")
+
+
+def _whole(source: Any, offset: int, size: int, path: str) -> bytes:
+    """A range of an object that has it, as the listing says. Raises Unreadable."""
+    data: bytes = source.read_at(size, offset)
+    if len(data) < size:
+        raise changed(path)
+    return data
 
 
 @contextmanager

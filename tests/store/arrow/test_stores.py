@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 
 from mqstore.store.arrow import stores
-from mqstore.store.arrow.log_rows import damage_of, fields_of, parts_of
+from mqstore.store.arrow.log_rows import LogSplit, damage_of, fields_of, parts_of, rows_of
 from mqstore.store.arrow.stores import Ask, as_path, folders_of, in_directory, log_sizes, open_log, place_of, stores_of
 from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -190,6 +190,55 @@ def test_what_a_compressed_object_says_of_its_size_is_fetched_once(
     fetched.clear()
     open_log(storage + root.name, BrokerConfig()).queue.close()
     assert set(fetched) == {first.name}
+
+
+@pytest.mark.parametrize("left", [50_000, 0, None])
+@pytest.mark.parametrize("file", [0, 1])
+@pytest.mark.parametrize("split_bytes", [1 << 18, 1 << 20])
+def test_an_object_that_shrinks_behind_its_listing_is_told(
+    file: int, left: int | None, split_bytes: int, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the plan of a read and its tasks, or behind the listing of a task: never a log that ends there."""
+    root = unpack("5.3.3-clean", tmp_path)
+    asked = replace(Ask.of({"path": storage + root.name, "on_damage": "fail"}), split_bytes=split_bytes)
+    path = sorted((root / "commitlog").iterdir())[file]
+    data, wanted = path.read_bytes(), rows(asked)
+
+    def shrink() -> None:
+        path.unlink(missing_ok=True) if left is None else path.write_bytes(data[:left])
+
+    def read(parts: list[LogSplit]) -> int:
+        return sum(len(batch) for part in parts for batch in rows_of(asked, part, lambda lost: None))
+
+    planned = parts_of(asked)
+    assert read(planned) == len(wanted)
+    shrink()
+    with pytest.raises(Unreadable):
+        read(planned)
+    path.write_bytes(data)
+    listed = stores.RemoteFiles.__init__
+
+    def shrinking(self: stores.RemoteFiles, root: str) -> None:
+        listed(self, root)
+        shrink()
+
+    monkeypatch.setattr(stores.RemoteFiles, "__init__", shrinking)
+    with pytest.raises(Unreadable):
+        read(planned)
+
+
+def test_a_copy_that_is_shorter_than_what_was_listed_is_told(
+    storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, fetch = unpack("5.3.3-clean", tmp_path), stores._fetch
+
+    def shrinking(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
+        (root.parent / info.path).write_bytes(b"")
+        fetch(place, info, path)
+
+    monkeypatch.setattr(stores, "_fetch", shrinking)
+    with pytest.raises(Unreadable, match="it has changed"), in_directory(storage + root.name, ("consumequeue",)):
+        pass
 
 
 @pytest.mark.parametrize("remote", [False, True])
