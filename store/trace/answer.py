@@ -150,6 +150,7 @@ class Fate(StrEnum):
     CUT_OFF = "cut_off"
     DISPATCHED = "dispatched"
     NOT_DISPATCHED = "not_dispatched"
+    UNREADABLE = "unreadable"
     NO_START = "no_start"
     RUNNING = "running"
     NOT_PLAYED = "not_played"

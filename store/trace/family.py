@@ -11,6 +11,7 @@ unit names a place in the log where no record can be read (`naming`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from ..queues.read import ConsumeQueue, QueueSummary
 from ..search.queue_search import open_batch_queue
 from ..search.selection import Selection, matches
 from ..search.store import StoreReader
-from .answer import Evidence
+from .answer import DeliveryVerdict, Evidence, Judgement
 
 
 class RecordRole(StrEnum):
@@ -285,6 +286,19 @@ class FoundUnit(NamedTuple):
         }
         return Evidence(said[self.state], self.path)
 
+    def misses(self, effect: str = "no consumer is led to it") -> Judgement | None:
+        """The verdict where no unit leads to the record, or nothing tells whether one does; None where one does."""
+        if self.state is Naming.NAMES:
+            return None
+        if self.state is Naming.UNREAD:
+            reason = "whether its queue names it cannot be told"
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, (self.evidence,))
+        reason, code = f"its queue does not name it: {effect}", ""
+        if self.state is Naming.MADE_AGAIN:
+            code = "I-031"
+            reason = f"its queue was deleted and made again, or lost before a start ({code}): {effect}"
+        return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (self.evidence,), code=code)
+
 
 def places_of(message: Message) -> list[QueuePlace]:
     """The places in queues that a broker dispatches a record to, its own one first (spec 2.9)."""
@@ -364,6 +378,18 @@ def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> 
         if unit.physical_offset != message.position:
             return found._replace(state=Naming.ELSEWHERE)
         return found._replace(tags_code=unit.tags_code)
+
+
+def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:
+    """The place of the log that a unit names, and the path of its queue; None without a unit. Raises Unreadable."""
+    topic, queue_id, offset = place
+    if queue_id is None or offset is None:
+        return None
+    with suppress(NotFound), store.queues.open(topic, queue_id) as queue:
+        unit = queue.unit(offset)
+        if unit is not None and unit.valid and not unit.pre_fill:
+            return unit.physical_offset, f"{store.layout.consume_queue.name}/{topic}/{queue_id}"
+    return None
 
 
 def naming(store: StoreReader, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:

@@ -23,11 +23,11 @@ from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, StoreReader
 from ..start.config_load import FILTERS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
-from .family import Family, FoundUnit, Naming, QueuePlace, named, naming, places_of
+from .family import Family, FoundUnit, Naming, QueuePlace, RecordRole, led_to, named, naming, places_of, role_of
 from .groups import GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
-from .verdicts import Known, for_all, judge
+from .verdicts import Known, awaited, for_all, judge
 from .waiting import Waiting
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class _About:
     def _start(self, found: Trace) -> Outcome | NextStart:
         """The next start, played where it may change what is said of the message."""
         layout = self._store.layout
-        harmed = found.for_all is not None and found.for_all.verdict in _HARMED
+        missed = any(row.judgement.verdict is DeliveryVerdict.NOT_DISPATCHED for row in found.groups)
+        harmed = missed or (found.for_all is not None and found.for_all.verdict in _HARMED)
         unclean = os.path.lexists(layout.abort) or holder(layout.lock) is not None
         if self._question.start or harmed or unclean:
             return self._played
@@ -146,7 +147,7 @@ class _About:
         found.topic, found.queue_id, found.queue_offset = family.place
         found.for_all = for_all(known)
         self._judge(found, known, units)
-        self._ends(found, known, chosen or family.records[-1])
+        self._ends(found, family, chosen or family.records[-1])
         return found
 
     def _of(self, family: Family, message: Message) -> Trace:
@@ -197,9 +198,14 @@ class _About:
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
     def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """The scene of the queue that the group reads: an LMQ, if only that."""
+        """The scene of the queue that the group reads: an LMQ, if only that; one that does not name a retry of it."""
         from dataclasses import replace
 
+        again = None if known.family is None else awaited(known.family, group)
+        if again is not None and role_of(again) is not RecordRole.TIMED:  # a wheel that has it needs no queue
+            unit = self._unit_of(again)
+            if unit.state is not Naming.NAMES:
+                return replace(known, place=unit.place, unit=unit)
         groups = self._groups
         if group in groups.of_topic(known.place.topic):
             return known
@@ -208,17 +214,23 @@ class _About:
                 return replace(known, place=place, unit=unit)
         return known
 
-    def _ends(self, found: Trace, known: Known, message: Message) -> None:
-        """The next start, and the commands that help."""
-        found.next_start = self._fate(found, message.position, known.place, known.unit)
-        found.next_commands = commands_of(found, self._store.layout, self._question.given)
+    def _unit_of(self, message: Message) -> FoundUnit:
+        return named(self._store, message, places_of(message)[0])
 
-    def _fate(self, found: Trace, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
+    def _ends(self, found: Trace, family: Family, message: Message) -> None:
+        """The next start, and the commands that help. message: the one in its topic, or what stands for it.
+
+        Where a start keeps the record that was asked for, it may lose that one, or a retry that a group waits for.
+        """
+        again = [awaited(family, row.group) for row in found.groups if row.judgement.verdict in _AGAIN]
+        records = {one.position: one for one in (family.given or message, message, *again) if one is not None}
         start = self._start(found)
         if isinstance(start, NextStart):
-            return start
-
-        return fate_of(start, position, place, unit)
+            found.next_start = start
+        else:
+            fates = [fate_of(start, one.position, self._unit_of(one)) for one in records.values()]
+            found.next_start = next((fate for fate in fates if fate.fate in _LOST), fates[0])
+        found.next_commands = commands_of(found, places_of(message)[0], self._store.layout, self._question.given)
 
     def gone(self, gone: Gone) -> Trace | None:
         """The answer about a place without a record; None where it never was a place."""
@@ -228,12 +240,14 @@ class _About:
         events = []
         if address is not None and address.queue_offset is not None:
             place = QueuePlace(address.topic or "", address.queue_id, address.queue_offset)
+            if (led := led_to(store, place)) is not None:
+                gone = gone._replace(position=led[0], named_by=(led[1],))
         elif gone.position is not None:
             for place, path in naming(store, gone.position, question.asked.topic):
                 text = f"unit {place.queue_offset} of {place.topic}/{place.queue_id} names the place"
                 events.append(Event(EventKind.NAMED, text, None, gone.position, *place, path=path))
                 gone = gone._replace(named_by=(*gone.named_by, path))
-        judged = judgement_of(store, gone)
+        judged = judgement_of(store, gone) or judgement_of(store, gone._replace(position=address and address.position))
         if judged is None:
             return None
         events.insert(0, Event(EventKind.UNREADABLE, judged.reason, None, gone.position))
@@ -250,9 +264,9 @@ class _About:
             self._judge(found, known, [])
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
-        if gone.position is not None:
-            found.next_start = self._fate(found, gone.position, place, None)
-        found.next_commands = commands_of(found, store.layout, question.given)
+        start = self._start(found)
+        found.next_start = start if isinstance(start, NextStart) else fate_of(start, gone.position, None)
+        found.next_commands = commands_of(found, place, store.layout, question.given)
         return found
 
 
@@ -281,25 +295,27 @@ def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int, place: QueuePlace, unit: FoundUnit | None) -> NextStart:
-    """What the start that was played does to the record at a position."""
+def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None) -> NextStart:
+    """What the start that was played does to the record at a position. unit: of its queue; None, and perhaps no
+    position, where no record can be read.
+    """
     version = outcome.profile.version
-    if position < outcome.log_start:
+    if position is not None and position < outcome.log_start:
         reason = f"it gives up the log before {outcome.log_start}"
         return NextStart(Fate.CUT_OFF, reason, version)
-    if position >= outcome.log_end:
-        reason = f"it cuts the log at {outcome.log_end}, and the record with it"
+    if position is not None and position >= outcome.log_end:
+        what = "the record" if unit is None else "/".join(map(str, unit.place))
+        reason = f"it cuts the log at {outcome.log_end}, and {what} with it"
         return NextStart(Fate.CUT_OFF, reason, version)
-    topic, queue_id, offset = place
-    if queue_id is None or offset is None:
-        return NextStart(Fate.KEPT, "its record stays in the log", version)
+    if unit is None:
+        return NextStart(Fate.UNREADABLE, "no record can be read there after it, either", version)
+    topic, queue_id, offset = unit.place
+    assert queue_id is not None and offset is not None
     queue = outcome.read_queues.get(QueueId(topic, queue_id))
     inside = queue is not None and queue.min_offset <= offset < queue.max_offset
-    was = unit is not None and unit.state is Naming.NAMES
-    if inside and (was or unit is None):
+    if inside and unit.state is Naming.NAMES:
         return NextStart(Fate.KEPT, "its record and the unit of its queue stay", version)
-    hole = unit is not None and unit.state in (Naming.HOLE, Naming.ELSEWHERE, Naming.MADE_AGAIN)
-    if inside and not hole:
+    if inside and unit.state not in (Naming.HOLE, Naming.ELSEWHERE, Naming.MADE_AGAIN):
         return NextStart(Fate.DISPATCHED, "it dispatches the record: its queue names it", version)
     reason = f"its queue {topic}/{queue_id} does not name it after the start"
     return NextStart(Fate.NOT_DISPATCHED, reason, version)
@@ -312,6 +328,9 @@ _VIEWS = {
     DeliveryVerdict.RETRY: "--retries",
 }
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
+_LOST = (Fate.CUT_OFF, Fate.NOT_DISPATCHED)
+_AGAIN = (DeliveryVerdict.RETRY, DeliveryVerdict.NOT_DISPATCHED)
+"""Of a group that waits for a retry, or would if a unit named that."""
 
 
 def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
@@ -340,13 +359,12 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
     return ""
 
 
-def commands_of(found: Trace, layout: Layout, given: Given) -> list[str]:
-    """All of them, each once; first what keeps a start from doing harm."""
+def commands_of(found: Trace, place: QueuePlace, layout: Layout, given: Given) -> list[str]:
+    """All of them, each once; first what keeps a start from doing harm. place: of the record that stands for it."""
     commands = []
     if found.next_start is not None and found.next_start.fate in _HARMFUL:
         commands.append(str(command("recover", layout.root, given=given)))
     if found.for_all is not None:
-        place = QueuePlace(found.topic, found.queue_id, found.queue_offset)
         commands.append(command_for(found.for_all, place, layout, given))
     commands += [group.next_command for group in found.groups]
     return list(dict.fromkeys(command for command in commands if command))

@@ -21,7 +21,7 @@ from ..disk.layout import KV_STORE
 from ..log.message import Mark, Message
 from ..start.config_load import GROUPS, OFFSETS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
-from .family import Family, FoundUnit, Naming, QueuePlace
+from .family import Family, FoundUnit, Naming, QueuePlace, RecordRole, places_of, role_of
 from .groups import GroupTables, Subscription, filtered
 
 if TYPE_CHECKING:
@@ -102,28 +102,42 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     if dead:
         reason = f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
         return Judgement(DeliveryVerdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
-    waits = [m for owner, m in family.waiting_retries if owner == group]
-    there = [m for owner, m in family.retries if owner == group]
-    done = {m.reconsume_times for m in there}
-    open_ = [m for m in waits if m.reconsume_times not in done]
-    if open_:
-        times = counted(open_[-1].reconsume_times, "time")
-        reason = f"the group gave it back {times}; it comes again when its delay ends"
-        return Judgement(DeliveryVerdict.RETRY, reason, (_record(open_[-1]),))
-    if not there:
+    last = awaited(family, group)
+    if last is None:
         return None
-    last = there[-1]
+    missing = known.unit.misses() if known.unit is not None and known.place == places_of(last)[0] else None
+    if missing is not None:
+        missing = missing.with_evidence(_record(last))
+    if role_of(last) is not RecordRole.RETRY:
+        times = counted(last.reconsume_times, "time")
+        reason = f"the group gave it back {times}; it comes again when its delay ends"
+        return missing or Judgement(DeliveryVerdict.RETRY, reason, (_record(last),))
     reached = known.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
     fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
     evidence = (_record(last), fact)
     given = [(row.topic, row.queue_id, row.queue_offset) for row in known.pops.get(group, ())]
     if (last.topic, last.queue_id, last.queue_offset) in given:  # its offset says what was given out, no more
         return _popped(known, group)
-    if reached is not None and reached > last.queue_offset:
-        times = counted(len(there), "retry", "retries")
+    if reached is not None and reached > last.queue_offset and not (missing and _is_hole(known)):
+        times = counted(sum(owner == group for owner, _ in family.retries), "retry", "retries")
         reason = f"consumed after {times}: its offset is past the last one"
         return Judgement(DeliveryVerdict.PASSED, reason, evidence)
-    return Judgement(DeliveryVerdict.RETRY, "it waits in the retry topic of the group", evidence)
+    return missing or Judgement(DeliveryVerdict.RETRY, "it waits in the retry topic of the group", evidence)
+
+
+def awaited(family: Family, group: str) -> Message | None:
+    """The record by which a group gets the message once more: a retry that waits for its time, else the last one."""
+    if any(owner == group for owner, _ in family.dead_letters):
+        return None
+    there = [m for owner, m in family.retries if owner == group]
+    done = {m.reconsume_times for m in there}
+    waits = (m for owner, m in family.waiting_retries if owner == group and m.reconsume_times not in done)
+    return next(reversed((*there, *waits)), None)
+
+
+def _is_hole(known: Known) -> bool:
+    """The queue goes on behind the place, and does not name the record."""
+    return known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE)
 
 
 def _popped(known: Known, group: str) -> Judgement | None:
@@ -193,7 +207,7 @@ def _passed(known: Known, group: str) -> Judgement | None:
         return found
     if (jumped := _jumped(known, reached)) is not None:
         return jumped
-    if known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE):
+    if known.unit is not None and _is_hole(known):
         reason = "its queue does not name it, and the group's offset has gone over the place"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
     doubt, evidence = _doubt(known, reached, before, offset)
@@ -288,17 +302,7 @@ def _unserved(known: Known, group: str) -> Judgement | None:
 
 def _undispatched(known: Known) -> Judgement | None:
     """No unit of the queue leads to the record."""
-    unit = known.unit
-    if unit is None or unit.state is Naming.NAMES:
-        return None
-    if unit.state is Naming.UNREAD:
-        reason = "whether its queue names it cannot be told"
-        return Judgement(DeliveryVerdict.UNKNOWN, reason, (unit.evidence,))
-    if unit.state is Naming.MADE_AGAIN:
-        reason = "its queue was deleted and made again, or lost before a start (I-031): no consumer is led to it"
-        return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (unit.evidence,), code="I-031")
-    reason = "its queue does not name it: no consumer is led to it"
-    return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (unit.evidence,))
+    return None if known.unit is None else known.unit.misses()
 
 
 def _waiting(known: Known, group: str) -> Judgement:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextStart, Trace
 
 from ...archives import extract
-from .asked import behind, elsewhere, k1, offsets, one, verdict, without_queue, without_unit
+from ...stores import unpack
+from .asked import behind, config, elsewhere, k1, offsets, one, verdict, whole, without_queue, without_unit
 
 NEVER = NextStart(Fate.NO_START, "")
 
@@ -50,3 +51,59 @@ def test_a_message_in_front_of_where_its_queue_begins_again(
     assert verdict(found, "g") is found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert found.next_start is not None and found.next_start.fate is Fate.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore verify {tmp_path}"]
+
+
+RETRY, GROUP, ORIGINAL = "%RETRY%group-a_tags", "group-a_tags", "106618"
+"""Of 5.3.3-clean: message 8 of the topic is what the group waits for, the second retry of the record at a position."""
+
+
+def written(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def started(root: Path, text: str, group: str | None = None) -> tuple[Fate, str, Trace]:
+    """What the next start does to it."""
+    found = one(root, text, group=group, start=True)
+    assert found.next_start is not None
+    return found.next_start.fate, found.next_start.reason, found
+
+
+@pytest.mark.parametrize("asked", [f"{RETRY}/0/8", ORIGINAL])
+def test_a_retry_that_a_start_cuts_off(asked: str, tmp_path: Path) -> None:
+    """Whether it or its original was asked for, which the start keeps: a real 5.3.3 ends the log at 390296."""
+    root = unpack("5.3.3-clean", tmp_path)
+    assert started(root, asked)[:2] == (Fate.KEPT, "its record and the unit of its queue stay")
+    written(root / "commitlog" / f"{1 << 18:020}", 390_296 + 4 - (1 << 18), b"\1\2\3\4")
+    fate, reason, found = started(root, asked)
+    assert (fate, reason) == (Fate.CUT_OFF, f"it cuts the log at 390296, and {RETRY}/0/8 with it")
+    assert found.next_commands[0] == f"mqstore recover {root}"
+
+
+@pytest.mark.parametrize("asked", [f"{RETRY}/0/8", ORIGINAL])
+def test_a_retry_that_no_unit_names(asked: str, tmp_path: Path) -> None:
+    """A real 5.3.3 serves 0 … 8 of its queue: the group never gets it."""
+    root = unpack("5.3.3-clean", tmp_path)
+    [queue] = (root / "consumequeue" / RETRY / "0").iterdir()
+    written(queue, 8 * 20, bytes(20))
+    fate, reason, found = started(root, asked, GROUP)
+    assert (fate, reason) == (Fate.NOT_DISPATCHED, f"its queue {RETRY}/0 does not name it after the start")
+    row = whole(found, GROUP)
+    assert row.judgement.verdict is DeliveryVerdict.NOT_DISPATCHED
+    assert (row.topic, row.queue_id, row.queue_offset) == (RETRY, 0, 8)
+    assert row.next_command == f"mqstore repair {root} --queue {RETRY}/0"
+    config(root, "consumerOffset.json", {"offsetTable": {f"{RETRY}@{GROUP}": {"0": 10}}})
+    assert verdict(one(root, asked, group=GROUP), GROUP) is DeliveryVerdict.NOT_DISPATCHED
+
+
+@pytest.mark.parametrize("asked", ["18857", "orders/0/5"])
+def test_a_record_that_cannot_be_read_stays_so(asked: str, tmp_path: Path) -> None:
+    """By its position and by its queue the answer is the same."""
+    root = unpack("5.3.3-clean", tmp_path)
+    written(root / "commitlog" / f"{0:020}", 16_384, bytes(4096))
+    fate, reason, found = started(root, asked)
+    assert (fate, reason) == (Fate.UNREADABLE, "no record can be read there after it, either")
+    assert (found.topic, found.queue_id, found.queue_offset, found.position) == ("orders", 0, 5, 18_857)
+    assert found.for_all is not None and found.for_all.reason == "its record cannot be read"
+    assert found.next_commands == [f"mqstore recover {root}"]
