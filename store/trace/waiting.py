@@ -23,7 +23,7 @@ from ..search.key_search import search_key
 from ..search.selection import Selection, Slice
 from ..search.store import Note, StoreReader
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
-from .family import Family, RecordRole, due_of
+from .family import Family, RecordRole, due_of, named, places_of
 
 if TYPE_CHECKING:
     from ..inspect.timer_records import Scanned, TimerRecords
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _WHEEL_LOST = "B33"
+_NO_DELIVERY = "no broker delivers what waits there without a unit"
 _DUE = "it is due: a broker delivers it when it runs"
 
 
@@ -161,6 +162,8 @@ class Waiting:
         if reached is not None and reached > message.queue_offset:
             reason = "the broker has delivered it, but its record is not in the log"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
+        if (missing := named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)) is not None:
+            return missing.with_evidence(*evidence)
         late = due is not None and due <= self._now_ms
         reason = _DUE if late else "its delay level has not ended"
         return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)

@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.search.store import StoreReader
-from mqstore.store.trace.answer import DeliveryVerdict, EventKind
+from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.locate import By
 from mqstore.store.trace.waiting import left_out
 
@@ -178,3 +178,21 @@ def test_why_compaction_leaves_a_message_out(
     mine = made._replace(queue_offset=5, raw_properties=f"KEYS\x01{keys}\x02".encode(), stored_body=body)
     found = left_out(mine, [mine._replace(queue_offset=offset) for offset in newer], end)
     assert (found.reason if found else "") == (f"compaction has left it out: {reason}" if reason else "")
+
+
+def test_a_delayed_message_that_its_delay_queue_does_not_name(tmp_path: Path) -> None:
+    """Brokers deliver by units: a real 5.3.3 has 0 … 1 of that queue after its start."""
+    root = unpack("5.3.3-killed-page", tmp_path)
+    asked = "SCHEDULE_TOPIC_XXXX/17/1"
+    found = one(root, asked)
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DUE
+    [queue] = (root / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "17").iterdir()
+    data = queue.read_bytes()
+    queue.write_bytes(data[:20] + bytes(len(data) - 20))
+    found = one(root, asked)
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
+    assert found.for_all.until_timestamp is None
+    assert found.next_start is not None and found.next_start.fate is Fate.NOT_DISPATCHED
+    assert found.next_commands == [f"mqstore recover {root}"]
+    (root / "abort").unlink()
+    assert one(root, asked).next_commands == [f"mqstore repair {root} --queue SCHEDULE_TOPIC_XXXX/17"]
