@@ -54,7 +54,7 @@ def _bash_lines(commands: list[Command]) -> Iterator[str]:
 def _bash_value(option: Parameter) -> str:
     if option.choices:
         return f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$current"))'
-    return "COMPREPLY=()" if not option.is_path else 'COMPREPLY=($(compgen -f -- "$current"))'
+    return "COMPREPLY=()"  # files, by `-o default`: readline quotes names, and ends directories with a slash
 
 
 def zsh(commands: list[Command]) -> str:

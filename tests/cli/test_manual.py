@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -111,6 +114,31 @@ def test_bash_completes_commands_options_and_values() -> None:
     assert "--hex" in _bash_completions("mqstore dump store --h")
     assert _bash_completions("mqstore dump --format nd") == ["ndjson"]
     assert "--apply" not in _bash_completions("mqstore dump --")
+
+
+def _typed_in_bash(line: str, folder: Path) -> str:
+    """The arguments of a command that is typed at a terminal, TAB and all."""
+    script, told = ROOT / "completions" / "bash" / "mqstore", folder / ".told"
+    rc = folder / ".rc"
+    rc.write_text(f"source {shlex.quote(str(script))}\nmqstore() {{ printf '<%s>' \"$@\" >.told; exit; }}\n")
+    master, slave = pty.openpty()
+    os.write(master, f"{line}\n".encode())
+    command, env = ["bash", "--rcfile", str(rc), "-i"], {**os.environ, "TERM": "dumb"}
+    try:
+        subprocess.run(command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, check=True, timeout=60)
+    finally:
+        os.close(slave)
+        os.close(master)
+    return told.read_text()
+
+
+@pytest.mark.parametrize("typed", ["verify ", "verify --broker-config ", "report big --to ", "recover --journal "])
+def test_bash_completes_files_as_a_shell_does(typed: str, tmp_path: Path) -> None:
+    """Behind an option as where a store is: a directory ends with a slash, a blank is quoted."""
+    for name in ("big", "my store"):
+        (tmp_path / name).mkdir()
+        asked = "".join(f"<{word}>" for word in typed.split())
+        assert _typed_in_bash(f"mqstore {typed}{name[:2]}\t", tmp_path) == f"{asked}<{name}/>"
 
 
 @pytest.mark.parametrize(("shell", "script"), [("zsh", "zsh/_mqstore"), ("fish", "fish/mqstore.fish")])
