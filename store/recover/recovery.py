@@ -41,7 +41,7 @@ from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..settings.read import Progress, read_progress
 from ..start.config import ConfigStart, config_start
-from ..start.config_load import config_rules
+from ..start.config_load import TOPICS, config_rules
 from ..start.log import Switches, as_configured, by_source, proof_in, switches_of
 from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
@@ -450,6 +450,16 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     )
 
 
+def _unserved(config: ConfigStart | None) -> Iterator[str]:
+    """What a start neither takes nor gives back: nobody can tell topics that were deleted from those that were lost."""
+    if config is not None and (topics := config.unserved):
+        more = [f"{len(topics) - _TOPICS_TOLD} more"] if len(topics) > _TOPICS_TOLD else []
+        yield (
+            f"no broker serves {counted(len(topics), 'topic')} with messages that {TOPICS} has no entry of"
+            f" ({', '.join([*topics[:_TOPICS_TOLD], *more])}): `verify` tells what to do (I-150)"
+        )
+
+
 def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
     """Only where a thread is late by far both kinds of queues differ when they are compared: the usual
     start succeeds, and so does the next one. 160 real starts of such a store all did.
@@ -492,6 +502,7 @@ def _recovery(
     notes = list(_notes(layout, version, main, plan))
     notes += _not_revived(watched[0][0])
     notes += _left_behind(watched[0][0])
+    notes += _unserved(predictions[0].config)
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it holds the queues in files and"
         " in the RocksDB against each other while a thread still writes; then start it again"

@@ -177,19 +177,15 @@ class ConfigLoss:
     undelivered: Undelivered
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
-    def topics(self) -> Iterator[str]:
-        """Topics with messages that have no entry, where the table is not the one that there was."""
+    def topics(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Topics with messages that have no entry: where the table is not the one that there was, and where it is."""
         one = self.loaded[TOPICS]
         known = {key[1] for key in self._taken(one)}
-        proved = {
-            queue.topic
-            for queue, (first, end) in self.queues.items()
-            if end > first and not queue.topic.startswith(LMQ_PREFIX)
-        }
-        missing = {topic for topic in proved - known if not is_system_topic(topic)}
-        proper = {topic for topic in known if not is_system_topic(topic)}
-        if (one.start is not LoadAction.LOADS or not proper) and not one.main.unseen:
-            yield from sorted(missing)
+        proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
+        missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
+        lost = one.start is not LoadAction.LOADS or all(map(is_system_topic, known))
+        told = frozenset() if one.main.unseen else missing
+        return (told, frozenset()) if lost else (frozenset(), told)
 
     def groups(self) -> Iterator[str]:
         """Groups that offsets, retries or the rest of the file name, and the table does not."""
@@ -210,7 +206,7 @@ class ConfigLoss:
         """Of lost topics and groups those whose own entries cannot be read any more."""
         topics = {key[1] for key in self._rests(self.loaded[TOPICS])}
         groups = {key[2] for key in self._rests(self.loaded[GROUPS])}
-        return frozenset(self.topics()) - topics, frozenset(self.groups()) - groups
+        return self.topics()[0] - topics, frozenset(self.groups()) - groups
 
     def positions(self) -> Iterator[LostPosition]:
         """Offsets that are not in the table, or with a lower number."""
@@ -377,7 +373,8 @@ class ConfigStart(NamedTuple):
     something is lost that nothing names, and what, in words. unsettled: topics and groups that are lost with all that
     was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what is
     lost is told, and is not harm. databases: files whose tables are in a RocksDB. cut_databases: those of them whose
-    RocksDB has lost entries by what its files prove, and how.
+    RocksDB has lost entries by what its files prove, and how. unserved: topics with messages that a table which was
+    not lost has no entry of: nobody knows whether they were deleted.
     """
 
     version: str
@@ -393,6 +390,7 @@ class ConfigStart(NamedTuple):
     unsettled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     databases: frozenset[str] = frozenset()
     cut_databases: tuple[tuple[str, str], ...] = ()
+    unserved: tuple[str, ...] = ()
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -485,11 +483,12 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: 
         files += (_timer_check(layout.config),)
     signs = Signs(layout, queues)
     lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered)
+    lost_topics, unserved = lost.topics()
     return ConfigStart(
         profile.version,
         next(refused, ""),
         files,
-        tuple(lost.topics()),
+        tuple(sorted(lost_topics)),
         tuple(lost.groups()),
         tuple(lost.positions()),
         tuple(lost.delays()),
@@ -499,6 +498,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: 
         unsettled=lost.unsettled(),
         databases=frozenset(databases) & frozenset(stored) if rules.databases else frozenset(),
         cut_databases=_cut_databases(layout, rules),
+        unserved=tuple(sorted(unserved)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) ->
     for value, wanted in (("false", ["5 queues of the revive topic"]), ("true", [])):
         notes = analyze(Layout.open(tmp_path, BrokerConfig({"timerWheelEnable": value}))).notes
         assert [note[:28] for note in notes if "revive" in note] == wanted
+
+
+def test_topics_that_the_table_of_topics_lacks_are_noted(store: Callable[[str], Path]) -> None:
+    """A real 5.3.3 gives a new group no message of them; a start changes nothing of that, and does no harm."""
+    root = store("5.3.3-clean")
+    path = root / "config" / "topics.json"
+    layout = Layout.open(root, BrokerConfig())
+    assert not [note for note in analyze(layout).notes if "I-150" in note]
+    table = json.loads(path.read_text())
+    for topic in ("later", "orders", "logs", "empty"):
+        table["topicConfigTable"].pop(topic, None)
+    path.write_text(json.dumps(table))
+    found = analyze(Layout.open(root, BrokerConfig()))
+    [note] = [note for note in found.notes if "I-150" in note]
+    assert note.startswith("no broker serves 3 topics with messages that topics.json has no entry of (later, logs, or")
+    assert found.nothing_to_do and found.prediction.config is not None and not found.prediction.config.harmful
 
 
 @pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "5.3.3-killed-page-restarted"])
