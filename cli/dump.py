@@ -82,6 +82,7 @@ def dump(
     selection = conditions.selection(view.max_body)._replace(whole=view.raw or view.hex)
     at, count = countable(at), countable(count)
     chunks = _chunks(what, at, view.raw, selection, common)
+    chunks = chunks if at is None else _from(chunks, at, common)
     if view.hex:
         _print_hex(chunks, count, common)
     else:
@@ -101,6 +102,18 @@ def _chunks(
     if selection.asks:
         raise InvalidInput(f"conditions are for messages, not for kind {what.kind}", path=what.path)
     return file_kind(what.kind).chunks(what, at, raw, common)
+
+
+def _from(chunks: Iterator[Chunk | DumpedRecords], at: int, common: Common) -> Iterator[Chunk | DumpedRecords]:
+    """The chunks from a place on; that there is none is said, since a place may be mistyped."""
+    from .file_kinds.chunks import NonRecordRange
+
+    nothing = True
+    for chunk in chunks:
+        nothing = nothing and isinstance(chunk, NonRecordRange) and chunk.record["type"] == "zeros"
+        yield chunk
+    if nothing:
+        common.warn(f"there is nothing to print at {at} or behind it")
 
 
 def _print_hex(chunks: Iterator[Chunk | DumpedRecords], count: int | None, common: Common) -> None:

@@ -43,7 +43,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     Examples:
       mqstore sql 'SELECT topic, count(*) n FROM messages GROUP BY topic' /data/store
       mqstore sql 'SELECT * FROM lag ORDER BY lag DESC LIMIT 20' /data/store
-      mqstore sql "SELECT keys, decode(body) FROM messages WHERE topic = 'orders'" /data/store --since -1h
+      mqstore sql "SELECT keys, try(decode(body)) FROM messages WHERE topic = 'orders'" /data/store --since -1h
       mqstore sql 'SELECT store, severity, code, path FROM findings' '/data/*/store' --format csv
     """
     if spark.meant:

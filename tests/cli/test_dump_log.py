@@ -40,6 +40,18 @@ def test_at_and_count(store: Path) -> None:
     assert dumped(store, "--count", "0") == []
 
 
+@pytest.mark.parametrize("below", ["", "consumequeue/orders/0"])
+@pytest.mark.parametrize("options", [[], ["--hex"], ["--format", "ndjson"]])
+def test_a_place_behind_the_end_is_told(below: str, options: list[str], store: Path) -> None:
+    """It may be mistyped; zeros that are there for messages to come are nothing, either."""
+    ends = [] if below else [_messages()[-1]["physical_offset"] + 1000]
+    for place in (1 << 50, *ends):
+        result = run_here(["dump", str(store / below), "--at", str(place), *options])
+        assert (result.code, result.stdout) == (0, "")
+        assert f"there is nothing to print at {place} or behind it" in result.stderr
+    assert not run_here(["dump", str(store / below), "--at", "0", "--count", "1", *options]).stderr
+
+
 def test_single_files_and_copies_are_the_log(store: Path, tmp_path: Path) -> None:
     """In their place, elsewhere, and without the name that tells where they begin."""
     offsets = _offsets(_messages())
