@@ -528,13 +528,34 @@ def _is_refused(field: JsonField, value: Any, grammar: Grammar) -> bool:
         return False
     if isinstance(value, str):
         digits = value.removeprefix("-").isdecimal()
-        return not _PERHAPS_NUMBER.fullmatch(value) or (digits and field.type == "integer" and not field.holds(value))
-    if field.type == "array":
-        return isinstance(value, list) and any(
-            isinstance(item, str) and not _PERHAPS_NUMBER.fullmatch(item) for item in value
+        return not _PERHAPS_NUMBER.fullmatch(value) or (
+            digits and field.type == "integer" and _is_beyond(field, value, grammar)
         )
+    if field.type == "array":
+        return isinstance(value, list) and any(_is_refused_in_list(field, item, grammar) for item in value)
     if isinstance(value, list):
         return not value or grammar is Grammar.FASTJSON
     if isinstance(value, dict):
         return field.bits == 64 or grammar is Grammar.FASTJSON
-    return isinstance(value, int) and not field.holds(value)
+    return isinstance(value, int) and _is_beyond(field, value, grammar)
+
+
+def _is_refused_in_list(field: JsonField, item: Any, grammar: Grammar) -> bool:
+    """Of numbers that are too large a fastjson2 takes some."""
+    if isinstance(item, str) and not item.removeprefix("-").isdecimal():
+        return not _PERHAPS_NUMBER.fullmatch(item)
+    return grammar is Grammar.FASTJSON and isinstance(item, int | str) and not field.holds(item)
+
+
+def _is_beyond(field: JsonField, number: int | str, grammar: Grammar) -> bool:
+    """The number is beyond the bits of the field. By fastjson one of 64 bits runs over, and counts where what is left
+    is not negative.
+    """
+    if field.holds(number):
+        return False
+    runs_over = grammar is Grammar.FASTJSON and field.bits == 64 and not (isinstance(number, str) and number[_LONGEST:])
+    return not (runs_over and abs(int(number)) & (1 << 64) - 1 < 1 << 63)
+
+
+_LONGEST = 1000
+"""Digits of a text that is looked at as a number."""

@@ -228,12 +228,29 @@ def test_a_member_of_another_type_stops_its_queue(grammar: Grammar) -> None:
     refused = {b"so": (b'"x"', b'" 5"', b"{}", b"[]", b"1" + b"0" * 19), b"q": (b'"x"', b"[]", b"3000000000")}
     refused |= {b"d": (b'"x"', b'["x"]', b'"[1]"')}
     taken = {b"so": (b'"5"', b'"+5"', b'""', b'"null"', b'"1.5"', b"true"), b"q": (b"1.5",)}
-    taken |= {b"d": (b"5", b"{}", b'["5"]', b"[null]", b"[3000000000]"), b"t": (b"5", b"{}")}
-    by_one = {b"so": (b"[1]",), b"q": (b"{}",)}  # fastjson2 takes it
+    taken |= {b"d": (b"5", b"{}", b'["5"]', b"[null]"), b"t": (b"5", b"{}")}
+    by_one = {b"so": (b"[1]",), b"q": (b"{}",), b"d": (b"[3000000000]", b'["3000000000"]')}  # some fastjson2 takes it
     for name, values in (*refused.items(), *taken.items(), *by_one.items()):
         stops = values in refused.values() or (values in by_one.values() and grammar is Grammar.FASTJSON)
         why = f"its member {name.decode()} has a value of another type" if stops else ""
         assert {read_pop(CHECK_POINT_TAG, _with(name, value), grammar) for value in values} == {(None, why)}
+
+
+@pytest.mark.parametrize(
+    ("number", "left"), [(10**19, False), (12345678901234567890123, True), (1 << 63, False), ((1 << 64) + 4, True)]
+)
+def test_a_number_that_runs_over_is_taken_by_fastjson(number: int, left: bool) -> None:
+    """Where what its 64 bits hold is not negative: 5.1.4 and 5.3.3; fastjson2 refuses each. left: it is not."""
+    for name in (b"so", b"pt", b"it"):
+        for value in (b"%d", b'"%d"', b"-%d"):
+            body = _with(name, value % number)
+            taken = left or (number == 1 << 63 and value == b"-%d")
+            assert bool(read_pop(CHECK_POINT_TAG, body, Grammar.FASTJSON)[1]) != taken
+            assert bool(read_pop(CHECK_POINT_TAG, body, Grammar.FASTJSON_2)[1]) == (
+                value != b"-%d" or number != 1 << 63
+            )
+    assert read_pop(CHECK_POINT_TAG, _with(b"q", b"%d" % number), Grammar.FASTJSON)[1]
+    assert read_pop(CHECK_POINT_TAG, _with(b"so", b'"%s"' % (b"3" * 5000)), Grammar.FASTJSON)[0] is None
 
 
 def _with(name: bytes, value: bytes) -> bytes:
