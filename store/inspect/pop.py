@@ -39,18 +39,20 @@ from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 
 Key = tuple[Any, ...]
+Place = tuple[str, int, int]
+"""In a revive topic: topic, queue, offset."""
 
 
 @dataclass
 class CheckPoint:
-    """A check point. position: of its newest record. revived: its place in a revive topic (topic,
-    queue, offset), None while only the timer topic has it. again: by queue offset the newest record of
-    one message alone, which a broker wrote where it could not bring that back.
+    """A check point. position: of its newest record. revived: its place in a revive topic, None while only the timer
+    topic has it. again: by queue offset the newest record of one message alone, which a broker wrote where it could
+    not bring that back.
     """
 
     fields: dict[str, Any]
     position: int
-    revived: tuple[str, int, int] | None = None
+    revived: Place | None = None
     again: dict[int, CheckPoint] = field(default_factory=dict)
 
     def of(self, offset: int) -> CheckPoint:
@@ -80,20 +82,40 @@ class PoppedMessage(NamedTuple):
 class PopRecords:
     """What the topics of POP hold.
 
-    acks: of each check point the queue offsets that were acknowledged. came_back: retry topic →
-    unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies that
-    are none. stops: revive queue → offset → position of records that no broker gets behind. waiting: records of the
-    timer topic.
+    acks: of each check point the queue offsets that were acknowledged, with the newest place of that in a revive
+    topic. broker_name: of the broker, which acknowledgements without one take; None where nothing tells it.
+    came_back: retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies
+    that are none. stops: revive queue → offset → position of records that no broker gets behind. waiting: records of
+    the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
-    acks: dict[Key, set[int]] = field(default_factory=dict)
+    acks: dict[Key, dict[int, Place | None]] = field(default_factory=dict)
     came_back: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)
     newest: dict[tuple[str, int], int] = field(default_factory=dict)
     wrong: int = 0
     again: list[CheckPoint] = field(default_factory=list)
     stops: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
     waiting: list[TimerRecords] = field(default_factory=list)
+    broker_name: str | None = None
+
+    def acked(self, key: Key) -> set[int]:
+        """Queue offsets that were acknowledged of a check point: what a broker reads before that counts for nothing."""
+        at = self.check_points[key].revived
+        named = key if self.broker_name not in (None, key[-1]) else _unnamed(key)
+        both = [*self.acks.get(key, {}).items(), *self.acks.get(named, {}).items()]
+        return {offset for offset, place in both if at is None or place is None or (at[:2] == place[:2] and at < place)}
+
+    @property
+    def stray_acks(self) -> int:
+        """Offsets acknowledged of check points that are not there."""
+        known = {*self.check_points, *map(_unnamed, self.check_points)}
+        return sum(len(offsets) for key, offsets in self.acks.items() if key not in known)
+
+
+def _unnamed(key: Key) -> Key:
+    """The key of an acknowledgement that tells no broker."""
+    return *key[:-1], ""
 
 
 def pop_records(
@@ -103,7 +125,7 @@ def pop_records(
 
     behind: as of `topic_records`. Raises Unreadable.
     """
-    found = PopRecords()
+    found = PopRecords(broker_name=store.config.broker_name)
     grammar = config_rules(profile_of(store.generation.version)).grammar
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
     for batch in records_of(store, "pop", prefixes, note, behind):
@@ -167,7 +189,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
     return Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))).equals(head)
 
 
-def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> tuple[str, int, int]:
+def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> Place:
     """Where a record stands in a revive topic."""
     topic = batch.columns.ragged("topic")[row].decode("utf-8", "replace")
     queue = (topic, int(batch.columns.ints("queue_id")[row]))
@@ -182,10 +204,10 @@ def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
     """A check point or an acknowledgement; of several records of one the newest counts."""
     fields = new.fields
     key = pop_format.key_of(fields)
-    if tag == pop_format.ACK_TAG:
-        found.acks.setdefault(key, set()).add(fields["ack_offset"])
-    elif tag == pop_format.BATCH_ACK_TAG:
-        found.acks.setdefault(key, set()).update(fields["ack_offsets"])
+    if tag in (pop_format.ACK_TAG, pop_format.BATCH_ACK_TAG):
+        mine = found.acks.setdefault(key if key[-1].strip() else _unnamed(key), {})
+        for offset in [fields["ack_offset"]] if tag == pop_format.ACK_TAG else fields["ack_offsets"]:
+            mine[offset] = max(filter(None, (mine.get(offset), new.revived)), default=None)
     elif fields["re_put_times"]:
         found.again.append(new)
     else:
@@ -304,7 +326,7 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     _tell(store, note)
     records = pop_records(store, note)
     found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
-    found.stray_acks = sum(len(offsets) for key, offsets in records.acks.items() if key not in records.check_points)
+    found.stray_acks = records.stray_acks
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
         ReviveQueue(*queue, _reached(progress, *queue), newest, *(_stop(records, progress, queue) or ()))
@@ -313,7 +335,7 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     for key, point in records.check_points.items():
         fields = point.fields
         counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
-        rows = list(_open(point, records.acks.get(key, set())))
+        rows = list(_open(point, records.acked(key)))
         counts[PopState.ACKED] += _size(point) - len(rows)
         found.rows += rows
     kept = _kept(store, note)
@@ -348,7 +370,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     given = ((key, p, one) for key, p in records.check_points.items() for one in about if one.is_in(p.fields))
     for key, point, one in given:
         row, newest = _row(point, one.queue_offset), point.of(one.queue_offset)
-        acked = records.acks.get(key, set())
+        acked = records.acked(key)
         _locate(store, [row], records)
         if any(d for offset, d in pop_format.offsets_of(point.fields) if offset == row.queue_offset):
             acked = {row.queue_offset}

@@ -18,7 +18,19 @@ from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
 from mqstore.store.disk.checkpoint import read_timer_check
-from mqstore.store.inspect.pop import Pop, Popped, PoppedMessage, PopState, _is_read, given_out, pop, pop_records
+from mqstore.store.inspect.pop import (
+    CheckPoint,
+    Pop,
+    Popped,
+    PoppedMessage,
+    PopRecords,
+    PopState,
+    _add,
+    _is_read,
+    given_out,
+    pop,
+    pop_records,
+)
 from mqstore.store.inspect.timers import timers
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import read_progress
@@ -90,6 +102,43 @@ def given_of(row: Popped) -> Given:
 
 def last_time(name: str) -> int:
     return max(int(message["store_timestamp"]) for message in messages(name))
+
+
+KEY = {"topic": "T", "group": "g", "queue_id": 0, "start_offset": 7, "pop_time": 5}
+
+
+@pytest.mark.parametrize("tag", [formats.ACK_TAG, formats.BATCH_ACK_TAG])
+def test_an_acknowledgement_in_front_of_its_check_point_counts_for_nothing(tag: str) -> None:
+    """A broker passes over one whose check point it has not read yet, in that queue of the revive topic."""
+    acked = {"ack_offset": 8} if tag == formats.ACK_TAG else {"ack_offsets": [8]}
+    fields = KEY | {"broker_name": "b"}
+    key = formats.key_of(fields)
+
+    def counts(*places: tuple[int, int] | None, at: tuple[int, int] | None = (0, 5)) -> bool:
+        found = PopRecords()
+        point = fields | {"re_put_times": ""}
+        _add(found, formats.CHECK_POINT_TAG, CheckPoint(point, 9, at and ("r", *at)))
+        for place in places:
+            _add(found, tag, CheckPoint(fields | acked, 9, place and ("r", *place)))
+        assert found.stray_acks == 0
+        return found.acked(key) == {8}
+
+    assert counts((0, 6)) and counts(None) and counts(None, at=None) and counts(None, (0, 6)) and counts((0, 6), (0, 4))
+    assert not (counts((0, 4)) or counts((1, 6)) or counts((0, 4), None) or counts())
+    assert counts((0, 4), at=None)  # its record in the revive topic is lost: who knows where it stood
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_acknowledgement_without_a_broker_is_of_this_one(name: str) -> None:
+    """5.3.3 and 5.5.1 take their own name for it, 5.1.4 asks for none."""
+    for own, of_point, wanted in ((None, "b", {8}), ("b", "b", {8}), ("b", "c", set[int]())):
+        found, point = PopRecords(broker_name=own), KEY | {"broker_name": of_point}
+        _add(found, formats.CHECK_POINT_TAG, CheckPoint(point | {"re_put_times": ""}, 9))
+        _add(found, formats.ACK_TAG, CheckPoint(KEY | {"broker_name": name, "ack_offset": 8}, 9))
+        assert found.acked(formats.key_of(point)) == wanted
+        assert found.stray_acks == 0
+    _add(found, formats.ACK_TAG, CheckPoint(KEY | {"queue_id": 1, "broker_name": name, "ack_offset": 8}, 9))
+    assert found.stray_acks == 1
 
 
 @pytest.mark.parametrize("name", STORES)
