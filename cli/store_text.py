@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..store.broker.snapshot import directories_without_files
 from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Given, NextCommand, command, next_commands, refused
@@ -164,8 +165,10 @@ class _StorePage:
             ranges = counted(log.damaged_ranges, "range")
             yield _line("", f"damage: {ranges}, {counted(log.damaged_bytes, 'byte')} (dump shows them)")
         if log.origin != "default":
+            bare = directories_without_files(self._store.layout)
             for path in log.directories:
-                yield _line("", f"in {path} ({log.origin})")
+                state = f": {'empty' if path.is_dir() else 'not there'}" if path in bare else ""
+                yield _line("", f"in {path} ({log.origin}){state}")
 
     def _sizes(self) -> str:
         sizes = sizes_of(self._store.layout)

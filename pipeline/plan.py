@@ -11,12 +11,18 @@ from typing import Any, Self
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.stores import folders_of
 from ..store.broker.profiles import profile_of
-from ..store.broker.snapshot import Snapshot, list_queues, topics_with_batches, usual_file_bytes
+from ..store.broker.snapshot import (
+    Snapshot,
+    directories_without_files,
+    list_queues,
+    topics_with_batches,
+    usual_file_bytes,
+)
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
-from ..store.plan.normalize import refuse_lost_log
+from ..store.plan.normalize import refuse_lost_directory, refuse_lost_log
 from ..store.queues.batches import batch_summaries
 from ..store.queues.read import ConsumeQueues
 from ..store.search.store import StoreReader
@@ -129,7 +135,7 @@ def plan_of(
 
     tell: is told of each store that cannot be read, if another one can; None: any one is raised.
     Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are in RocksDB, Refused for one
-    whose log is gone, InvalidInput for a store named twice.
+    whose log, or a directory of it, is gone, InvalidInput for a store named twice.
     """
     # not resolve(): it fails at a loop of links, which Layout tells better
     paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
@@ -157,6 +163,8 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
     with StoreReader(root, config) as opened:
         if not opened.log_files.files:
             refuse_lost_log(Snapshot.of(layout))
+        elif directories_without_files(layout):
+            refuse_lost_directory(Snapshot.of(layout))
         start, stop = opened.log.min_offset, opened.log_end.position
         gaps = opened.log_files.gaps
         missing = tuple((gap.position, gap.size) for gap in gaps if gap.position >= stop)

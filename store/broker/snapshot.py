@@ -216,6 +216,14 @@ def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
     return sorted(found)
 
 
+def directories_without_files(layout: Layout) -> list[Path]:
+    """Of several directories that the configuration names for the log, those that are not there or empty: a disk is
+    not mounted, or a broker has had no file for them yet.
+    """
+    several = layout.commit_log_origin == "configuration" and len(layout.commit_log_directories) > 1
+    return [path for path in layout.commit_log_directories if several and not list_entries(path)]
+
+
 def _size(entry: os.DirEntry[str]) -> int:
     """Length of what the entry is or points at; 0, as in Java, of a link that leads nowhere."""
     try:

@@ -14,6 +14,7 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,11 @@ from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT
 from ...formats.derive import Columns, decode_one
 from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot, directories_without_files
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, file_name, start_of, step_of
 from ..disk.files import Edit
+from ..disk.layout import Layout
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
 from ..index.read import sizes_of
@@ -51,7 +53,7 @@ def normalize(
     one where the log goes on behind it. empty_log: it is meant that there is none. replica: a copy of the log that was
     named, "" for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one
     that no broker has, a log file whose name alone is wrong, a log that is not there, or not where brokers look for it,
-    a lock that is a directory.
+    or not in whole (see `missing_part`), a lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
@@ -102,6 +104,7 @@ def normalize(
         kept = []
     if not kept and not empty_log:
         refuse_lost_log(snapshot, replica, unused=unused)
+    refuse_lost_directory(snapshot)
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
         edits += astray
@@ -222,16 +225,77 @@ def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) ->
         return False
     index = [file.header for file in stored_files(snapshot.index)]
     newest_ms = max(snapshot.checkpoint["physic_msg_timestamp"], *(header.end_timestamp for header in index), 0)
-    written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
-    ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
-    kept_ms = (layout.broker_config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0) * _HOUR_MS
-    if ran_ms >= newest_ms + kept_ms:
+    if _can_have_expired(layout, newest_ms):
         return False
     named = [header.end_physical_offset or -1 for header in index]
     for queue in snapshot.queues.values():
         for _, units in FileUnits.of(queue, snapshot.queue_file_bytes).windows():
             named.append(int(units["physical_offset"][is_used(units)].max(initial=-1)))
     return -1 < max(named, default=-1) < start
+
+
+def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
+    """A broker has run long enough after the newest message of a log file to delete it."""
+    written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
+    ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
+    kept_ms = (layout.broker_config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0) * _HOUR_MS
+    return ran_ms >= newest_ms + kept_ms
+
+
+def refuse_lost_directory(snapshot: Snapshot) -> None:
+    """What is missing may lie in a directory of the log that is not mounted. Raises Refused."""
+    if part := missing_part(snapshot):
+        bare = directories_without_files(snapshot.layout)
+        states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
+        raise Refused(
+            f"{part}, and {' and '.join(states)}: a disk that is not mounted?",
+            hint="mount it; if it is gone for good, or has never had a file, leave it out of storePathCommitLog",
+        )
+
+
+def missing_part(snapshot: Snapshot) -> str:
+    """What of the log is missing where a directory that the configuration names has no file of it; "" for nothing.
+
+    What lies in front of a log has mostly expired. It has not where a broker has left what it deletes together with
+    it, whole files of queues and of the index, or has never deleted one and not run that long.
+    """
+    size = snapshot.log_file_bytes
+    starts = sorted(int(entry.name) for entry in snapshot.log if is_whole_file(entry, size))
+    if not starts or not directories_without_files(snapshot.layout):
+        return ""
+    for first, second in pairwise(starts):
+        if second > first + size:
+            return f"the log has a gap at {first + size:,}"
+    begin, end = starts[0], starts[-1] + size
+    files = [sorted(entries) for entries in snapshot.queues.values()]
+    queues = [FileUnits.of(entries, snapshot.queue_file_bytes) for entries in files]
+    if any(end <= at < end + size for at in map(_last_named, queues)):
+        return f"queues name messages at the end of the log, {end:,}"
+    fronts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
+    whole = any(-1 < _last_named(front) < begin for front, more in zip(fronts, files, strict=True) if more[1:])
+    index = [file.header.end_physical_offset for file in stored_files(snapshot.index)]
+    whole |= any(0 < at < begin for at in index[:-1])
+    fresh = _is_fresh(snapshot, begin) and not any(front.first for front in fronts)
+    if whole or (fresh and any(_names_before(front, begin) for front in fronts)):
+        return f"queues name messages in front of the log, which begins at {begin:,}"
+    return ""
+
+
+def _last_named(units: FileUnits) -> int:
+    """The position that the last unit names; -1 without one."""
+    last = units.last()
+    return -1 if last is None else int(last[1]["physical_offset"][0])
+
+
+def _names_before(units: FileUnits, begin: int) -> bool:
+    return any(bool((some["physical_offset"][is_used(some)] < begin).any()) for _, some in units.windows())
+
+
+def _is_fresh(snapshot: Snapshot, begin: int) -> bool:
+    """What was stored right before the log's first file, at `begin`, cannot have expired."""
+    entry = next(entry for entry in snapshot.log if start_of(entry.name) == begin)
+    first = _first_record(entry)
+    return first is not None and not _can_have_expired(snapshot.layout, int(first.ints("store_timestamp")[0]))
 
 
 def _copying(snapshot: Snapshot, replica: str) -> str:

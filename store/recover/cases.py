@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..audit.messages import Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
+from ..plan.normalize import missing_part
 from ..plan.plan import Plan
 from ..queues.edits import is_zero_from
 from ..queues.units import is_whole_file
@@ -136,6 +137,15 @@ CASES: tuple[Case, ...] = (
         "none: refused for safety while queues have files; with --force-empty-log moves the"
         " files of queues, index and timer away",
         lambda facts: not facts.snapshot.log,
+        codes=("I-002",),
+    ),
+    Case(
+        "log-directory-missing",
+        "a part of the log is missing, and one of its several directories is not there or empty: a disk that is"
+        " not mounted?",
+        "starts with the files that it finds, as if the others had expired or were lost",
+        "none: refused for safety while the configuration names that directory",
+        lambda facts: facts.plan is None and bool(missing_part(facts.snapshot)),
         codes=("I-002",),
     ),
     _refusal("foreign-name", "a log file's name is not a number", _MOVED, "I-005"),

@@ -24,7 +24,7 @@ from ...formats.hashing import java_string
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find
 from ..broker.dispatch import java_split
-from ..broker.snapshot import QueueId
+from ..broker.snapshot import QueueId, directories_without_files
 from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Ranges
 from ..counted import counted
@@ -471,7 +471,8 @@ def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
         file = check.reader.files.files[0]
         only = len(check.reader.files.files) == 1
         why = "the queue keeps its last file" if only else "a broker deletes it at its next round"
-        _add(context, check, "I-085", file.path, f"all records of this file are expired: {why}")
+        gone = "lie in front of the log" if directories_without_files(context.store.layout) else "are expired"
+        _add(context, check, "I-085", file.path, f"all records of this file {gone}: {why}")
 
 
 def _add(context: VerifyContext, check: QueueCheck, code: str, path: str, text: str, **more: Any) -> None:

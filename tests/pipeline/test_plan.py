@@ -40,6 +40,15 @@ def test_a_log_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
             plan_of([root], BrokerConfig())
 
 
+def test_a_log_directory_that_is_not_mounted_is_told(tmp_path: Path) -> None:
+    root = unpack("5.3.3-multipath-killed", tmp_path)
+    options = BrokerConfig(config(root.name, root))
+    assert plan_of([root], options).stores[0].start == 0
+    (root / "d1" / "commitlog").rename(tmp_path / "elsewhere")
+    with pytest.raises(Refused, match="d1/commitlog is not there: a disk that is not mounted"):
+        plan_of([root], options)
+
+
 def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     with pytest.raises(Missing):

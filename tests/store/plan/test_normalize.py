@@ -242,3 +242,64 @@ def test_no_file_is_moved_away_for_the_size_of_another(size: int, tmp_path: Path
     found = analyze(layout, "5.3", options=RecoveryOptions(Policy.KEEP))
     assert found.plan is None and found.refusal is not None
     assert "--set mappedFileSizeCommitLog" in (found.refusal.hint or "")
+
+
+_THREE = "5.3.3-multipath-killed"
+
+
+def _of_directories(root: Path, *names: str) -> Layout:
+    """A store whose broker.conf names these directories for its log."""
+    return Layout.open(root, BrokerConfig({"storePathCommitLog": ",".join(str(root / name) for name in names)}))
+
+
+@pytest.mark.parametrize(
+    ("lost", "part"),
+    [
+        (("d1",), "in front of the log, which begins at 262,144, and {}/d1/log is not there"),
+        (("d2",), "the log has a gap at 262,144, and {}/d2/log is not there"),
+        (("d2", "d3"), "at the end of the log, 262,144, and {0}/d2/log is not there and {0}/d3/log is not there"),
+        (("d3",), ""),  # a file of zeros, made in advance
+        ((), ""),
+    ],
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_log_directory_that_is_not_mounted(empty: bool, lost: tuple[str, ...], part: str, tmp_path: Path) -> None:
+    """What was in it has not expired, and is not lost; of a directory that had no file yet nothing is missing."""
+    root = stores.unpack(_THREE, tmp_path)
+    for name in ("d1", "d2", "d3"):
+        (root / name / "commitlog").rename(root / name / "log")
+    for name in lost:
+        shutil.rmtree(root / name / "log")
+        if empty:
+            (root / name / "log").mkdir()
+    layout = _of_directories(root, "d1/log", "d2/log", "d3/log")
+    found = analyze(layout, "5.3.3")
+    told = part.format(root).replace("is not there", "is empty") if empty else part.format(root)
+    assert told in str(found.refusal or "") and (found.plan is None) == bool(part)
+    case = "log-directory-missing" if part else "preallocated-zeros"
+    assert found.prediction.case.label == case
+    with StoreReader(root, layout.broker_config) as opened:
+        findings = verify(opened).findings
+    assert bool(part) == any(finding.code == "I-187" for finding in findings)
+    assert not any("expired" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize("name", ["4.9.7-expired", "5.3.3-expired"])
+def test_what_a_broker_has_deleted_lies_in_no_other_directory(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    assert analyze(_of_directories(root, "commitlog", "further"), name[:5]).refusal is None
+
+
+def test_what_cannot_have_expired_yet(tmp_path: Path) -> None:
+    """Files of queues and of the index that are not full tell nothing: it is a matter of time."""
+    root = stores.unpack(_THREE, tmp_path)
+    for name in ("d1", "index", "consumequeue/TopicA"):
+        shutil.rmtree(root / name)
+    for path in sorted((root / "consumequeue/TopicB/0").iterdir())[1:]:
+        path.unlink()
+    layout = _of_directories(root, "d1/commitlog", "d2/commitlog", "d3/commitlog")
+    assert "in front of the log" in str(analyze(layout, "5.3.3").refusal)
+    day_s = 86_400
+    now = (root / "checkpoint").stat().st_mtime
+    os.utime(root / "checkpoint", (now + 4 * day_s, now + 4 * day_s))
+    assert analyze(layout, "5.3.3").refusal is None

@@ -193,6 +193,8 @@ MADE: dict[str, Make] = {
 OF_KEEP = ("wrong-header", "last-file-missing")
 #: Made in tests of their own: their stores have other configurations, or queues in a RocksDB.
 IN_DATABASE = {label for label in (case.label for case in CASES) if label.startswith("queue-database")}
+#: Of a log in several directories: tests/store/plan/test_normalize.py.
+SEVERAL = "log-directory-missing"
 POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
 
 
@@ -201,7 +203,7 @@ IN_ENTRIES = ("dledger-hole", "dledger-too-small", "dledger-index-length")
 
 
 def test_every_row_is_made() -> None:
-    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, *IN_ENTRIES}
+    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, *IN_ENTRIES, SEVERAL}
     assert {*MADE, *elsewhere} == {case.label for case in CASES}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Edit, Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
@@ -21,7 +22,7 @@ from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import Journal, SessionState, barriers, unfinished
 from mqstore.store.session.undo import Undone, journal_to_purge, list_sessions, purge, session_to_undo, undo
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG, Case
 from ...slices import SEED, pick
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
@@ -207,7 +208,15 @@ def test_some_kinds_of_damage_to_features(case: Case, policy: Policy, tmp_path: 
 
 def test_a_log_directory_that_was_made(tmp_path: Path) -> None:
     """It goes again, though the undo itself puts a barrier beside the log."""
-    check_case(recovery_cases.case_of("directory_missing_log-a"), tmp_path, Policy.KEEP)
+    root = stores.unpack("5.3.3-multipath-killed", tmp_path)
+    names = ("d0", "d1/commitlog", "d2/commitlog")
+    config = BrokerConfig({"storePathCommitLog": ",".join(f"{root}/{name}" for name in names)})
+    before = everything(root)
+    found = analyze(Layout.open(root, config), "5.3.3")
+    apply(Layout.open(root, config), found.plan, lambda: replan(Layout.open(root, config), "5.3.3"), Files())
+    layout = Layout.open(root, config)
+    undo(layout, session_to_undo(layout), Files())
+    assert everything(root) == before
 
 
 @pytest.mark.slow
