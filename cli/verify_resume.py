@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ..store.verify.context import LogFacts
     from ..store.verify.verdict import Verdict
 
-_VERSION = 2
+_VERSION = 3
 _BYTES_MAX = 256 << 20
 _READ_WHOLE = frozenset({"layout", "checkpoint", "config", "compaction"})
 """Groups that each run checks as a whole: what an earlier one said of them is out of date."""
 _MISSING = "I-070"
-_NUMBERS = ("start", "end", "records", "newest", "newest_dead", "bytes", "skipped", "dispatched")
+_NUMBERS = ("start", "end", "records", "newest", "newest_dead", "damage", "bytes", "skipped", "dispatched")
 
 
 @dataclass

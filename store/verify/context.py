@@ -60,7 +60,8 @@ class LogFacts:
 
     end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
     them, of its messages in the log. newest, newest_dead: largest store timestamp, ms,
-    of these and of those that a start has cut off. stopped_at: where reading ended before its time.
+    of these and of those that a start has cut off. damage: where the first one begins, behind which a broker gives up
+    what is good; -1 without. stopped_at: where reading ended before its time.
     """
 
     start: int = 0
@@ -68,6 +69,7 @@ class LogFacts:
     records: int = 0
     newest: int = 0
     newest_dead: int = 0
+    damage: int = -1
     first_offset: dict[QueueId, int] = field(default_factory=dict)
     next_offset: dict[QueueId, int] = field(default_factory=dict)
     #: Bytes that the pass has read.

@@ -42,13 +42,14 @@ class Chain(Mergeable):
     """What lies before the next record.
 
     end: log position behind the last item. open: a range without records, until it shows whether what follows is of
-    this log. damage: the first one that a broker stops at. lost: some range was passed that may have had records.
-    blank: the BLANK that came last. mended: before it is a tombstone: a recovery has closed what was lost there.
+    this log. damage: where the first one begins that a broker stops at; -1 without. lost: some range was passed that
+    may have had records. blank: the BLANK that came last. mended: before it is a tombstone: a recovery has closed what
+    was lost there.
     """
 
     end: int | None = None
     open: Extent | None = None
-    damage: Extent | None = None
+    damage: int = -1
     lost: bool = False
     blank: Extent | None = None
     mended: bool = False
@@ -60,7 +61,7 @@ class Chain(Mergeable):
 
     def can_merge(self, left: Chain) -> bool:
         """Nothing in front of the part makes a difference to what is in it."""
-        return not (self.open or self.damage or self.lost or self.blank)
+        return not (self.open or self.damage >= 0 or self.lost or self.blank)
 
     def merge(self, context: VerifyContext, left: Chain) -> None:
         """The last item is that of the part."""
@@ -69,7 +70,7 @@ class Chain(Mergeable):
 
 def chain_of(context: VerifyContext) -> Chain:
     """The state of a run; up to date for what comes before the records that are checked."""
-    return context.kept(Chain, Chain)
+    return context.kept(Chain, lambda: Chain(damage=context.log.damage))
 
 
 @of_extents("I-020", "I-021", "I-022", "I-040", "I-041", "I-043")
@@ -103,7 +104,8 @@ def _close(context: VerifyContext, chain: Chain) -> None:
     """A range without records is damage."""
     if chain.open is not None:
         _damage(context, chain.open)
-        chain.damage = chain.damage or chain.open
+        if chain.damage < 0:
+            chain.damage = context.log.damage = chain.open.position
         chain.open = None
 
 
@@ -220,8 +222,8 @@ def behind_the_end(context: VerifyContext, records: Records) -> None:
     """Good records behind the place where a broker's recovery stops."""
     chain = chain_of(context)
     _close(context, chain)
-    if chain.damage is not None:
-        first, end, damage = int(records.position[0]), records.batch.end, chain.damage.position
+    if chain.damage >= 0:
+        first, end, damage = int(records.position[0]), records.batch.end, chain.damage
 
         def lost(count: int) -> str:
             good, them = counted(count, "good record"), "it" if count == 1 else "them"

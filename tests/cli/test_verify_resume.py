@@ -79,6 +79,21 @@ def test_runs_that_go_on_find_what_one_finds(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)
 
 
+def test_all_that_is_good_behind_damage_of_an_earlier_run_counts(tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    with min((root / "commitlog").iterdir()).open("r+b") as file:
+        for at in (30_000, 200_000):
+            file.seek(at)
+            file.write(bytes(300))
+
+    def behind(verdict: Verdict) -> int:
+        return sum(finding.count for finding in verdict.findings if finding.code == "I-042")
+
+    whole = _in_one_run(root)
+    parts = _in_parts(root, tmp_path / "state", [60_000, 120_000])
+    assert behind(parts) == behind(whole) > 300
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", slices.pick(ALL, "resume"))
 def test_runs_over_any_store_find_what_one_finds(name: str, tmp_path: Path) -> None:

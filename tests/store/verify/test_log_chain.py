@@ -102,7 +102,7 @@ def test_a_part_is_taken_on_behind_what_is_in_order_only() -> None:
     extent = Extent(ExtentKind.DAMAGE, 10, 20)
     assert Chain().can_merge(Chain(open=extent))
     assert Chain(end=10, mended=True).can_merge(Chain())
-    for odd in (Chain(open=extent), Chain(damage=extent), Chain(lost=True), Chain(blank=extent)):
+    for odd in (Chain(open=extent), Chain(damage=10), Chain(lost=True), Chain(blank=extent)):
         assert not odd.can_merge(Chain())
 
 
