@@ -94,11 +94,13 @@ class Files:
         real = os.path.realpath(path)
         return not self._roots or any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 
-    def check_inside(self, path: Path) -> None:
-        """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere."""
+    def check_inside(self, path: Path, *, part: bool = False) -> None:
+        """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere. part: one of the directories
+        that may be links.
+        """
         if "\0" in str(path) or not self.is_inside(path):
             hint = f"{FOLLOW_LINKS} trusts links of the store's own directories"
-            if "\0" not in str(path) and self.is_inside(path.parent):
+            if not part and "\0" not in str(path) and self.is_inside(path.parent):
                 hint = "only directories of a store may be links: put the file itself there, in place of the link"
             raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
@@ -373,8 +375,10 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
         hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; with {FOLLOW_LINKS} it is changed"
         raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
     files.confine(_roots(layout, follow_links))
-    for part in (*_parts(layout), *_files(layout)):
-        files.check_inside(part)
+    for part in _parts(layout):
+        files.check_inside(part, part=True)
+    for file in _files(layout):
+        files.check_inside(file)
 
 
 def confined(layout: Layout, *, follow_links: bool = False) -> Files:

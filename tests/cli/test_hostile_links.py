@@ -119,7 +119,8 @@ def test_links_that_the_user_trusts(tmp_path: Path) -> None:
     for part in ("commitlog", "consumequeue", "index", "config"):
         swapped(root, part, lambda path, part=part: path.symlink_to(tmp_path / f"was-{part}"))  # type: ignore[misc]
     put = ["put", root, "New", "x", *options(CLEAN, root)]
-    assert mq(*put, sizes=False).code == 5
+    refused = mq(*put, sizes=False)
+    assert refused.code == 5 and "--follow-links trusts" in refused.stderr, refused
     result = mq(*put, "--follow-links", sizes=False)
     assert result.code == 0, result
     assert (tmp_path / "was-consumequeue" / "New").is_dir()
