@@ -23,6 +23,9 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
+from ..log.batch import Batch
+from ..log.commit_log import CommitLog
+from ..log.message import Mark, tombstones
 from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
 from ..queues.units import is_pre_fill, is_valid
@@ -31,7 +34,7 @@ from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, pa
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, lost_units
-from .normalize import renamed
+from .normalize import files_of_one_name, renamed
 from .torn_records import (
     CutProperties,
     PutRightRules,
@@ -98,7 +101,7 @@ def keep_log(
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
-    entries = {int(entry.name): entry for entry in snapshot.log}
+    entries = _by_start(snapshot, queue)
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, start), finder.filled
@@ -122,6 +125,7 @@ def keep_log(
     lost, given = with_own_queues(lost, wanted, (elsewhere, saved), topics)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed, unplaced = with_unreferenced(closed, wanted, (elsewhere, saved), given, forms)
+    _refuse_twins(snapshot, queue, closed)
     bodies = op_bodies(commit_log_of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = list(encoded(closed, forms, bodies))
@@ -148,6 +152,35 @@ def keep_log(
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone)
+
+
+def _by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:
+    """The files of the log; of two of one name that which it is read from."""
+    read = (ours for ours, _ in files_of_one_name(snapshot, queue))
+    return {int(entry.name): entry for entry in (*snapshot.log, *read)}
+
+
+def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[Fill]) -> None:
+    """No tombstone stands for a record that another file of the same name has. Raises Refused."""
+    for ours, other in files_of_one_name(snapshot, queue):
+        start = int(ours.name)
+        gaps = [each.gap for each in closed if start <= each.gap.begin < start + ours.size and len(each.lost)]
+        with MappedFileQueue.of_file(other.path, start) as file:
+            log = commit_log_of(snapshot.layout, file)
+            if any(_has_record(log, gap) for gap in gaps):
+                raise Refused(
+                    f"the file that the log is read from has lost records that are whole in {other.path}",
+                    path=ours.path,
+                    hint="look at both, and move the one that is not the log's out of the store; what it has whole"
+                    " comes back with --replica DIRECTORY",
+                )
+
+
+def _has_record(log: CommitLog, gap: Gap) -> bool:
+    """A record of the log begins in a gap, with a body that has its checksum."""
+    batches = (item for item in log.scan(gap.begin, gap.end) if isinstance(item, Batch))
+    good = (batch for batch in batches if batch.mark <= Mark.AFTER_DAMAGE and batch.body_crc_ok is not None)
+    return any(bool((batch.body_crc_ok & ~tombstones(batch.columns)).any()) for batch in good)
 
 
 def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue) -> dict[QueueId, str]:

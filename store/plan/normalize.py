@@ -26,7 +26,7 @@ from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot, directories_without_files
 from ..counted import counted
-from ..disk.file_queue import NAME_DIGITS, file_name, start_of, step_of
+from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..errors import Refused, from_os_error
@@ -305,6 +305,13 @@ def _copying(snapshot: Snapshot, replica: str) -> str:
 
     sources = [f"{path}/." for path in log_of(replica)[0]]
     return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
+
+
+def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
+    """Files of the log that are in two of its directories: the one that it is read from, another one of that name."""
+    read = {os.fspath(file.path) for file in queue.files}
+    ours = {entry.name: entry for entry in snapshot.log if entry.path in read}
+    yield from ((ours[e.name], e) for e in snapshot.log if e.path not in read and e.name in ours)
 
 
 def check_kinds(edits: Iterable[Edit]) -> None:

@@ -30,6 +30,7 @@ from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
+from ..plan.normalize import files_of_one_name
 from ..plan.observer import GroupLoss, Policy, RecoveryOptions, deleted_topics, expected_queues, topics_with_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
@@ -500,6 +501,11 @@ def _recovery(
     seen_records = watched[0][1]
     predictions += at_first
     notes = list(_notes(layout, version, main, plan))
+    with layout.commit_log_files() as files:
+        notes += [
+            f"the log is read from {ours.path}, not from {other.path}: look at both before --apply"
+            for ours, other in files_of_one_name(snapshot, files)
+        ]
     notes += _not_revived(watched[0][0])
     notes += _left_behind(watched[0][0])
     notes += _unserved(predictions[0].config)

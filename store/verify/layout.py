@@ -260,7 +260,9 @@ def one_file_of_a_name(context: VerifyContext) -> None:
                 continue
             other = seen.setdefault(entry.name, entry.path)
             if other != entry.path:
-                text = f"{entry.name} is also in {os.path.dirname(other)}"  # noqa: PTH120
+                read = context.store.log_files.file_at(int(entry.name))
+                text = f"{entry.name} is also in {Path(other).parent}"
+                text += f"; the log is read from {Path(read.path).parent}: look at both" if read else ""
                 context.findings.add("I-006", entry.path, text)
 
 

@@ -11,7 +11,8 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.message_properties import parse
-from mqstore.store.broker.snapshot import QueueId
+from mqstore.store.broker.snapshot import QueueId, in_java_order
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -19,10 +20,10 @@ from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
-from mqstore.store.recover.recovery import replan
+from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG, Case
 from ...slices import pick
 from ..recover.recovered import changes_of_starts, record_bytes, started, unharmed, units_of
@@ -252,3 +253,49 @@ def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_pat
     properties = found.columns.ragged("properties")[0]
     assert parse(properties) == ({"LOST": "t"} if broken else parse(MESSAGE.parse(record).properties))
     assert changes_of_starts(root, CONFIG, plan, ("4.9", "5.1", "5.3", "5.4", "5.5")) == []
+
+
+_FIRST = "00000000000000000000"
+
+
+def _with_two_first_files(root: Path, *, broker_reads: str) -> tuple[Layout, Path, Path]:
+    """A log whose first file is torn in directory a, and lies in b as well: that one is whole. broker_reads: the
+    directory that a broker looks into first.
+    """
+    for number in range(100):
+        names = [str(root / f"{letter}{number}") for letter in "ab"]
+        if in_java_order(names)[0].startswith(str(root / broker_reads)):
+            break
+    first, second = map(Path, names)
+    first.mkdir()
+    (root / "d2" / "commitlog").rename(second)
+    whole = root / "d1" / "commitlog" / _FIRST
+    shutil.copy(whole, second)
+    (first / _FIRST).write_bytes(whole.read_bytes()[:5000] + bytes(262_144 - 5000))
+    config = BrokerConfig({"storePathCommitLog": f"{first},{second},{root / 'd3' / 'commitlog'}"})
+    return Layout.open(root, config), first / _FIRST, second / _FIRST
+
+
+@pytest.mark.parametrize("broker_reads", ["a", "b"])
+def test_no_tombstone_stands_for_what_a_second_file_of_the_name_has(broker_reads: str, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-multipath-killed", tmp_path)
+    layout, torn, whole = _with_two_first_files(root, broker_reads=broker_reads)
+    found = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP))
+    assert f"has lost records that are whole in {whole}: {torn}" in str(found.refusal)
+    assert any(f"read from {torn}, not from {whole}: look at both" in note for note in found.notes)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    whole.rename(aside / _FIRST)
+    plan = replan(layout, "5.3.3", RecoveryOptions(Policy.KEEP, replica=str(aside)))
+    assert plan.lost.messages == 0
+
+
+@pytest.mark.parametrize("broker_reads", ["a", "b"])
+def test_tombstones_go_into_the_file_that_was_read(broker_reads: str, tmp_path: Path) -> None:
+    """The other one has no more than it: it stays as it is."""
+    root = stores.unpack("5.3.3-multipath-killed", tmp_path)
+    layout, torn, other = _with_two_first_files(root, broker_reads=broker_reads)
+    shutil.copy(torn, other)
+    plan = replan(layout, "5.3.3", RecoveryOptions(Policy.KEEP))
+    touched = {edit.path for edit in plan.edits}
+    assert plan.lost.messages > 500 and str(torn) in touched and str(other) not in touched
