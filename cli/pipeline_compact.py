@@ -56,9 +56,10 @@ def compact(
     from ..store.arrow import require_arrow
 
     require_arrow("no compaction")
+    from ..pipeline.plan import folders_of
     from ..store.arrow.append_rows import NewStore
     from ..store.arrow.compact import compact_stores
-    from ..store.arrow.stores import as_path, folders_of, log_sizes, stores_of
+    from ..store.arrow.stores import as_path, log_sizes, stores_of
     from ..store.disk.byte_reader import at_rate
 
     tell_nearest(as_broker, common)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.differences import WAITING_MAX, Left, QueueDifferences, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogSplit, parts_of
-from ..store.arrow.stores import Ask, as_path, names_of
+from ..store.arrow.stores import Ask, as_path
 from ..store.errors import StoreError
 from ..store.log.commit_log import SPLIT_BYTES_MAX
+from .plan import names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from ..formats.consume_queue import UNIT_BYTES
-from ..store.arrow.stores import folders_of
 from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import (
     Snapshot,
@@ -32,6 +32,36 @@ from ..store.start.queue_stores import queue_stores
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
+
+
+def names_of(roots: Sequence[Path]) -> list[str]:
+    """A name for each of several stores: its path below what the paths have in common.
+
+    >>> names_of([Path("/d/a/store"), Path("/d/b/store")])
+    ['a/store', 'b/store']
+    """
+    if len(roots) < 2:
+        return ["" for _ in roots]
+    common = os.path.commonpath([root.parent for root in roots])
+    return [root.relative_to(common).as_posix() for root in roots]
+
+
+def folders_of(roots: Sequence[Path]) -> list[str]:
+    """A folder for each of several stores, none inside another one: their names.
+
+    Where a store lies in another one, all get folders side by side. Raises InvalidInput for a store
+    named twice.
+
+    >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
+    ['a', 'a%2Fb', 'c']
+    """
+    known = set(roots)
+    if len(known) < len(roots):
+        raise InvalidInput("a store is named twice")
+    names = names_of(roots)
+    if any(not known.isdisjoint(root.parents) for root in roots):
+        return [quote(os.fsencode("/" if name == "." else name), safe="") for name in names]
+    return names
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def compact_stores(
 ) -> dict[str, Any]:
     """Make a store of each store, at `target`, a new or empty directory: the manifest.
 
-    folders: by store its folder in it (`fleet.folders_of`). topics: names or patterns. how: of the
+    folders: by store its folder in it. topics: names or patterns. how: of the
     new stores; its config holds for the old ones, too. note: told how many bytes were read, of each
     log twice. Raises as `publish_job`, `make_store`, and what a log raises that cannot be read.
     """

@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import glob, has_magic
@@ -24,7 +24,7 @@ from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, Any, Self
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -80,36 +80,6 @@ def stores_of(words: Iterable[str]) -> list[str]:
     if not found:
         raise InvalidInput("no store is named")
     return list(found.values())
-
-
-def names_of(roots: Sequence[Path]) -> list[str]:
-    """A name for each of several stores: its path below what the paths have in common.
-
-    >>> names_of([Path("/d/a/store"), Path("/d/b/store")])
-    ['a/store', 'b/store']
-    """
-    if len(roots) < 2:
-        return ["" for _ in roots]
-    common = os.path.commonpath([root.parent for root in roots])
-    return [root.relative_to(common).as_posix() for root in roots]
-
-
-def folders_of(roots: Sequence[Path]) -> list[str]:
-    """A folder for each of several stores, none inside another one: their names.
-
-    Where a store lies in another one, all get folders side by side. Raises InvalidInput for a store
-    named twice.
-
-    >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
-    ['a', 'a%2Fb', 'c']
-    """
-    known = set(roots)
-    if len(known) < len(roots):
-        raise InvalidInput("a store is named twice")
-    names = names_of(roots)
-    if any(not known.isdisjoint(root.parents) for root in roots):
-        return [quote(os.fsencode("/" if name == "." else name), safe="") for name in names]
-    return names
 
 
 def _expanded(word: str) -> Iterator[str]:

@@ -179,8 +179,8 @@ def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[F
 def _has_record(log: CommitLog, gap: Gap) -> bool:
     """A record of the log begins in a gap, with a body that has its checksum."""
     batches = (item for item in log.scan(gap.begin, gap.end) if isinstance(item, Batch))
-    good = (batch for batch in batches if batch.mark <= Mark.AFTER_DAMAGE and batch.body_crc_ok is not None)
-    return any(bool((batch.body_crc_ok & ~tombstones(batch.columns)).any()) for batch in good)
+    looked_at = ((batch, batch.body_crc_ok) for batch in batches if batch.mark <= Mark.AFTER_DAMAGE)
+    return any(good is not None and bool((good & ~tombstones(batch.columns)).any()) for batch, good in looked_at)
 
 
 def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue) -> dict[QueueId, str]:

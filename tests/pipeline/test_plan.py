@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.plan import JobPlan, plan_of
+from mqstore.pipeline.plan import JobPlan, folders_of, plan_of
+from mqstore.store.arrow.stores import as_path
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused, StoreError, Unsupported
 
@@ -93,3 +94,25 @@ def test_light_queues_are_made_where_the_broker_has_them_in_files(
 ) -> None:
     (store,) = plan_of([unpack("5.3.3-lmq", tmp_path)], BrokerConfig(options), "5.5.1").stores
     assert store.light_queues is in_files
+
+
+def test_folders_keep_apart_what_has_one_name() -> None:
+    assert folders_of([Path("/d/a/store"), Path("/d/b/store")]) == ["a/store", "b/store"]
+    assert folders_of([Path("/d/a")]) == [""]
+
+
+@pytest.mark.parametrize("roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x\udcff"]])
+def test_no_folder_lies_in_another(roots: list[str]) -> None:
+    folders = [Path("/new", folder) for folder in folders_of([Path(root) for root in roots])]
+    assert len(set(folders)) == len(roots)
+    assert {folder.parent for folder in folders} == {Path("/new")}
+
+
+def test_a_place_in_object_storage_stays_in_the_target() -> None:
+    names = folders_of([as_path("s3://a/../../../x"), as_path("s3://a/b")])
+    assert not any(".." in Path(name).parts for name in names)
+
+
+def test_no_store_is_taken_twice() -> None:
+    with pytest.raises(InvalidInput, match="a store is named twice"):
+        folders_of([as_path("s3://a/b"), as_path("s3://a/c/../b")])

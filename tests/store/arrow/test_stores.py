@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from mqstore.store.arrow import stores
 from mqstore.store.arrow.log_rows import LogSplit, damage_of, fields_of, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask, as_path, folders_of, in_directory, log_sizes, open_log, place_of, stores_of
+from mqstore.store.arrow.stores import Ask, in_directory, log_sizes, open_log, place_of, stores_of
 from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable, Unsupported
@@ -84,28 +84,6 @@ def test_words_that_mean_nothing(tmp_path: Path) -> None:
 def test_options_that_make_no_sense(options: dict[str, str], reason: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=reason):
         fields_of(Ask.of({"path": str(tmp_path), **options}))
-
-
-def test_folders_keep_apart_what_has_one_name() -> None:
-    assert folders_of([Path("/d/a/store"), Path("/d/b/store")]) == ["a/store", "b/store"]
-    assert folders_of([Path("/d/a")]) == [""]
-
-
-@pytest.mark.parametrize("roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x\udcff"]])
-def test_no_folder_lies_in_another(roots: list[str]) -> None:
-    folders = [Path("/new", folder) for folder in folders_of([Path(root) for root in roots])]
-    assert len(set(folders)) == len(roots)
-    assert {folder.parent for folder in folders} == {Path("/new")}
-
-
-def test_a_place_in_object_storage_stays_in_the_target() -> None:
-    names = folders_of([as_path("s3://a/../../../x"), as_path("s3://a/b")])
-    assert not any(".." in Path(name).parts for name in names)
-
-
-def test_no_store_is_taken_twice() -> None:
-    with pytest.raises(InvalidInput, match="a store is named twice"):
-        folders_of([as_path("s3://a/b"), as_path("s3://a/c/../b")])
 
 
 @pytest.fixture
