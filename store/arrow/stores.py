@@ -120,9 +120,6 @@ def _lines(path: Path) -> list[str]:
     return wanted
 
 
-_COPY_BYTES = 1 << 20
-
-
 @dataclass(frozen=True)
 class StoreLocation:
     """Where the files of a store can be read. root: what the store is called."""
@@ -204,21 +201,13 @@ def _listed(root: str, part: str = "") -> tuple[fs.FileSystem, str, list[fs.File
 def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
     """One file, with the time of its last change."""
     with _read_errors(info.path):
-        source = place.open_input_stream(info.path, compression=None)  # else unpacked by its name
+        source = place.open_input_file(info.path)
     with os_errors(path, "cannot write"):
         with source, path.open("xb") as copy:
-            while data := _read(source, info.path):
-                copy.write(data)
-            if copy.tell() < info.size:
-                raise changed(info.path)
+            for begin in range(0, info.size, _BLOCK_BYTES):
+                copy.write(_range(source, info.path, begin, min(_BLOCK_BYTES, info.size - begin)))
         if info.mtime_ns is not None:
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
-
-
-def _read(source: pa.NativeFile, path: str) -> bytes:
-    with _read_errors(path):
-        data: bytes = source.read(_COPY_BYTES)
-    return data
 
 
 _BLOCK_BYTES = 1 << 20
@@ -265,9 +254,8 @@ def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int
     unread: dict[str, StoreError] = {}
     for root in roots:
         try:
-            log = open_log(root, config)
-            with log.queue:
-                sizes[root] = log.queue.size
+            with open_log(root, config).queue as files:
+                sizes[root] = files.size
         except StoreError as error:
             unread[root] = error
     return sizes, unread
@@ -321,7 +309,7 @@ class RemoteFiles(MappedFileQueue):
         with _read_errors(file.path):
             if file.path not in self._opened:
                 self._opened[file.path] = self._place.open_input_file(file.path)
-            return _whole(self._opened[file.path], offset, size, file.path)
+        return _range(self._opened[file.path], file.path, offset, size)
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
@@ -372,9 +360,8 @@ class _PackedObject(PackedFile):
         return self._part(max(0, self._info.size - size), size)
 
     def _part(self, offset: int, size: int) -> bytes:
-        size = min(size, self._info.size - offset)
-        with self._opened() as source, _read_errors(self._info.path):
-            return _whole(source, offset, size, self._info.path)
+        with self._opened() as source:
+            return _range(source, self._info.path, offset, min(size, self._info.size - offset))
 
     def open(self) -> IO[bytes]:
         return BufferedReader(self._opened(), _BLOCK_BYTES)
@@ -389,9 +376,10 @@ def changed(path: str) -> Unreadable:
     return Unreadable("it has changed since it was listed", path=path, hint="try again when nobody writes there")
 
 
-def _whole(source: Any, offset: int, size: int, path: str) -> bytes:
+def _range(source: Any, path: str, offset: int, size: int) -> bytes:
     """A range of an object that has it, as the listing says. Raises Unreadable."""
-    data: bytes = source.read_at(size, offset)
+    with _read_errors(path):
+        data: bytes = source.read_at(size, offset)
     if len(data) < size:
         raise changed(path)
     return data
