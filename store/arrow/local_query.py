@@ -24,7 +24,7 @@ from pyarrow import compute as pc
 from pyarrow import dataset
 
 from ..disk.byte_reader import Closing, give_up
-from ..errors import InvalidInput, LimitExceeded, Unsupported
+from ..errors import InvalidInput, LimitExceeded, StoreError, Unsupported
 from .stores import Ask
 from .views import VIEWS, Lacking, View, named_apart, rows_of_view
 
@@ -145,7 +145,7 @@ class LocalQuery(Closing):
     def answer(self, ask: Ask, lacking: Lacking) -> Iterator[pa.RecordBatch]:
         """The rows, as they come; what cannot be read is told to `lacking`.
 
-        Raises StoreError, InvalidInput for a value that an expression does not take, LimitExceeded.
+        Raises StoreError, also for a value of a row that an expression does not take, InvalidInput, LimitExceeded.
         """
         for scan in self._scans.values():
             scan.begin(ask, lacking)
@@ -165,6 +165,8 @@ class LocalQuery(Closing):
                     raise scan.failed from error
             if _NO_MEMORY in str(error):
                 raise LimitExceeded("the query needs too much memory", hint="ask for less, or take --master") from error
+            if isinstance(error, duckdb.DataError):  # it made sense, and may do for other rows
+                raise StoreError(f"a value that the query does not take: {_line(error)}") from error
             raise InvalidInput(f"the query: {_line(error)}") from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -48,6 +48,14 @@ def test_a_log_that_only_the_configuration_knows_is_read(tmp_path: Path) -> None
     assert (asked(COUNT, root).code, asked(COUNT, root).stdout) == (5, "")
 
 
+def test_a_value_that_a_query_does_not_take_is_no_wrong_usage(tmp_path: Path) -> None:
+    """Some bodies are no text."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    done = asked("SELECT decode(body) FROM messages", root)
+    assert done.code == 5 and "a value that the query does not take" in done.stderr
+    assert asked("SELECT decode(body, 'replace') FROM messages", root).code == 0
+
+
 @pytest.mark.parametrize("command", [["sql"], ["pipeline", "sql"]], ids=" ".join)
 def test_a_query_that_is_no_text_makes_no_sense(command: list[str], tmp_path: Path) -> None:
     """Bytes that a shell gives and that are not UTF-8: Python keeps them in surrogates."""
