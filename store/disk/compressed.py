@@ -16,6 +16,7 @@ import os
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from errno import EIO
 from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, os_errors
@@ -251,10 +252,11 @@ def _unpack(packed: PackedFile, identity: Hashable) -> None:
         ) from None
     except OSError as error:
         why = f"cannot decompress ({error.strerror or error})"
-        if error.errno not in FULL:
+        if error.errno == EIO:  # of the file itself
             raise Unreadable(why, path=path) from error
         hint = "it takes room in the directory for temporary files; TMPDIR names another one"
-        raise NoSpace(why, path=path, hint=hint) from error
+        kind = NoSpace if error.errno in FULL else Unreadable
+        raise kind(why, path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
     _kept[identity] = _UnpackedFile(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
