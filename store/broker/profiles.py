@@ -162,6 +162,11 @@ class DispatchRules(NamedTuple):
     #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
     confirmed_only: bool = False
 
+    @property
+    def any_queue(self) -> bool:
+        """A message may ask for units in a queue of any name, of which there is no topic then (4.9.3 and later of 4.9)."""
+        return self.multi_dispatch and not self.lmq_closed
+
     def how(
         self,
         *,

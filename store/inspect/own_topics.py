@@ -96,6 +96,13 @@ def queue_records(
     note_lost(store, topic, note, lost)
 
 
+def has_own_records(store: StoreReader, topic: str) -> bool:
+    """Of the 1,000 newest records of its queues some are of the topic itself, and do not only name it besides (spec
+    2.9). Raises Unreadable.
+    """
+    return any(len(batch) for batch in queue_records(store, topic, lambda _: None, newest=1000))
+
+
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
     """Tell how many units of a topic point at no record: so many, and those behind the end of a log that lost them."""
     if lost := lost + units_lost_behind(store, topic):

@@ -451,9 +451,15 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     )
 
 
-def _unserved(config: ConfigStart | None) -> Iterator[str]:
+def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     """What a start neither takes nor gives back: nobody can tell topics that were deleted from those that were lost."""
-    if config is not None and (topics := config.unserved):
+    topics = found.config.unserved if found.config is not None else ()
+    if topics and profile_of(found.broker_version).dispatch.any_queue:
+        from ..inspect.own_topics import has_own_records  # where a topic has no entry
+
+        with StoreReader(layout) as store:
+            topics = tuple(topic for topic in topics if has_own_records(store, topic))
+    if topics:
         more = [f"{len(topics) - _TOPICS_TOLD} more"] if len(topics) > _TOPICS_TOLD else []
         yield (
             f"no broker serves {counted(len(topics), 'topic')} with messages that {TOPICS} has no entry of"
@@ -508,7 +514,7 @@ def _recovery(
         ]
     notes += _not_revived(watched[0][0])
     notes += _left_behind(watched[0][0])
-    notes += _unserved(predictions[0].config)
+    notes += _unserved(layout, predictions[0])
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it holds the queues in files and"
         " in the RocksDB against each other while a thread still writes; then start it again"

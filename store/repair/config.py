@@ -32,7 +32,7 @@ from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
-from ..inspect.own_topics import TransactionPositions, transaction_queues
+from ..inspect.own_topics import TransactionPositions, has_own_records, transaction_queues
 from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
@@ -59,7 +59,7 @@ from ..start.config_load import (
     load_databases,
 )
 from ..tiered.segments import with_serial, without_segment
-from ..verify.config_entries import MODES, PERM_MOST, has_own_records
+from ..verify.config_entries import MODES, PERM_MOST
 from ..verify.config_files import ConfigTables
 
 _TOLD_CHARS = 60
@@ -345,8 +345,7 @@ def _proven(
     known = tables.names("topic_config", "topic")
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
     unserved = {topic for topic in there & set(highest) if not is_system_topic(topic)}
-    if rules.multi_dispatch and not rules.lmq_closed:
-        # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
+    if rules.any_queue:
         with StoreReader(snapshot.layout) as store:
             unserved = {topic for topic in unserved - known if has_own_records(store, topic)}
     return Proven(

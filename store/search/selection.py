@@ -459,7 +459,7 @@ def _further(topic: str, layout: Layout | None) -> Dispatching | None:
         lite_alone, in_database = selective_double_write(layout), bool(lmq_in_database(layout))
     except StoreError:
         return unknown
-    if not light and (rules.lmq_closed or not rules.multi_dispatch):
+    if not light and not rules.any_queue:
         return None
     lmq_zero = config.get_bool("enableLmq", "enableMultiDispatch" not in config)
     how = rules.how(items=False, lmq_zero=lmq_zero, lite_alone=lite_alone)

@@ -40,8 +40,6 @@ from ..findings.catalogue import Severity
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
-from ..search.find import silent
-from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.rocksdb import SECOND
 from ..start.config_load import DELAYS, TOPICS
@@ -280,13 +278,14 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     bare = whole and config_start_of(context).bare
     repair = "" if bare or database else None  # what never had a configuration gets none
     topics = {queue.topic for queue in context.store.queues}
-    free = not context.profile.dispatch.lmq_closed and context.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
+        from ..inspect.own_topics import has_own_records  # where a topic has no entry
+
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
-            legal = free and not has_own_records(context.store, topic)
+            legal = context.profile.dispatch.any_queue and not has_own_records(context.store, topic)
             text += "; a 4.9 broker makes queues of any name that a message asks for" if legal else ""
             text += f"; no repair writes config/{database.name}, mqadmin updateTopic does" if database else ""
             path = os.fspath(context.store.layout.consume_queue)
@@ -297,20 +296,6 @@ def _database_of_topics(context: VerifyContext) -> Path | None:
     """The RocksDB that a broker of this generation reads its topics from, None where it reads a file."""
     path = config_tables(context).force.databases.get(TOPICS)
     return path if path is not None and TOPICS in config_start_of(context).databases else None
-
-
-def has_own_records(store: StoreReader, topic: str) -> bool:
-    """The newest records of its queues are of the topic itself, not only such as name it besides (spec 2.9).
-
-    Raises Unreadable.
-    """
-    from ..inspect.own_topics import queue_records  # where a topic has no entry
-
-    return any(len(batch) for batch in queue_records(store, topic, silent, newest=_RECORDS_ENOUGH))
-
-
-_RECORDS_ENOUGH = 1000
-"""Of each queue: it may have millions."""
 
 
 @counted_by_file(before, "I-151")
