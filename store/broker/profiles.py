@@ -164,7 +164,7 @@ class DispatchRules(NamedTuple):
 
     @property
     def any_queue(self) -> bool:
-        """A message may ask for units in a queue of any name, of which there is no topic then (4.9.3 and later of 4.9)."""
+        """A message may ask for units in a queue of any name, of which there is no topic then (4.9.3 and later)."""
         return self.multi_dispatch and not self.lmq_closed
 
     def how(
