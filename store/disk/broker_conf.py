@@ -118,9 +118,16 @@ class BrokerConfig(Mapping[str, str]):
 
     def get_paths(self, name: str) -> list[str]:
         """The option as a list of paths, empty where not set: separated by `,`, `;` or `:`, or by what the JVM property
-        `rocketmq.broker.multiPathSplitter` names, which is given like an option.
+        `rocketmq.broker.multiPathSplitter` names, which is given like an option. What is one directory, its name with a
+        `;` or `:`, stays one.
         """
+        if self._is_directory(name):
+            return [self[name]]
         return [part for part in re.split(self._splitter, self.get(name, "")) if part.strip()]
+
+    def _is_directory(self, name: str) -> bool:
+        text = self.get(name, "")
+        return "," not in text and _SPLITTER not in self and os.path.isdir(text)  # noqa: PTH112
 
     @property
     def _splitter(self) -> str:
@@ -131,7 +138,7 @@ class BrokerConfig(Mapping[str, str]):
         """The directories of the commit log, empty where not set. Brokers ask for those that are only read where the
         others are several by their text, `DIRECTORY,` included.
         """
-        several = re.search(self._splitter, self.get(_LOG, ""))
+        several = not self._is_directory(_LOG) and re.search(self._splitter, self.get(_LOG, ""))
         return self.get_paths(_LOG) + (self.get_paths(_READ_ONLY_LOG) if several else [])
 
     @property
@@ -142,11 +149,17 @@ class BrokerConfig(Mapping[str, str]):
     @property
     def unsplit_log_paths(self) -> str:
         """Why brokers do not split `storePathCommitLog` as `get_paths` does, "" where they do."""
-        found = None if _SPLITTER in self else re.search("[;:]", self.get(_LOG, ""))
+        is_told = _SPLITTER in self or self._is_directory(_LOG)
+        found = None if is_told else re.search("[;:]", self.get(_LOG, ""))
         if found is None:
             return ""
         told = f"brokers split {_LOG} at a comma alone, not at {found[0]}"
         return f"{told}, unless their JVM was told so (then: --set '{_SPLITTER}={found[0]}')"
+
+    @property
+    def is_slave(self) -> bool:
+        """It copies the log and the configuration of a master."""
+        return self.get("brokerRole", "").upper() == "SLAVE"
 
     @property
     def broker_name(self) -> str | None:

@@ -237,7 +237,7 @@ def _end(found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, repl
     elif _is_another(log, replica, hole.begin):
         reason = "another record was written at the end of this log"
     elif snapshot.abort or known > hole.begin or _is_dirty(snapshot, hole.begin):
-        end = min(known, hole.end) if _is_slave(snapshot) else hole.end
+        end = min(known, hole.end) if snapshot.layout.broker_config.is_slave else hole.end
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))
     if runs and runs[-1].blank and not _goes_on(snapshot, runs[-1].end):
         runs = _without_blank(runs[-1], replica)
@@ -282,11 +282,6 @@ def _is_dirty(snapshot: Snapshot, begin: int) -> bool:
         if 0 <= offset < snapshot.log_file_bytes and not is_zero_from(entry, offset):
             return True
     return False
-
-
-def _is_slave(snapshot: Snapshot) -> bool:
-    role = dict(snapshot.layout.broker_config.items()).get("brokerRole", "")
-    return role.upper() == "SLAVE"
 
 
 def _is_another(log: CommitLog, replica: Replica, position: int) -> bool:

@@ -397,7 +397,7 @@ def empty_batches(properties: PropertyItems) -> Ints:
     """Rows of batches that have no message, as they say of themselves, or fewer."""
     number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
     rows = np.flatnonzero((number.length > 0) & (base.length > 0))
-    rows = rows[np.isin(number.buffer[number.start[rows]], [ord(first) for first in "0-"])]  # hardly any
+    rows = rows[np.isin(number.buffer[number.start[rows]], [ord(first) for first in "0-+"])]  # hardly any
     values = [java_integer(java_string(number[row]), NUMBER_BITS[INNER_NUM]) for row in rows.tolist()]
     return rows[np.array([value is not None and value < 1 for value in values], np.bool_)]
 

@@ -496,6 +496,8 @@ class PresentKeys:
 
     def _tell(self) -> None:
         """Let the copies that come know the half messages that were met."""
+        if not self._halves:
+            return
         store, *numbers = np.array(self._halves, np.int64).reshape(-1, 5).T
         self._copies.add_halves(store, (numbers[0], numbers[1]), (numbers[2], numbers[3]))
         self._halves.clear()

@@ -144,8 +144,8 @@ class MessageReader:
         return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
 
     def store_number(self, name: object) -> int:
-        """A number for the store that a message says it was read from."""
-        return self._stores.setdefault(str(name), len(self._stores))
+        """A number for the store that a message says it was read from, -1 where it says nothing."""
+        return -1 if name is None else self._stores.setdefault(str(name), len(self._stores))
 
     def new_key(self) -> str:
         """A unique key for a message without one."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from ...formats.message_properties import RETRY_PREFIX
 from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from ..audit.messages import Readability, scan_messages
 from ..audit.prove import prove_log, with_verified_queues
@@ -453,7 +454,9 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
 
 def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     """What a start neither takes nor gives back: nobody can tell topics that were deleted from those that were lost."""
-    topics = found.config.unserved if found.config is not None else ()
+    if found.config is None or layout.broker_config.is_slave:  # which gets its topics from its master
+        return
+    topics = tuple(topic for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX))  # of its group
     if topics and profile_of(found.broker_version).dispatch.any_queue:
         from ..inspect.own_topics import has_own_records  # where a topic has no entry
 
@@ -463,7 +466,7 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
         more = [f"{len(topics) - _TOPICS_TOLD} more"] if len(topics) > _TOPICS_TOLD else []
         yield (
             f"no broker serves {counted(len(topics), 'topic')} with messages that {TOPICS} has no entry of"
-            f" ({', '.join([*topics[:_TOPICS_TOLD], *more])}): `verify` tells what to do (I-150)"
+            f" ({', '.join([*topics[:_TOPICS_TOLD], *more])}): `mqstore explain I-150`"
         )
 
 

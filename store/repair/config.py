@@ -39,7 +39,7 @@ from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import misfits, with_numbers
 from ..settings.read import BACKUP, FILES
-from ..settings.rocksdb import counter_of, keeps_databases
+from ..settings.rocksdb import counter_of, keeps_databases, stand_ins
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
     DELAYS,
@@ -232,7 +232,8 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     with StoreReader(layout) as store:
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
-    gone = frozenset() if start.bare else start.forgotten - start.databases
+    there = start.databases - ({OFFSETS} - set(stand_ins(layout.config, layout.broker_config)))
+    gone = frozenset() if start.bare else start.forgotten - there
     if TOPICS in start.databases:  # an entry in the file is none that a broker takes
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
@@ -250,13 +251,13 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         beside = name == OFFSETS and loaded.main.there and loaded.start is not LoadAction.LOADS
         if stored is not None and stored.start is LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
-        if stored is not None and stored.start is LoadAction.EMPTY and name not in start.databases:
+        if stored is not None and stored.start is LoadAction.EMPTY and name not in there:
             loaded = stored
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
         if reason and name == OFFSETS and keeps_databases(layout):
-            _set_counter(content, stored, alone=name not in start.databases)
+            _set_counter(content, stored, alone=name not in there)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
         repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]

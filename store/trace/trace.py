@@ -228,7 +228,10 @@ class _About:
         if isinstance(start, NextStart):
             found.next_start = start
         else:
-            fates = [fate_of(start, one.position, self._unit_of(one)) for one in records.values()]
+            fates = [
+                fate_of(start, one.position, self._unit_of(one), timed=role_of(one) is RecordRole.TIMED)
+                for one in records.values()
+            ]
             found.next_start = next((fate for fate in fates if fate.fate in _LOST), fates[0])
         found.next_commands = commands_of(found, places_of(message)[0], self._store.layout, self._question.given)
 
@@ -295,9 +298,9 @@ def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None) -> NextStart:
+def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, timed: bool = False) -> NextStart:
     """What the start that was played does to the record at a position. unit: of its queue; None, and perhaps no
-    position, where no record can be read.
+    position, where no record can be read. timed: it is one of a timer, whose wheel needs no queue.
     """
     version = outcome.profile.version
     if position is not None and position < outcome.log_start:
@@ -309,6 +312,8 @@ def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None) -> N
         return NextStart(Fate.CUT_OFF, reason, version)
     if unit is None:
         return NextStart(Fate.UNREADABLE, "no record can be read there after it, either", version)
+    if timed:
+        return NextStart(Fate.KEPT, "its record stays in the log", version)
     topic, queue_id, offset = unit.place
     assert queue_id is not None and offset is not None
     queue = outcome.read_queues.get(QueueId(topic, queue_id))

@@ -162,7 +162,8 @@ class Waiting:
         if reached is not None and reached > message.queue_offset:
             reason = "the broker has delivered it, but its record is not in the log"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
-        if (missing := named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)) is not None:
+        missing = named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)
+        if missing is not None and missing.verdict is DeliveryVerdict.NOT_DISPATCHED:
             return missing.with_evidence(*evidence)
         late = due is not None and due <= self._now_ms
         reason = _DUE if late else "its delay level has not ended"

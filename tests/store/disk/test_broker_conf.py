@@ -125,6 +125,13 @@ def test_brokers_split_at_a_comma(log: str, splitter: str) -> None:
     assert not config.with_set([f"rocketmq.broker.multiPathSplitter={splitter}"]).unsplit_log_paths
 
 
+def test_a_directory_with_such_a_name_is_one(tmp_path: Path) -> None:
+    log = tmp_path / "a:b;c"
+    log.mkdir()
+    config = BrokerConfig({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": "/r"})
+    assert (config.log_paths, config.unread_log_paths, config.unsplit_log_paths) == ([str(log)], ["/r"], "")
+
+
 def test_reads_a_file(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_bytes(b"brokerName = caf\xe9\nmaxIndexNum=400\n")

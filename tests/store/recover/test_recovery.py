@@ -47,6 +47,8 @@ def test_topics_that_the_table_of_topics_lacks_are_noted(store: Callable[[str], 
     [note] = [note for note in found.notes if "I-150" in note]
     assert note.startswith("no broker serves 3 topics with messages that topics.json has no entry of (later, logs, or")
     assert found.nothing_to_do and found.prediction.config is not None and not found.prediction.config.harmful
+    slave = Layout.open(root, BrokerConfig({"brokerRole": "SLAVE"}))
+    assert not [note for note in analyze(slave).notes if "I-150" in note]  # it gets them from its master
 
 
 @pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "5.3.3-killed-page-restarted"])

@@ -151,6 +151,19 @@ def test_positions_that_are_lost_by_the_options_come_back(name: str, tmp_path: P
     assert "I-188" not in errors(rocks)
 
 
+@pytest.mark.parametrize("suffix", ["", ".bak"])
+def test_positions_of_a_database_that_is_gone_beside_the_others(suffix: str, tmp_path: Path) -> None:
+    """A broker makes an empty one, which a file with a greater counter replaces."""
+    layout = opened(ROCKS, tmp_path)
+    shutil.rmtree(layout.config / "consumerOffsets")
+    (layout.config / f"{OFFSETS}{suffix}").write_text('{"offsetTable":{"TopicA@rg":{0:52,1:46}}}')
+    rocks = as_kind(layout, QueueStoreKind.ROCKSDB)
+    assert "I-188" in errors(rocks)
+    _config_repaired(rocks)
+    (row,) = [row for row in _written(rocks, OFFSETS) if row["type"] == "data_version"]
+    assert row["counter"] == 1 and "I-188" not in errors(rocks)
+
+
 def test_a_broken_file_beside_a_database_is_no_start(tmp_path: Path) -> None:
     """Its .bak is not asked; mended, it does not stand in for what the RocksDB has."""
     layout = opened("5.5.1-rocksdb", tmp_path)
