@@ -101,7 +101,7 @@ def test_a_broker_can_be_started_then(tmp_path: Path) -> None:
         assert run_here(words).code == 0
 
 
-@pytest.mark.parametrize("name", [CLEAN, "5.5.1-lmq"])
+@pytest.mark.parametrize("name", [CLEAN, "5.3.3-lmq"])
 def test_a_broker_with_databases_has_the_positions(name: str, tmp_path: Path) -> None:
     """Its counter is greater than any that may be there, and LMQs have no file of their own."""
     layout = opened(name, tmp_path)
@@ -140,7 +140,7 @@ def test_a_database_of_an_earlier_time_does_not_win(tmp_path: Path) -> None:
     assert version["counter"] == 71
 
 
-@pytest.mark.parametrize("name", [CLEAN, "5.5.1-lmq"])
+@pytest.mark.parametrize("name", [CLEAN, "5.3.3-lmq"])
 def test_positions_that_are_lost_by_the_options_come_back(name: str, tmp_path: Path) -> None:
     """Queues that went into a RocksDB, and a file of positions that no broker takes then."""
     layout = opened(name, tmp_path)
