@@ -219,6 +219,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
     output = common.checked_output("offsets_plan")
     layout = change.open(path, common)
     applied = _go_on(layout, change, common)
+    lost = applied.lost if applied is not None else 0
     if applied is not None:
         layout = change.open(path, common)
     seen = Fingerprint.of(layout)
@@ -233,7 +234,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
             plan = moves_text(found, layout, None, common.verbose)
             agree("Move them?", plan, common, ExitCode.UNCLEAN)
         applied = _apply(layout, found, seen, moving, wanted, change, common)
-    code = ExitCode.UNCLEAN if found.moves and not change.apply else ExitCode.DONE
+    code = ExitCode.UNCLEAN if found.moves and not change.apply else ExitCode.NO if lost else ExitCode.DONE
     record = {
         "type": "offsets_plan",
         "store": str(layout.root),
@@ -249,6 +250,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
 
 def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     """End a change of the store that was cut off: before that no plan is made. Raises Exit, Unclean, and as `apply`."""
+    from ..store.counted import counted
     from ..store.disk.lock import holder
     from ..store.errors import Unclean
     from ..store.session.apply import go_on
@@ -263,7 +265,8 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     if change.asks and not left.undoing and left.journal is None:
         agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
-    common.warn(f"{layout.root}: {left}: that is over now")
+    lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""
+    common.warn(f"{layout.root}: {left}: that is over now{lost}")
     return ended if ended is not None and ended.session else None
 
 

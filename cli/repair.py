@@ -298,6 +298,7 @@ def _print(
             "session": applied.session,
             "resumed": applied.resumed,
             "edits_left": len(after.repair.plan.edits),
+            "lost_by_plan": applied.lost,
             "verdict": verdict_json(after.verdict, root),
             "config": left.to_json() if (left := config_left(before, after)) is not None else None,
         }

@@ -118,38 +118,36 @@ class BrokerConfig(Mapping[str, str]):
 
     def get_paths(self, name: str) -> list[str]:
         """The option as a list of paths, empty where not set: separated by `,`, `;` or `:`, or by what the JVM property
-        `rocketmq.broker.multiPathSplitter` names, which is given like an option. What is one directory, its name with a
-        `;` or `:`, stays one.
+        `rocketmq.broker.multiPathSplitter` names, which is given like an option. A directory with a `;` or `:` in its
+        name stays one, as for brokers.
         """
-        if self._is_directory(name):
-            return [self[name]]
-        return [part for part in re.split(self._splitter, self.get(name, "")) if part.strip()]
+        return [part for part in re.split(self._splitter(name), self.get(name, "")) if part.strip()]
 
-    def _is_directory(self, name: str) -> bool:
-        text = self.get(name, "")
-        return "," not in text and _SPLITTER not in self and os.path.isdir(text)  # noqa: PTH112
-
-    @property
-    def _splitter(self) -> str:
-        return re.escape(self.get(_SPLITTER, "")) or "[,;:]"
+    def _splitter(self, name: str) -> str:
+        """The regular expression between the paths of an option."""
+        if told := self.get(_SPLITTER, ""):
+            return re.escape(told)
+        odd = (part for part in self.get(name, "").split(",") if re.search("[;:]", part))
+        return "," if any(os.path.isdir(part) for part in odd) else "[,;:]"  # noqa: PTH112
 
     @property
     def log_paths(self) -> list[str]:
         """The directories of the commit log, empty where not set. Brokers ask for those that are only read where the
         others are several by their text, `DIRECTORY,` included.
         """
-        several = not self._is_directory(_LOG) and re.search(self._splitter, self.get(_LOG, ""))
+        several = re.search(self._splitter(_LOG), self.get(_LOG, ""))
         return self.get_paths(_LOG) + (self.get_paths(_READ_ONLY_LOG) if several else [])
 
     @property
     def unread_log_paths(self) -> list[str]:
         """Those of the directories that are only read which no broker reads."""
-        return [path for path in self.get_paths(_READ_ONLY_LOG) if path not in self.log_paths]
+        read = self.log_paths
+        return [path for path in self.get_paths(_READ_ONLY_LOG) if path not in read]
 
     @property
     def unsplit_log_paths(self) -> str:
         """Why brokers do not split `storePathCommitLog` as `get_paths` does, "" where they do."""
-        is_told = _SPLITTER in self or self._is_directory(_LOG)
+        is_told = _SPLITTER in self or self._splitter(_LOG) == ","
         found = None if is_told else re.search("[;:]", self.get(_LOG, ""))
         if found is None:
             return ""

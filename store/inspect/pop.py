@@ -82,15 +82,15 @@ class PoppedMessage(NamedTuple):
 class PopRecords:
     """What the topics of POP hold.
 
-    acks: of each check point the queue offsets that were acknowledged, with the newest place of that in a revive
-    topic. broker_name: of the broker, which acknowledgements without one take; None where nothing tells it.
+    acks: of each check point the queue offsets that were acknowledged, and by revive queue the newest place of that.
+    broker_name: of the broker, which acknowledgements without one take; None where nothing tells it.
     came_back: retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies
     that are none. stops: revive queue → offset → position of records that no broker gets behind. waiting: records of
     the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
-    acks: dict[Key, dict[int, Place | None]] = field(default_factory=dict)
+    acks: dict[Key, dict[int, dict[tuple[str, int] | None, Place | None]]] = field(default_factory=dict)
     came_back: dict[str, dict[bytes, list[int]]] = field(default_factory=dict)
     newest: dict[tuple[str, int], int] = field(default_factory=dict)
     wrong: int = 0
@@ -104,7 +104,11 @@ class PopRecords:
         at = self.check_points[key].revived
         named = key if self.broker_name not in (None, key[-1]) else _unnamed(key)
         both = [*self.acks.get(key, {}).items(), *self.acks.get(named, {}).items()]
-        return {offset for offset, place in both if at is None or place is None or (at[:2] == place[:2] and at < place)}
+        if at is None:
+            return {offset for offset, _ in both}
+        mine = ((offset, places.get(at[:2])) for offset, places in both)
+        waiting = {offset for offset, places in both if places.keys() == {None}}  # only in the timer so far
+        return waiting | {offset for offset, place in mine if place is not None and at < place}
 
     @property
     def stray_acks(self) -> int:
@@ -125,7 +129,7 @@ def pop_records(
 
     behind: as of `topic_records`. Raises Unreadable.
     """
-    found = PopRecords(broker_name=store.config.broker_name)
+    found = PopRecords(broker_name=_own_name(store) or None)
     grammar = config_rules(profile_of(store.generation.version)).grammar
     prefixes = (TIMER_TOPIC, pop_format.REVIVE_TOPIC, RETRY_PREFIX)
     for batch in records_of(store, "pop", prefixes, note, behind):
@@ -207,7 +211,9 @@ def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
     if tag in (pop_format.ACK_TAG, pop_format.BATCH_ACK_TAG):
         mine = found.acks.setdefault(key if key[-1].strip() else _unnamed(key), {})
         for offset in [fields["ack_offset"]] if tag == pop_format.ACK_TAG else fields["ack_offsets"]:
-            mine[offset] = max(filter(None, (mine.get(offset), new.revived)), default=None)
+            places, place = mine.setdefault(offset, {}), new.revived
+            queue = None if place is None else place[:2]
+            places[queue] = max(filter(None, (places.get(queue), place)), default=None)
     elif fields["re_put_times"]:
         found.again.append(new)
     else:

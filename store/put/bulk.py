@@ -486,11 +486,13 @@ class PresentKeys:
             return False
         if others := self._others.get(name):
             self._next[name] = others.popleft()
+        if old_offset < 0:  # no copy
+            return True
         offset, place = self._numbers[0][:, row].tolist()
         topic, _, key = name.partition(_SEPARATOR)
         if topic == HALF:
             self._halves.append((store, old_offset, offset, old_place, place))
-        if 0 <= old_offset != offset:
+        if old_offset != offset:
             self._copies.moved.add((store, java_string(topic), int(key.rpartition(_SEPARATOR)[2])))
         return True
 

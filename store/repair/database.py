@@ -520,7 +520,8 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
             version = content.get(DATA_VERSION.member) or {STATE_VERSION: 0, "timestamp": made_ms}
             content[DATA_VERSION.member] = {**version, "counter": max(counter, own + 1)}
             data = json_bytes(content)
-            reason = f"what {source} has, so that a broker with queues in a RocksDB takes it over"
+            what = "with a greater counter of its dataVersion" if source == name else f"what {source} has"
+            reason = f"{what}, so that a broker with queues in a RocksDB takes it over"
             target, pieces = str(layout.config / name), ((0, data),)
             yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
 

@@ -448,7 +448,7 @@ _UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=Fal
 
 def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
     """The tables that a broker does not take of files alone, by the names of these. Nothing is written."""
-    names = {**in_force(layout.config, layout.broker_config).databases, OFFSETS: None}
+    names = dict.fromkeys((*in_force(layout.config, layout.broker_config).databases, OFFSETS))
     found = {name: _in_its_place(layout, name, rules) for name in names}
     return {name: one for name, one in found.items() if one is not None}
 
@@ -487,7 +487,7 @@ def _merged(layout: Layout, stored: LoadedConfig | None, rules: ConfigRules) -> 
     proof = file.backup if text.there else _other_proof(layout, file.backup, rules)
     if not (text.value.get(OFFSET_TABLE) or proof.value.get(OFFSET_TABLE)):
         return None
-    why = "a broker with a RocksDB takes it over where its counter is above 0, and "
+    why = "a broker with a RocksDB takes it over where the counter of its dataVersion is above 0, and "
     why += f"it is {counter}" if text.there else f"it is {text.problem}"
     return LoadedConfig(OFFSETS, LoadAction.EMPTY, replace(text, problem=why, passed_by=True), proof)
 

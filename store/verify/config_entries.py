@@ -277,10 +277,10 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     whole = context.scope.topic is None and context.log.complete
     bare = whole and config_start_of(context).bare
     repair = "" if bare or database else None  # what never had a configuration gets none
-    topics = {queue.topic for queue in context.store.queues}
-    for topic in sorted(topics - known):
+    unknown = {queue.topic for queue in context.store.queues} - known
+    if unknown:
         from ..inspect.own_topics import has_own_records  # where a topic has no entry
-
+    for topic in sorted(unknown):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if context.scope.topic in (None, topic):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,13 @@ def test_the_run_that_goes_on_names_what_was_lost(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         library.apply(library.recovery(root), KilledFiles(150))
     assert answer(str(root), code=1)["summary"]["lost_by_plan"] == 0
+    copies = {name: shutil.copytree(root, tmp_path / name) for name in ("repair", "offsets")}
     applied = answer(str(root), "--apply", "--yes", code=1)["applied"]
     assert (applied["resumed"], applied["lost_by_plan"], applied["edits_left"]) == (True, 11, 0)
+    repaired = run_here(["repair", str(copies["repair"]), "--queues", "--apply", "--yes", "--format", "json"])
+    assert (repaired.code, json.loads(repaired.stdout)["applied"]["lost_by_plan"]) == (1, 11)
+    moved = run_here(["offsets", str(copies["offsets"]), "--reset", "orders@group-a_tags=earliest", "--apply", "--yes"])
+    assert moved.code == 1 and "that is over now, 11 messages lost" in moved.stderr
 
 
 @pytest.mark.parametrize("kind", ["files_missing_all"])

@@ -126,10 +126,12 @@ def test_brokers_split_at_a_comma(log: str, splitter: str) -> None:
 
 
 def test_a_directory_with_such_a_name_is_one(tmp_path: Path) -> None:
-    log = tmp_path / "a:b;c"
+    log, more = tmp_path / "a:b;c", str(tmp_path / "a:d")
     log.mkdir()
     config = BrokerConfig({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": "/r"})
     assert (config.log_paths, config.unread_log_paths, config.unsplit_log_paths) == ([str(log)], ["/r"], "")
+    config = BrokerConfig({"storePathCommitLog": f"{log},{more}", "readOnlyCommitLogStorePaths": "/r"})
+    assert (config.log_paths, config.unsplit_log_paths) == ([str(log), more, "/r"], "")
 
 
 def test_reads_a_file(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_an_acknowledgement_in_front_of_its_check_point_counts_for_nothing(tag: 
 
     assert counts((0, 6)) and counts(None) and counts(None, at=None) and counts(None, (0, 6)) and counts((0, 6), (0, 4))
     assert not (counts((0, 4)) or counts((1, 6)) or counts((0, 4), None) or counts())
+    assert counts((0, 6), (1, 2)) and counts((1, 2), (0, 6))  # each place counts
     assert counts((0, 4), at=None)  # its record in the revive topic is lost: who knows where it stood
 
 
