@@ -248,7 +248,9 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             continue
         stored = databases.get(name)
         loaded = load_config(layout.config, name, rules)
-        beside = name == OFFSETS and loaded.main.there and loaded.start is not LoadAction.LOADS
+        loads = loaded.start is LoadAction.LOADS
+        uncounted = name == OFFSETS and loads and loaded.main.there and counter_of(loaded.main.value) is None
+        beside = name == OFFSETS and loaded.main.there and (uncounted or not loads)
         if stored is not None and stored.start is LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
         if stored is not None and stored.start is LoadAction.EMPTY and name not in there:
@@ -256,7 +258,8 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
-        if reason and name == OFFSETS and keeps_databases(layout):
+        if (reason or uncounted) and name == OFFSETS and keeps_databases(layout):
+            reason = reason or "a counter that a broker takes"
             _set_counter(content, stored, alone=name not in there)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
@@ -279,7 +282,8 @@ def _set_counter(content: Json, stored: LoadedConfig | None, *, alone: bool) -> 
         counter = max(counter, 1)
     elif stored is not None and stored.start is LoadAction.REFUSES:
         counter = 0
-    content[DATA_VERSION.member] = {**(content.get(DATA_VERSION.member) or {}), "counter": counter}
+    version = content.get(DATA_VERSION.member)
+    content[DATA_VERSION.member] = {**(version if isinstance(version, dict) else {}), "counter": counter}
 
 
 def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:

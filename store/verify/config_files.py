@@ -350,7 +350,8 @@ def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[
     what = "is missing" if missing else f"is not taken: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
     if file.start is LoadAction.REFUSES:
-        return f"{what}, and its .bak is not taken either: no start", Severity.FATAL
+        backup = "" if file.file in start.databases else ", and its .bak is not taken either"  # there it is not asked
+        return f"{what}{backup}: no start", Severity.FATAL
     harmless = Severity.INFO if file.file in STATISTICS else Severity.WARNING
     if file.start is LoadAction.BACKUP:
         more = ", which is older: entries are lost" if lost else ""

@@ -176,6 +176,18 @@ def test_a_broken_file_beside_a_database_is_no_start(tmp_path: Path) -> None:
     assert not errors(layout)
 
 
+@pytest.mark.parametrize("version", ['{"counter":null}', "null"])
+def test_a_file_without_a_counter_beside_a_database_gets_one(tmp_path: Path, version: str) -> None:
+    """The RocksDB has each position: the file alone is in the way."""
+    layout = opened("5.5.1-rocksdb", tmp_path)
+    wanted = _positions(layout)
+    (layout.config / OFFSETS).write_text(f'{{"dataVersion":{version},"offsetTable":{{"TopicA@rg":{{0:1}}}}}}')
+    assert "I-180" in errors(layout)
+    _config_repaired(layout)
+    assert _positions(again(layout)) == wanted
+    assert not errors(layout)
+
+
 def test_version_2_is_named_and_judged(tmp_path: Path) -> None:
     root = str(stores.unpack(SECOND, tmp_path))
     for kind, store_type in (("files", "default"), ("rocksdb", "defaultRocksDB")):
