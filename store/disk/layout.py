@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -111,13 +111,14 @@ class Layout:
         self.log_stop: int | None = None
         #: The same, in bytes, of queues in files, by topic and number; of others nothing is there then.
         self.queue_stops: Mapping[tuple[str, int], int] = {}
-        self._found: dict[Callable[[Layout], Any], Any] = {}
+        self._found: dict[Hashable, Any] = {}
 
-    def once(self, find: Callable[[Layout], T]) -> T:
-        """What `find` makes of the store, found once. Of a store that has changed open another layout."""
-        if find not in self._found:
-            self._found[find] = find(self)
-        found: T = self._found[find]
+    def once(self, find: Callable[[Layout], T], asked: Hashable = None) -> T:
+        """What `find` makes of the store, once, or once for what is asked. Of a store that has changed open another."""
+        key = asked or find
+        if key not in self._found:
+            self._found[key] = find(self)
+        found: T = self._found[key]
         return found
 
     @classmethod
@@ -583,8 +584,7 @@ def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
     from difflib import get_close_matches
 
     path = os.fspath(consume_queue)
-    others = (name for name in _directories_in(path) if name != topic)
-    names = get_close_matches(topic[:256], others, n=1)
+    names = get_close_matches(topic[:256], _directories_in(path).keys() - {topic}, n=1)
     hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
     return NotFound(f"no such topic: {topic}", path=path, hint=hint)
 

@@ -454,7 +454,11 @@ class RocksdbConsumeQueues(ConsumeQueues):
 
     @cached_property
     def _all(self) -> dict[tuple[str, int], QueueDirectory]:
-        """Queues that have units, or had some, sorted; each costs one look into the database."""
+        """Queues that have units, or had some, sorted; found once for a layout."""
+        return self.layout.once(lambda _: self._found(), (RocksdbConsumeQueues, self._path))
+
+    def _found(self) -> dict[tuple[str, int], QueueDirectory]:
+        """Each costs one look into the database."""
         found: set[tuple[bytes, int]] = set()
         start = b""
         while (row := next(self.database.items(UNITS, start), None)) is not None:

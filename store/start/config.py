@@ -463,11 +463,17 @@ class ConfigStart(NamedTuple):
 
 
 def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered = None) -> ConfigStart:
-    """Predict it. queues: (min, max) offset of each queue, of LMQs too. Raises Unreadable."""
+    """Predict it, once for a layout. queues: (min, max) offset of each queue, of LMQs too. undelivered: of this store.
+    Raises Unreadable.
+    """
+    asked = (config_start, profile, frozenset(queues.items()), undelivered is None)
+    return layout.once(lambda _: _predicted(layout, profile, queues, undelivered), asked)
+
+
+def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered) -> ConfigStart:
     rules = config_rules(profile)
-    needed = files_in_use(layout, rules.needed)
-    with_timer = profile.timer is not None and _has_timer(layout)
-    names = (*needed, *(rules.needed_by_timer if with_timer else ()))
+    with_timer = profile.timer is not None and (layout.timer_wheel.exists() or layout.timer_log.exists())
+    names = (*files_in_use(layout, rules.needed), *(rules.needed_by_timer if with_timer else ()))
     passed_over = (*rules.passed_over, *(name for name in rules.if_there if _is_there(layout.config, name)))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *passed_over)}
     databases = load_databases(layout, rules)
@@ -578,10 +584,6 @@ def _is_there(directory: Path, name: str) -> bool:
     return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
 
 
-def _has_timer(layout: Layout) -> bool:
-    return layout.timer_wheel.exists() or layout.timer_log.exists()
-
-
 def _timer_check(directory: Path) -> ConfigFileStart:
     """A broker takes what bytes there are, and zeros for the others; its own losses tell the rest."""
     there = (directory / TIMER_CHECK).exists()
@@ -592,7 +594,6 @@ def _timer_check(directory: Path) -> ConfigFileStart:
 def _file_start(one: LoadedConfig) -> ConfigFileStart:
     taken = one.taken
     entries = len(entries_of(one.name, taken)) if taken else 0
-    problem = one.main.problem
     there = one.main.there or bool(one.main.value)
     overwritten = there and one.start in (LoadAction.BACKUP, LoadAction.EMPTY)
-    return ConfigFileStart(one.name, one.start, problem, entries, overwritten)
+    return ConfigFileStart(one.name, one.start, one.main.problem, entries, overwritten)

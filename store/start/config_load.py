@@ -460,6 +460,10 @@ def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
 
 def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
     """What a start takes of a RocksDB, or by way of one, in the place of a file; None where it is the file alone."""
+    return layout.once(lambda _: _taken_of_database(layout, name, rules), (_in_its_place, name, rules))
+
+
+def _taken_of_database(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
     stored = _of_database(name, in_force(layout.config, layout.broker_config).databases, rules)
     refused = stored is not None and stored.start is LoadAction.REFUSES
     if name != OFFSETS or refused or not rules.databases or not keeps_databases(layout):

@@ -172,16 +172,16 @@ def test_delays_that_go_on_behind_what_was_not_delivered(config: Path, real: tup
     levels = {queue.queue_id + 1: end for queue, (_, end) in real[1].items() if queue.topic == SCHEDULE_TOPIC}
     level, end = max(levels.items(), key=lambda one: one[1])
     (config / "delayOffset.json").write_text(f'{{"offsetTable":{{{level}:{end + 9}}}}}')
-    layout, profile = Layout.of(config.parent), profile_of(VERSION)
-    found = config_start(layout, profile, real[1], lambda passed: dict.fromkeys(passed, end - 1))
+    profile = profile_of(VERSION)
+    found = config_start(Layout.of(config.parent), profile, real[1], lambda passed: dict.fromkeys(passed, end - 1))
     assert found.lost_delays == (LostDelay(level, end - 1, end),) and found.forgets and not found.forgotten
     assert found.sentence == "1 delay level leaves messages undelivered"
     assert found._replace(bare=True).forgets and not found._replace(refuses="no start").forgets
-    assert not config_start(layout, profile, real[1], lambda _: {}).lost_delays
-    assert not config_start(layout, profile, real[1]).lost_delays
+    assert not config_start(Layout.of(config.parent), profile, real[1], lambda _: {}).lost_delays
+    assert not config_start(Layout.of(config.parent), profile, real[1]).lost_delays
     (config / "delayOffset.json.bak").write_bytes((config / "delayOffset.json").read_bytes())
     (config / "delayOffset.json").write_text(f'{{"offsetTable":{{{level}:{end + 9}')
-    cut = config_start(layout, profile, real[1], lambda passed: dict.fromkeys(passed, end - 1))
+    cut = config_start(Layout.of(config.parent), profile, real[1], lambda passed: dict.fromkeys(passed, end - 1))
     assert cut.lost_delays == (LostDelay(level, end - 1, end),), "told once"
 
 
@@ -323,7 +323,16 @@ def test_an_older_broker_reads_no_database(name: str, positions: list[int], tmp_
         assert [lost.before for lost in found.lost_positions] == positions
         assert not any(file.overwritten for file in found.files)
     (layout.config / "topics.json").write_text('{"topicConfigTable":{"TopicA":{},"TopicB":{}}}')
-    assert not config_start(layout, profile_of("4.9"), ends).lost_topics
+    assert not config_start(Layout.open(layout.root), profile_of("4.9"), ends).lost_topics
+
+
+def test_once_for_a_layout(config: Path, real: tuple[Path, Ends]) -> None:
+    """Verdict, plan and repair of one run ask the same."""
+    layout = Layout.of(config.parent)
+    found = config_start(layout, profile_of(VERSION), real[1])
+    assert config_start(layout, profile_of(VERSION), {**real[1]}) is found
+    assert config_start(layout, profile_of("4.9"), real[1]).version == "4.9"
+    assert config_start(layout, profile_of(VERSION), {}) is not found
 
 
 def test_no_file_stands_in_for_the_database_of_version_2(tmp_path: Path) -> None:

@@ -178,7 +178,6 @@ def beside(tmp_path: Path) -> Iterator[tuple[Layout, str | None, dict[str, dict[
     """
     root = stores.unpack("5.3.3-rocksdb", tmp_path)
     config, kept = root / "config", tmp_path / "kept"
-    layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
     (config / f"{OFFSETS}.bak").write_text(next(filter(None, BESIDE)))
     (config / "consumerOffsets").rename(kept)
     for which in ("none", "no counter", "counter 8"):
@@ -195,6 +194,7 @@ def beside(tmp_path: Path) -> Iterator[tuple[Layout, str | None, dict[str, dict[
                 (config / OFFSETS).write_text(text)
             taken = takes[which == "counter 8"]
             own = {} if which == "none" else OTHERS
+            layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
             yield layout, text, None if taken is None else MINE if taken else own
 
 
