@@ -20,24 +20,21 @@ _FOLLOW = "mqstore get STORE --follow"
 _STATS = "mqstore stats STORE"
 _SALVAGE = "mqstore salvage IMAGE --to DIR"
 _PUT = "mqstore put STORE TOPIC BODY"
-_LAG = (
-    "mqstore dump STORE/config/consumerOffset.json (where each group is)"
-    " beside mqstore inspect STORE (where its queues end)"
-)
+_OFFSETS = "mqstore offsets STORE"
 
 COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("check", "fsck", "validate", "lint", "scrub", "audit", "test"), _VERIFY),
     **dict.fromkeys(("fix", "mend", "rebuild", "heal", "reindex"), _REPAIR),
     **dict.fromkeys(("plan", "predict", "simulate", "preview", "start", "restart"), _RECOVER),
     **dict.fromkeys(("ls", "info", "describe", "status", "list", "summary", "stat"), _INSPECT),
-    **dict.fromkeys(("topics", "queues", "show", "report"), _INSPECT),
+    **dict.fromkeys(("topics", "queues", "show"), _INSPECT),
     **dict.fromkeys(("delays", "timers", "retries"), f"{_INSPECT} --delays --timers --retries"),
     "pop": f"{_INSPECT} --pop",
     "transactions": f"{_INSPECT} --transactions",
     **dict.fromkeys(("cat", "print", "decode", "read", "head"), _DUMP),
     **dict.fromkeys(("hexdump", "hex"), f"{_DUMP} --hex"),
     **dict.fromkeys(("restore", "rollback", "revert", "back"), _UNDO),
-    **dict.fromkeys(("find", "search", "query", "lookup", "trace"), _KEY),
+    **dict.fromkeys(("find", "search", "query", "lookup"), _KEY),
     "grep": "mqstore get STORE --grep REGEX",
     **dict.fromkeys(("tail", "follow", "watch"), _FOLLOW),
     **dict.fromkeys(("carve", "undelete", "rescue", "extract"), _SALVAGE),
@@ -48,7 +45,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
     "compact": "mqstore pipeline compact STORE --to DIR",
-    **dict.fromkeys(("lag", "offsets", "groups", "consumers", "progress"), _LAG),
+    **dict.fromkeys(("lag", "groups", "consumers", "progress"), _OFFSETS),
     **dict.fromkeys(("corrupt", "break", "drill"), "mqstore damage STORE --to COPY"),
     **dict.fromkeys(("why", "code", "codes"), "mqstore explain CODE"),
     **dict.fromkeys(("help", "man", "usage-help"), "mqstore --help"),

@@ -202,7 +202,7 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     files, without a record. Raises Refused, and for a replica that is none Missing, NotAStore, Unsupported.
     """
     if rest := what_a_log_left(snapshot):
-        hint = "if the log is gone for good: --force-empty-log"
+        hint = "if the log is gone for good: mqstore recover --force-empty-log"
         if replica and snapshot.layout.dledger is None:
             hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
         harm = "have none of their messages" if unused else "delete the queues"

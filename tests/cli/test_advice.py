@@ -164,6 +164,7 @@ def test_queues_without_a_file_are_missing_too(work: Path) -> None:
     page = run_here(["verify", str(root)]).stdout
     assert "is missing, and so are all others" in page.splitlines()[0]
     assert "consumequeue is missing: 377 messages have no queue unit" in page
+    assert "Damaged: abort: no message has a queue unit" in run_here(["inspect", str(root)]).stdout.splitlines()[0]
 
 
 @pytest.mark.slow

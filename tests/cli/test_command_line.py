@@ -30,7 +30,7 @@ from .every_command import ALL
         ("du", "mqstore stats STORE"),
         ("compare", "mqstore diff A B"),
         ("select", "mqstore sql QUERY STORE"),
-        ("lag", "mqstore dump STORE/config/consumerOffset.json"),
+        ("lag", "mqstore offsets STORE"),
         ("Verify", "mqstore verify?"),
         ("recvoer", "mqstore recover?"),
         ("chekc", "mqstore verify PATH"),
