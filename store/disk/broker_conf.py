@@ -37,6 +37,8 @@ DEFAULTS: Mapping[str, int] = {
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
 _PLACES = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
+_FORMS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable", "useSingleRocksDBForAllConfigs", CONFIG_VERSION})
+"""Options that say whether a store has its queues and tables in files or in RocksDBs."""
 _SPLITTER = "rocketmq.broker.multiPathSplitter"
 """A property of the JVM, no option of a broker: what stands between paths, `,` without it (spec 1.12)."""
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
@@ -100,6 +102,10 @@ class BrokerConfig(Mapping[str, str]):
     def for_new_store(self) -> BrokerConfig:
         """These options for a store that is made elsewhere: without those that name places of a store."""
         return BrokerConfig({name: value for name, value in self.items() if not _PLACES.match(name)})
+
+    def of_another_store(self) -> BrokerConfig:
+        """The same for a store that is read beside this one, which may be of another form: what is there tells."""
+        return BrokerConfig({name: value for name, value in self.for_new_store().items() if name not in _FORMS})
 
     def get_int(self, name: str, default: int | None = None) -> int | None:
         """The option as a number, `default` where it is not set. Raises InvalidInput."""

@@ -143,8 +143,8 @@ def side_of(store: StoreReader) -> MoveSide:
 
 
 def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
-    """The same of a store, of a `config` directory, or of a file of positions. Raises InvalidInput, Missing,
-    NotAStore, Unreadable.
+    """The same of another store, of a `config` directory, or of a file of positions. config: of the store that it is
+    held against. Raises InvalidInput, Missing, NotAStore, Unreadable.
     """
     if path.is_file():
         kind = FILES.get(path.name.removesuffix(BACKUP))
@@ -157,7 +157,7 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
     own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
     if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
         return _from(*every_file(path))
-    with StoreReader(path, config) as store:
+    with StoreReader(path, config and config.of_another_store()) as store:
         return side_of(store)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.store.broker.topics import read_json
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from mqstore.store.offsets.lag import LagQuery, offsets_of
 from mqstore.store.offsets.move import Ahead, Merge, WhichPosition, compare, open_side, parse_reset, plan_moves, side_of
@@ -153,6 +154,16 @@ def test_compare_tells_who_is_ahead(tmp_path: Path) -> None:
         assert [(row.key, row.ahead, row.difference) for row in found] == [
             (("offset", "group-a_tags", "orders", 0), Ahead.HERE, 20)
         ]
+
+
+@pytest.mark.parametrize(
+    "options", [{"storeType": "default"}, {"configManagerVersion": "v2"}, {"storePathRootDir": "/x"}]
+)
+def test_another_store_is_read_as_it_is(options: dict[str, str], tmp_path: Path) -> None:
+    """Whatever form this one has: positions are taken over where a store goes from one to the other."""
+    root = stores.unpack("5.5.1-rocksdb", tmp_path)
+    found = open_side(root, BrokerConfig({**options, "mappedFileSizeConsumeQueue": "400"}))
+    assert found.positions == open_side(root).positions and found.positions.rows
 
 
 @pytest.mark.parametrize("name", ["subscriptionGroup.json", "topics.json", "topics.json.bak"])
