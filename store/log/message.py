@@ -26,7 +26,7 @@ from ...formats.quick import message_id
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import LOST, is_filler, is_mark
 from ..counted import counted
-from ..disk.file_queue import MappedFileQueue
+from ..disk.file_queue import MappedFileQueue, is_zero
 from ..errors import NotFound
 
 if TYPE_CHECKING:
@@ -502,7 +502,7 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
             message = _message(data[:size], position)
             if message is not None:
                 return message
-    never = "" if any(data) else ": zeros, nothing was written"
+    never = ": zeros, nothing was written" if is_zero(data) else ""
     raise NotFound(f"no record begins here{never}", path=file.path, offset=at)
 
 

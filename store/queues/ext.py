@@ -27,7 +27,7 @@ from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ...formats.fixed import numbers_of
 from ...formats.message import LATEST_MS
 from ..disk.byte_reader import Unread, note
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, is_zero
 from ..disk.files import Files
 from ..disk.layout import Layout, queue_directory
 from ..errors import Refused
@@ -171,7 +171,7 @@ def _has_data(files: MappedFileQueue, file: MappedFile, at: int) -> bool:
     """Some byte from `at` on is not zero."""
     for begin in range(at, file.size, WINDOW_BYTES):
         data, unread = _around(files, file, begin, WINDOW_BYTES)
-        if unread or any(data):
+        if unread or not is_zero(data):
             return True
     return False
 

@@ -123,7 +123,7 @@ def _rest(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRang
         blank = BLANK.parse(data)
         if blank.magic == MAGIC_BLANK and blank.size == len(data):
             return TimerRange("blank", position, len(data))
-    return TimerRange("damage" if any(data) else "zeros", position, len(data))
+    return TimerRange("zeros" if is_zero(data) else "damage", position, len(data))
 
 
 def _joined(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | TimerRange]:
