@@ -14,6 +14,7 @@ from construct import ConstructError
 
 from ...formats import batch_consume_queue, consume_queue
 from ...formats import rocksdb_consume_queue as formats
+from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
@@ -356,8 +357,10 @@ def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: Con
         offsets = first + np.flatnonzero(is_used(units))
         mine, theirs = units[offsets - first], other.lookup(offsets)
         same = (mine["physical_offset"] == theirs["physical_offset"]) & (mine["size"] == theirs["size"])
-        # in files the unit of a tombstone has the tags of the message that was there
-        same &= (mine["tags_code"] == theirs["tags_code"]) | (theirs["tags_code"] == 0)
+        # in files the unit of a tombstone has the tags of the message that was there, or of any a place in
+        # consumequeue_ext, where the tags code stands then
+        told = (theirs["tags_code"] != 0) & (mine["tags_code"] > EXT_ADDRESS_MAX)
+        same &= (mine["tags_code"] == theirs["tags_code"]) | ~told
         differs = is_used(theirs) & ~same
         first_record = ~is_used(theirs) & (mine["physical_offset"] == 0)
         if (left_out := first_record & (offsets < summary.min_offset)).any():

@@ -128,6 +128,17 @@ def test_a_unit_that_the_two_kinds_tell_differently(tmp_path: Path) -> None:
         assert "I-084" in {finding.code for finding in verify(store).findings}
 
 
+def test_a_place_in_consumequeue_ext_is_no_difference(tmp_path: Path) -> None:
+    """In files it stands for the tags code, in the database never."""
+    root = unpack(SAME, tmp_path)
+    options = config(SAME, root) | {"enableConsumeQueueExt": "true"}
+    words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    assert run_here(["put", str(root), "TopicB", "hello", "--tag", "new", *words]).code == 0
+    with Store(root, BrokerConfig(options)) as store:
+        assert any((root / "consumequeue_ext" / "TopicB" / "0").iterdir())
+        assert "I-084" not in {finding.code for finding in verify(store).findings}
+
+
 @pytest.mark.parametrize(("name", "missing"), [(MIGRATED, 1), (SAME, 0), (LIGHT, 0)])
 def test_the_record_that_a_broker_leaves_out(name: str, missing: int, tmp_path: Path) -> None:
     """B40: `verify` says what `repair --queues` mends, as a warning."""
