@@ -69,13 +69,20 @@ def bugs() -> dict[str, BrokerBug]:
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 
+NOT_COMPACTED = "of a compaction topic, which has no compaction log beside queues in a RocksDB"
+"""Why a message is not read that its queue has."""
+
+
 def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     """The shares, each with the bug that it is due to behind its reason. Raises Unreadable."""
     if not invisible.shares or outcome.refusal is not None:
         return invisible
     named = Tally()
-    judge = _Judge(outcome, invisible)
+    judge, unserved = _Judge(outcome, invisible), outcome.unserved
     for share in invisible:
+        if share.queue.topic in unserved:
+            named.shares[share.queue, NOT_COMPACTED] = replace(share, reason=NOT_COMPACTED)
+            continue
         bug = judge.bug_of(share)
         reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason
         named.shares[share.queue, reason] = replace(share, reason=reason)

@@ -81,6 +81,11 @@ class CaseFacts(NamedTuple):
         return False
 
     @property
+    def without_unit(self) -> set[str]:
+        """Topics with messages that no queue has."""
+        return set(self.after.invisible.by_topic()) - self.outcome.unserved
+
+    @property
     def rest_is_zeros(self) -> bool:
         """The log ends inside a file, and there is nothing behind."""
         end, size = self.outcome.log_end, self.snapshot.log_file_bytes
@@ -105,9 +110,11 @@ class Case(NamedTuple):
     bugs: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     keep: str = ""
+    #: The broker's options do not suit the files.
+    by_options: bool = False
 
 
-def _refusal(label: str, found: str, plan: str, *codes: str, keep: str = "") -> Case:
+def _refusal(label: str, found: str, plan: str, *codes: str, keep: str = "", by_options: bool = False) -> Case:
     return Case(
         label,
         found,
@@ -116,6 +123,7 @@ def _refusal(label: str, found: str, plan: str, *codes: str, keep: str = "") -> 
         lambda facts: facts.refused == label,
         codes=codes,
         keep=keep,
+        by_options=by_options,
     )
 
 
@@ -199,11 +207,20 @@ CASES: tuple[Case, ...] = (
         "a RocksDB of queues lies where the configuration says that none is",
         "none: useSeparateStorePathForRocksdbCQ has to be put right",
         "I-084",
+        by_options=True,
     ),
     _refusal(
         "queue-options",
         "options of the queues that a broker does not take together",
         "none: the configuration has to be put right",
+        by_options=True,
+    ),
+    _refusal(
+        "queue-database-topics",
+        "batch queues, or a compaction log, where queues are in a RocksDB: brokers since 5.4 load them with queues in"
+        " files alone",
+        "none: the queues have to be in files; with enableCompaction=false no compaction log is loaded",
+        by_options=True,
     ),
     _refusal(
         "queue-database-row",
@@ -403,9 +420,19 @@ CASES: tuple[Case, ...] = (
         "messages without a unit in their queue, which the broker's start does not make",
         "serves the log without them",
         "completes the queues from the log",
-        lambda facts: facts.after.invisible.messages > 0,
+        lambda facts: bool(facts.without_unit),
         ("B1", "B2", "B19", "B25"),
         ("I-070", "I-116"),
+    ),
+    Case(
+        "compaction-unserved",
+        "messages of a compaction topic, where queues are in a RocksDB",
+        "answers pulls from a compaction log, which brokers since 5.4 keep beside queues in files alone: with nothing",
+        "none: enableCompaction=false serves the topic as any other",
+        lambda facts: facts.after.invisible.messages > 0,
+        (),
+        ("I-182",),
+        by_options=True,
     ),
     Case(
         "queues-behind",

@@ -116,8 +116,8 @@ class Recovery:
 
     @property
     def not_by_files(self) -> bool:
-        """A start loses what no plan can keep: the files are in order by all but this configuration."""
-        return self.nothing_to_do and bool(self.prediction.lost.messages)
+        """A start fails, or loses what no plan can keep: the files are in order by all but this configuration."""
+        return self.nothing_to_do and bool(self.prediction.lost.messages or self.prediction.case.by_options)
 
     @property
     def harmful(self) -> bool:
@@ -318,7 +318,7 @@ def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable
     for outcome in outcomes:
         groups = GroupLoss(progress)
         kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
-        after = Readability(kept, outcome.read_queues, expected)
+        after = Readability(kept, outcome.served_queues, expected)
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     return watched

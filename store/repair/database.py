@@ -68,8 +68,8 @@ from ..settings.parse import with_numbers
 from ..settings.read import FILES
 from ..settings.rocksdb import SEPARATE, ConfigForm, InForce, counter_of, in_force, in_one_table, table_of
 from ..start.config import files_in_use
-from ..start.config_load import LMQ_OFFSETS, OFFSETS, LoadAction, config_rules, load_config
-from ..start.queue_stores import lite_topics, queue_begins
+from ..start.config_load import LMQ_OFFSETS, OFFSETS, TOPICS, LoadAction, config_rules, load_config
+from ..start.queue_stores import files_alone_needed, lite_topics, queue_begins, queue_stores, unserved_topics
 from .parts import QueueStoreKind, untold
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
@@ -382,21 +382,31 @@ def database_plan(
     if not readable():
         raise Unsupported("cannot make a RocksDB without the extra rocksdb", path=layout.root, hint=HINT)
     if kind is not None:
-        _refuse_batches(layout)
+        _refuse_topics(layout, profile)
     log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
     fix, wrong = database_fix(layout, profile, tell, anew=bool(moves), named=named)
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)
 
 
-def _refuse_batches(layout: Layout) -> None:
-    """A unit of a RocksDB stands for one message: between the units of batches every pull throws. Raises Refused."""
+def _refuse_topics(layout: Layout, profile: Profile) -> None:
+    """A unit of a RocksDB stands for one message: between the units of batches every pull throws. Of a compaction topic
+    no pull gives anything, and its log keeps brokers from their start. Raises Refused.
+    """
     batches = next(queue_directories(layout.batch_consume_queue), None)
     if batches is not None:
         raise Refused(
             "batch queues cannot go into a RocksDB: brokers do not serve them from there",
             path=batches.path,
             hint="topics whose queue.type is BatchCQ need queues in files",
+        )
+    fails = files_alone_needed(queue_stores(layout, profile), layout, profile)
+    if fails is not None or unserved_topics(layout, profile):
+        raise Refused(
+            "compaction topics cannot go into a RocksDB: brokers since 5.4 do not serve them from there",
+            path=layout.config / TOPICS if fails is None else fails.path,
+            hint="topics whose cleanup.policy is COMPACTION need queues in files, or --set enableCompaction=false,"
+            " as broker.conf has to say then, to be as any others",
         )
 
 

@@ -23,7 +23,7 @@ from ..queues.start_rocksdb import Commit, DatabaseState, StartedQueue
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import TimerState
 from .log import LogWalk, PhantomRecord, StartFile, Switches
-from .queue_stores import DispatchedUnits, LmqThrows, QueueStores
+from .queue_stores import CastFails, DispatchedUnits, LmqThrows, QueueStores, unserved_topics
 
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
@@ -98,6 +98,17 @@ class Outcome:
         return found
 
     @property
+    def unserved(self) -> frozenset[str]:
+        """Topics of which consumers get nothing, whatever their queues have."""
+        return frozenset() if self.database is None else unserved_topics(self.snapshot.layout, self.profile)
+
+    @property
+    def served_queues(self) -> dict[QueueId, StartedQueue]:
+        """Those of the others."""
+        unserved = self.unserved
+        return {name: queue for name, queue in self.read_queues.items() if name.topic not in unserved}
+
+    @property
     def log_start(self) -> int:
         """Min offset of the log."""
         return self.log.files[0].start if self.log.files else 0
@@ -127,9 +138,11 @@ class Outcome:
         return self.queues[name]
 
     def new_queue(self, name: QueueId) -> QueueState:
-        """A queue without files, of the type that its topic has."""
+        """A queue without files, of the type that its topic has. Raises CastFails."""
         snapshot, rules = self.snapshot, self.profile.queues
         if rules.batches and name.topic in snapshot.batch_topics:
+            if self.database is not None:
+                raise CastFails(self.stores)
             return BatchQueueState(rules, snapshot.batch_file_bytes)
         queue = QueueState(rules, snapshot.queue_file_bytes)
         if self.ext is not None and not name.topic.startswith(LMQ_PREFIX):
@@ -162,7 +175,7 @@ class PendingUnits:
     def add(self, columns: Columns, behind: int | None) -> None:
         """What is dispatched for records. behind: only for those at a greater position.
 
-        Raises UndispatchableRecord.
+        Raises UndispatchableRecord, LmqThrows, CastFails.
         """
         if behind is not None:
             columns = columns.take(columns.ints("physical_offset") > behind)

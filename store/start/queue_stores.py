@@ -29,9 +29,16 @@ from ..broker.load_rules import Refusal
 from ..broker.profiles import DatabaseRules, Profile, profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
-from ..broker.topics import LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
 from ..columns import dictionary, kept, order_of_pairs
-from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
+from ..disk.layout import (
+    ROCKSDB_CONSUME_QUEUE,
+    ROCKSDB_CURRENT,
+    ROCKSDB_STORE_TYPE,
+    Layout,
+    queue_directories,
+    was_rocksdb,
+)
 from ..errors import StoreError, Unreadable, Unsupported
 from ..queues.hybrid import all_queues, parents_of_lite, selective_double_write
 from ..queues.references import QueueBegins
@@ -189,13 +196,55 @@ def _ttls_ms(layout: Layout) -> dict[str, int]:
     return {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}
 
 
+def _attributes(entry: Any) -> dict[Any, Any]:
+    """Those of a topic."""
+    found = entry.get("attributes") if isinstance(entry, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
 def _ttl_ms(entry: Any) -> int:
     """After so long a broker deletes LMQs of a topic; 0: never."""
-    attributes = entry.get("attributes") if isinstance(entry, dict) else None
-    if not isinstance(attributes, dict) or attributes.get(MESSAGE_TYPE) != LITE:
+    attributes = _attributes(entry)
+    if attributes.get(MESSAGE_TYPE) != LITE:
         return 0
     minutes = java_integer(str(attributes.get(LITE_EXPIRATION, "")), 32)
     return max(minutes or 0, 0) * 60_000
+
+
+def _fails_at_compaction(layout: Layout, profile: Profile) -> bool:
+    """Beside queues in a RocksDB the broker fails at each queue of a compaction topic (spec 02, 2.10)."""
+    rules = profile.database
+    return rules is not None and rules.hybrid and layout.broker_config.get_bool("enableCompaction", default=True)
+
+
+def unserved_topics(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Those of which consumers get nothing where queues are in a RocksDB: a pull asks for a compaction log."""
+
+    def find(layout: Layout) -> frozenset[str]:
+        topics = topics_taken(layout, config_rules(profile)).items()
+        return frozenset(topic for topic, entry in topics if _attributes(entry).get(CLEANUP_POLICY) == COMPACTED)
+
+    fails = _fails_at_compaction(layout, profile)
+    return layout.once(find, (unserved_topics, profile.version)) if fails else frozenset()
+
+
+class CastFails(Exception):
+    """Batch queues and compaction logs of 5.4 and later know no store of queues but that of files (spec 02, 2.10)."""
+
+    def __init__(self, stores: QueueStores) -> None:
+        name = "CombineConsumeQueueStore" if stores.files else "RocksDBConsumeQueueStore"
+        super().__init__(f"ClassCastException: {name} cannot be cast to ConsumeQueueStore")
+
+
+def files_alone_needed(stores: QueueStores, layout: Layout, profile: Profile) -> Refusal | None:
+    """What fails a load because it needs queues in files, and no RocksDB beside them."""
+    if stores.database is None:
+        return None
+    found = list(queue_directories(layout.batch_consume_queue)) if stores.files else []
+    if _fails_at_compaction(layout, profile):
+        logs = queue_directories(layout.compaction_log)
+        found += [log for log in logs if (layout.compaction_queues / log.topic / str(log.queue_id)).is_dir()]
+    return Refusal("queue-database-topics", str(CastFails(stores)), found[0].path) if found else None
 
 
 def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Refusal | None:

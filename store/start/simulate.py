@@ -24,16 +24,18 @@ from .dledger import recover_dledger
 from .log import LogWalk, PhantomRecord, Switches, confirmed, start_file
 from .outcome import Outcome, PendingUnits, UndispatchableRecord
 from .queue_stores import (
+    CastFails,
     DatabaseDispatch,
     LmqThrows,
     NotReadable,
     against_files,
+    files_alone_needed,
     load_database,
     queue_stores,
     search_for,
 )
 
-_REFUSED = {LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
+_REFUSED = {CastFails: "topics", LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
 
 
 def simulate(
@@ -57,7 +59,12 @@ def simulate(
     outcome.stores, outcome.commit = queue_stores(snapshot.layout, profile), commit
     if switches.consume_queue_ext:
         outcome.ext = ExtRules.of(snapshot)
-    outcome.refusal = outcome.log.refusal or _load_queues(outcome) or _load_database(outcome)
+    outcome.refusal = (
+        outcome.log.refusal
+        or _load_queues(outcome)
+        or _load_database(outcome)
+        or files_alone_needed(outcome.stores, snapshot.layout, profile)
+    )
     if outcome.refusal:
         return outcome
     crashed = snapshot.abort
@@ -78,7 +85,7 @@ def simulate(
         path = str(snapshot.layout.commit_log_directories[0])
         outcome.refusal = Refusal("poison-record", error.reason, path)
         return outcome
-    except (LmqThrows, NotReadable, RowDamage) as error:
+    except (CastFails, LmqThrows, NotReadable, RowDamage) as error:
         case = "queue-database-" + _REFUSED[type(error)]
         outcome.refusal = Refusal(case, str(error), str(outcome.stores.database))
         return outcome

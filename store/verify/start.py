@@ -172,19 +172,25 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
 
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
-    """by_files: what is lost can be kept by a change of files."""
+    """by_files: what is lost, or keeps a broker from its start, can be put right by a change of files."""
+    from ..recover.broker_bugs import NOT_COMPACTED
+
+    repair = None if by_files else ""
     broker = f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
-        yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}")
+        yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}", repair=repair)
     elif worst.outcome == "hangs":
         yield Finding.of("I-180", root, f"{broker} would hang at its start: {worst.reason}")
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
-        yield Finding.of("I-181", root, text, count=lost, repair=None if by_files else "")
+        yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
-        yield Finding.of("I-182", root, text, count=hidden)
+        if not_compacted := sum(share.messages for share in worst.invisible if share.reason == NOT_COMPACTED):
+            part = "these" if not_compacted == hidden else f"{not_compacted:,} of these"
+            text += f": {part} are {NOT_COMPACTED}; enableCompaction=false serves them as any others"
+        yield Finding.of("I-182", root, text, count=hidden, repair=repair)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
         mend = None if timers.in_files else ""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.recover.broker_bugs import NOT_COMPACTED
+from mqstore.store.recover.recovery import analyze
+
 from .. import stores
 from .conftest import Judge
+from .oracle import Oracle
 from .served import loaded, mqstore
 
 pytestmark = pytest.mark.interop
@@ -113,3 +121,37 @@ def test_a_database_that_is_gone(version: str, oracle: Any, tmp_path: Path) -> N
     mqstore("recover", root, "--apply", "--yes", "--broker-version", version)
     assert (root / "consumequeue" / "CURRENT").is_file()
     assert_served(oracle(version), root, {**sizes, **ALONE}, "5.5.1-rocksdb")
+
+
+HYBRID = {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"}
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.4.0", "5.5.1"])
+@pytest.mark.parametrize(
+    ("name", "without", "config"),
+    [
+        ("5.3.3-batchcq", "", HYBRID),
+        ("5.3.3-batchcq", "batchconsumequeue", HYBRID),
+        ("5.3.3-compaction", "", HYBRID),
+        ("5.3.3-compaction", "", {"storeType": "defaultRocksDB"}),
+        ("5.3.3-compaction", "", {"storeType": "defaultRocksDB", "enableCompaction": "false"}),
+        ("5.3.3-compaction", "compaction", {"storeType": "defaultRocksDB"}),
+    ],
+)
+def test_what_needs_queues_in_files_alone(
+    name: str, without: str, config: dict[str, str], version: str, tmp_path: Path, oracle: Callable[[str], Oracle]
+) -> None:
+    """The prediction says whether a real store loads that keeps queues in a RocksDB, and what it serves."""
+    root = stores.unpack(name, tmp_path)
+    if without:
+        shutil.rmtree(root / without)
+    config = stores.config(name, root) | config
+    told = analyze(Layout.open(root, BrokerConfig(config)), version).prediction
+    entries = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]
+    topics = {topic: entry.get("attributes") or {} for topic, entry in entries.items()}
+    step = {"do": "get_message", "topic": "state", "queue_id": 0, "offset": 0, "max": 1}
+    answer = oracle(version).run(root, config=config, topics=topics, steps=[step] if "compaction" in name else [])
+    assert answer["loaded"] is told.starts
+    if told.starts and answer["steps"]:
+        unserved = any(share.reason == NOT_COMPACTED for share in told.invisible)
+        assert (answer["steps"][0]["status"] == "NO_MATCHED_LOGIC_QUEUE") is unserved

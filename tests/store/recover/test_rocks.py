@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import Recovery, analyze
 
+from ... import stores
 from ...rocks_cases import case_of, damaged
 
 REFUSED = {
@@ -39,6 +42,49 @@ def test_a_hybrid_of_5_4_that_reads_a_database_far_behind(tmp_path: Path) -> Non
     more = {"version": "5.4.0", "combineCQPreferCQType": "defaultRocksDB"}
     found = examined("hybrid-clean-1/extra_files_0_low", tmp_path, **more)
     assert found.prediction.case.label == "queue-database-behind"
+
+
+HYBRID = ("rocksdbCQDoubleWriteEnable=true", "combineCQUseRocksdbForLmq=true")
+
+
+def started(name: str, work: Path, version: str, *words: str, without: str = "") -> Recovery:
+    """The start of a store with queues in files as one that has a RocksDB beside them."""
+    root = stores.unpack(name, work)
+    if without:
+        shutil.rmtree(root / without)
+    config = BrokerConfig(stores.config(name, root)).with_set([*HYBRID, *words])
+    return analyze(Layout.open(root, config), version)
+
+
+@pytest.mark.parametrize("without", ["", "batchconsumequeue"])
+def test_batch_queues_keep_a_hybrid_from_its_start(without: str, tmp_path: Path) -> None:
+    """Also where a recovery makes them."""
+    found = started("5.3.3-batchcq", tmp_path, "5.5.1", without=without)
+    assert found.prediction.case.label == "queue-database-topics"
+    assert (found.prediction.reason or "").startswith("ClassCastException: CombineConsumeQueueStore cannot be cast")
+
+
+@pytest.mark.parametrize("kind", [(), ("rocksdbCQDoubleWriteEnable=false", "storeType=defaultRocksDB")])
+def test_a_compaction_log_keeps_a_broker_with_a_rocksdb_from_its_start(kind: tuple[str, ...], tmp_path: Path) -> None:
+    found = started("5.3.3-compaction", tmp_path, "5.4.0", *kind)
+    assert found.prediction.outcome == "refuses"
+    assert found.prediction.case.label == "queue-database-topics"
+    assert (found.prediction.reason or "").endswith("(compaction/compactionLog/state/0)")
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "served"),
+    [("5.5.1", (), False), ("5.5.1", ("enableCompaction=false",), True), ("5.3.3", (), True)],
+)
+def test_a_compaction_topic_beside_a_rocksdb_is_not_served(
+    version: str, words: tuple[str, ...], served: bool, tmp_path: Path
+) -> None:
+    """A pull asks for a compaction log, and there is none."""
+    worst = started("5.3.3-compaction", tmp_path, version, *words, without="compaction").prediction
+    assert worst.starts
+    assert {share.queue.topic for share in worst.invisible} == (set() if served else {"state"})
+    assert (worst.case.label == "compaction-unserved") is not served
+    assert worst.readable + worst.hidden == started("5.3.3-compaction", tmp_path / "all", "5.3.3").prediction.readable
 
 
 @pytest.mark.few(4)

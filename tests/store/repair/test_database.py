@@ -268,6 +268,18 @@ def test_batches_stay_in_files(tmp_path: Path) -> None:
         examined(layout, QueueStoreKind.ROCKSDB)
 
 
+@pytest.mark.parametrize("told_by", ["compaction", "config"])
+def test_compaction_topics_stay_in_files(told_by: str, tmp_path: Path) -> None:
+    """Brokers since 5.4 find no compaction log beside a RocksDB, and do not start where there is one."""
+    layout = as_kind(opened("5.3.3-compaction", tmp_path), QueueStoreKind.ROCKSDB)
+    shutil.rmtree(layout.root / ({"compaction", "config"} - {told_by}).pop())
+    with pytest.raises(Refused, match="compaction topics cannot go"):
+        analyze(again(layout), QUEUES, "5.5.1", NOW_MS, kind=QueueStoreKind.ROCKSDB)
+    plain = Layout.open(layout.root, layout.broker_config.with_set(["enableCompaction=false"]))
+    for now, version in ((again(layout), "5.3.3"), (plain, "5.5.1")):
+        assert analyze(now, QUEUES, version, NOW_MS, kind=QueueStoreKind.ROCKSDB).plan.edits
+
+
 def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
     layout = opened(HYBRID, tmp_path)
     file = next(layout.commit_log_directories[0].iterdir())
