@@ -163,6 +163,9 @@ def repair(
             refuse_in_use(layout)
         layout = as_kind(layout, kind)
     before = _analyze(layout, judged, choice, broker_version, common, kind)
+    if kind is not None and before.repair.nothing_to_do:  # they are there: only a broker that is told so fits
+        judged = layout
+        before = _analyze(layout, judged, choice, broker_version, common, kind)
     applied = after = None
     if change.apply and (before.repair.barrier or not before.repair.nothing_to_do):
         applied = _apply(layout, before, change, common)

@@ -48,11 +48,12 @@ def repair_text(
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
+    told = list[str]()
     if applied is not None and applied.session:
-        kept = found.layout.journal / applied.session
-        lines += ["", f"What was there before is in {kept}"]
-        if found.request.kind:
-            lines += _after_the_move(found)
+        told.append(f"What was there before is in {found.layout.journal / applied.session}")
+    if found.request.kind and (applied is not None or found.nothing_to_do):
+        told += _after_the_move(found)
+    lines += ["", *told] if told else []
     beyond = last.beyond(given)
     lines += beyond_lines(beyond)
     if not beyond:

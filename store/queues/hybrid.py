@@ -39,10 +39,13 @@ def lmq_in_database(layout: Layout) -> bool | None:
 def selective_double_write(layout: Layout) -> bool:
     """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others nowhere.
 
-    By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10).
+    By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues in a
+    RocksDB alone does not ask for that option.
     """
     config = layout.broker_config
-    if layout.queue_database is None or layout.rocksdb_queues or _SELECTIVE in config:
+    if layout.queues_for_rocksdb:
+        return False
+    if layout.queue_database is None or _SELECTIVE in config:
         return config.get_bool(_SELECTIVE)
     lite = parents_of_lite(layout)
     return bool(lite) and lite >= {

@@ -172,17 +172,12 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
 _Tell = Callable[[int], None] | None
 
 
-def units_of_log(
-    layout: Layout, profile: Profile, tell: _Tell = None, *, every_queue: bool = False, named: Collection[str] = ()
-) -> UnitsOfLog:
+def units_of_log(layout: Layout, profile: Profile, tell: _Tell = None, *, named: Collection[str] = ()) -> UnitsOfLog:
     """The units that a database is to have, the position behind the last record, and the tombstones.
 
-    every_queue: also those that brokers with rocksdbCQSelectiveDoubleWriteEnable keep in files alone. named: as in
-    `RecoveryOptions`.
-    Raises Refused where the log is not in order, Unreadable.
+    named: as in `RecoveryOptions`. Raises Refused where the log is not in order, Unreadable.
     """
-    selective = selective_double_write(layout)
-    wanted = _selected(layout) if selective and not every_queue else _every
+    wanted = _selected(layout) if selective_double_write(layout) else _every
     deleted = left_away(Snapshot.of(layout), profile, named)
     found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic))
     how = dispatching_of(layout, profile)._replace(slash_names=True)
@@ -201,15 +196,14 @@ def _selected(layout: Layout) -> Callable[[str], bool]:
 
 
 def database_fix(
-    layout: Layout, profile: Profile, tell: _Tell, *, anew: bool = False, named: Collection[str] = ()
+    layout: Layout, profile: Profile, tell: _Tell, *, named: Collection[str] = ()
 ) -> tuple[DatabaseFix, Wrong]:
     """The database that the log asks for, and what is wrong with the one that is there.
 
-    anew: brokers had their queues in files alone. named: as in `RecoveryOptions`. Raises Refused, Unreadable,
-    Unsupported.
+    named: as in `RecoveryOptions`. Raises Refused, Unreadable, Unsupported.
     """
     path = database_place(layout, profile)
-    found = units_of_log(layout, profile, tell, every_queue=anew, named=named)
+    found = units_of_log(layout, profile, tell, named=named)
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, QueueBound]()
@@ -384,7 +378,7 @@ def database_plan(
     if kind is not None:
         _refuse_topics(layout, profile)
     log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
-    fix, wrong = database_fix(layout, profile, tell, anew=bool(moves), named=named)
+    fix, wrong = database_fix(layout, profile, tell, named=named)
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)
 

@@ -218,6 +218,32 @@ def test_to_a_rocksdb_and_back(name: str, tmp_path: Path) -> None:
     assert everything(layout.root) == before
 
 
+NOWHERE = {"%LMQ%a/0": 19, "%LMQ%b/0": 22, "%LMQ%long-namelong-namelong-namelong-namelong-name/0": 21}
+"""Units that 5.5.1 makes of the log where it has no queues, with storeType=defaultRocksDB."""
+
+
+def test_a_rocksdb_of_some_queues_gets_all_of_them(tmp_path: Path) -> None:
+    """Of LITE topics it had them, by an option that a broker with its queues in a RocksDB alone does not ask for: it
+    has all, and LMQs that were nowhere. A move that is asked for once more leaves them there.
+    """
+    layout = opened("5.5.1-combine-selective", tmp_path)
+    words = ["repair", str(layout.root), "--queues", "--as", "rocksdb", "--apply", "--yes"]
+    options = [word for name, value in layout.broker_config.items() for word in ("--set", f"{name}={value}")]
+    done = run_here([*words, *options])
+    assert done.code == 0 and "A broker can be started." in done.stdout and "Next:" not in done.stdout
+    units = rows_of(database_of(again(layout)))[0]
+    for queue, row in stores.truth("5.5.1-combine-selective")["queues"].items():
+        assert sum(_is_of(queue, key) for key in units) == (row["max_offset"] or NOWHERE[queue]), queue
+    once_more = run_here([*words, *options])
+    assert once_more.code == 0 and "Nothing to repair" in once_more.stdout and "storeType=default" in once_more.stdout
+    assert rows_of(database_of(again(layout)))[0] == units
+
+
+def _is_of(queue: str, key: bytes) -> bool:
+    unit = UNIT_KEY.parse(key)
+    return f"{unit.topic.decode()}/{unit.queue_id}" == queue
+
+
 def test_files_are_what_they_were(tmp_path: Path) -> None:
     """Queues that went to a RocksDB and back have the same bytes."""
     layout = opened(FILES, tmp_path)
