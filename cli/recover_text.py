@@ -272,11 +272,13 @@ def _groups(found: Recovery) -> list[str]:
 
 
 def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bool) -> list[str]:
-    plan = found.plan
-    if plan is None or not plan.edits:
+    from ..store.session.journal import carried_out
+
+    edits = carried_out(found.interrupted, found.plan)
+    if not edits:
         return []
     title = "What was done:" if applied else "The plan:" if asking else _PLAN
-    lines = section(title, steps_text(plan.edits, found.layout, rows is None), rows)
+    lines = section(title, steps_text(edits, found.layout, rows is None), rows)
     if applied is not None:
         lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
     return lines

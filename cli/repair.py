@@ -114,7 +114,7 @@ def repair(
 
     --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb
     moves queues in files into a RocksDB, --as files back, each queue with its offsets; then storeType is to be changed
-    in broker.conf before the broker starts.
+    in broker.conf before the broker starts. Where such a move was cut off, the same command goes on with it.
 
     --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
     message at its queue offset: the entries around the records go, so positions change, and message
@@ -264,6 +264,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
     from ..store.disk.layout import Layout
     from ..store.repair.repair import replan
     from ..store.session.apply import apply
+    from ..store.session.journal import MOVES
 
     found = before.repair
     if change.asks:
@@ -281,9 +282,10 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
         return replan(Layout.open(layout.root, layout.broker_config), found.request)
 
     shown = None if found.interrupted else found.plan
+    command = MOVES.get(found.request.kind or "", "repair")
     files = files_of(layout, change.follow_links)
     with at_rate(common.rate):
-        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command="repair")
+        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command=command)
 
 
 def _print(

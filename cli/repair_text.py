@@ -148,8 +148,11 @@ def _lost(found: Repair, rows: int | None) -> list[str]:
 
 
 def _edits(found: Repair, applied: Applied | None, rows: int | None) -> list[str]:
+    from ..store.session.journal import carried_out
+
     title = "What was done:" if applied else "The plan:"
-    return section(title, steps_text(found.plan.edits, found.layout, rows is None), rows)
+    edits = carried_out(found.interrupted, found.plan)
+    return section(title, steps_text(edits, found.layout, rows is None), rows)
 
 
 def _offsets(found: Repair, rows: int | None) -> list[str]:

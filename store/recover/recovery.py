@@ -38,7 +38,7 @@ from ..queues.references import commit_log_of
 from ..queues.rocksdb_copy import CopiedQueues
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader, clock_ms
-from ..session.journal import Fingerprint, barriers_left, unfinished
+from ..session.journal import Fingerprint, Journal, barriers_left, carried_out, unfinished
 from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..settings.read import Progress, read_progress
@@ -57,7 +57,7 @@ class Recovery:
     """A store before its recovery.
 
     notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None
-    where none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
+    where none can be made, then `refusal` says why. interrupted: session that was cut off.
     """
 
     layout: Layout
@@ -75,7 +75,7 @@ class Recovery:
     #: Good records that nothing names and that are older than those before a hole, or have their
     #: queue offsets: an earlier start has cut them off. A clock that was set back looks the same.
     dead: int
-    interrupted: str
+    interrupted: Journal | None
     #: The generation that the plan follows.
     main_version: str
     #: A start barrier of a finished session is still there: no broker loads before it is gone.
@@ -159,16 +159,17 @@ class Recovery:
         if noted := list(by_source(self.layout, self.main_version)):
             row["by_source"] = noted
         if self.interrupted:
-            row["interrupted_session"] = self.interrupted
+            row["interrupted_session"] = self.interrupted.session
         return row
 
     def _plan_json(self, plan: Plan) -> dict[str, Any]:
+        edits = carried_out(self.interrupted, plan)
         return {
             "policy": plan.policy,
             "case": self.plan_case.label,
             "log_start": plan.log_start,
             "log_end": plan.log_end,
-            "edits": [{**edit.to_json(), "path": self.layout_path(edit.path)} for edit in plan.edits],
+            "edits": [{**edit.to_json(), "path": self.layout_path(edit.path)} for edit in edits],
             "queues": [
                 {
                     "topic": row.queue.topic,
@@ -538,7 +539,7 @@ def _recovery(
         seen_records.damaged_bytes,
         seen_records.tombstones,
         seen_records.dead,
-        cut_off.session if cut_off else "",
+        cut_off,
         main.version,
         bool(barriers_left(layout)),
         options,

@@ -22,12 +22,14 @@ from ..disk.layout import (
     ROCKSDB_STORE_TYPE,
     TIMER_LOG,
     Layout,
+    queue_directories,
 )
 from ..disk.layout import INDEX as INDEX_FOLDER
 from ..errors import InvalidInput, Refused, Unreadable
 from ..findings.catalogue import catalogue
 from ..findings.next_commands import RECOVER
 from ..queues.rocksdb import RocksdbConsumeQueues
+from ..session.journal import carried_out, unfinished
 from ..settings.generation import generation_of
 from ..settings.rocksdb import ConfigForm, in_force
 from ..verify.start import GROUP
@@ -167,8 +169,7 @@ def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
     # what is proposed for the store as it is now, as a recovery first, goes with the options given
     options, words = layout.broker_config.with_set(told), layout.broker_config.words
     found = Layout.open(layout.root, BrokerConfig(options, words))
-    if layout.journal_place is not None:
-        found.keep_journal_in(layout.journal_place)
+    found.journal_place = layout.journal_place
     found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
     return found
 
@@ -196,16 +197,18 @@ def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None
 
 
 def _lmq_options(layout: Layout) -> Iterator[str]:
-    """A database has LMQs; files are to have them, too."""
-    if layout.queue_database is None:
-        return
-    queues = RocksdbConsumeQueues.at(layout.queue_database)
-    try:
-        lmq = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
-    except Unreadable:  # they are made of the log
-        lmq = True
-    finally:
-        queues.close()
+    """A database has LMQs; files are to have them, too. Of a move that was cut off they may have them by now."""
+    paths = [str(directory.path) for directory in queue_directories(layout.consume_queue)]
+    paths += [edit.path for edit in carried_out(unfinished(layout.root, layout.journal))]
+    lmq = any(path.startswith(f"{layout.consume_queue}/{LMQ_PREFIX}") for path in paths)
+    if layout.queue_database is not None:
+        queues = RocksdbConsumeQueues.at(layout.queue_database)
+        try:
+            lmq |= any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+        except Unreadable:  # they are made of the log
+            lmq = True
+        finally:
+            queues.close()
     if lmq:
         yield from (f"{name}=true" for name in LMQ_OPTIONS)
 

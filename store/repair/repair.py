@@ -47,7 +47,7 @@ from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
 from ..search.store import StoreReader
-from ..session.journal import Fingerprint, barriers_left, left_over, unfinished
+from ..session.journal import Fingerprint, Journal, barriers_left, carried_out, left_over, unfinished
 from ..settings.generation import generation_of
 from ..settings.rocksdb import in_force
 from ..start.config_load import STATISTICS
@@ -105,7 +105,7 @@ class Repair:
     request: Request
     plan: Plan
     clamped: list[Clamped] = field(default_factory=list)
-    interrupted: str = ""
+    interrupted: Journal | None = None
     crashed: bool = False
     seen: Fingerprint | None = None
     barrier: bool = False
@@ -125,7 +125,10 @@ class Repair:
             "parts": sorted(self.request.choice.parts),
             "exit": "crashed" if self.crashed else "clean",
             "plan": {
-                "edits": [{**edit.to_json(), "path": edit.path.removeprefix(root)} for edit in self.plan.edits],
+                "edits": [
+                    {**edit.to_json(), "path": edit.path.removeprefix(root)}
+                    for edit in carried_out(self.interrupted, self.plan)
+                ],
                 "completed": self.plan.completed,
                 "offsets": [
                     {
@@ -140,7 +143,7 @@ class Repair:
                 "lost": self.plan.lost.to_json(),
                 "lost_by_plan": self.plan.lost_messages,
             },
-            **({"interrupted_session": self.interrupted} if self.interrupted else {}),
+            **({"interrupted_session": self.interrupted.session} if self.interrupted else {}),
         }
 
 
@@ -172,8 +175,7 @@ def analyze(
     plan, config = _plan(layout, request, tell, jobs or cores(), verified)
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
-    session = cut_off.session if cut_off else ""
-    return Repair(layout, request, plan, config.clamped, session, crashed, seen, bool(barriers_left(layout)))
+    return Repair(layout, request, plan, config.clamped, cut_off, crashed, seen, bool(barriers_left(layout)))
 
 
 @refusing()

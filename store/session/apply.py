@@ -26,6 +26,7 @@ from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
+    RECOVER,
     Fingerprint,
     Journal,
     LeftOver,
@@ -34,6 +35,7 @@ from .journal import (
     Step,
     barrier_alone,
     barriers,
+    ended_by,
     find_note,
     is_needed,
     journal_elsewhere,
@@ -79,7 +81,7 @@ def apply(
     same. seen: taken before `shown` was made; where it still holds, the plan is not made again.
     Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
-    _check_barrier(layout)
+    _check_barrier(layout, command)
     before = barrier_alone(layout)
     lost = 0 if before is None else before.lost
     with alone(layout, files, wait_seconds) as lock:
@@ -125,21 +127,19 @@ def _agreed(
     return plan
 
 
-def _check_barrier(layout: Layout) -> None:
-    """A repair that was cut off still has its barrier. Raises Refused."""
+def _check_barrier(layout: Layout, command: str) -> None:
+    """A repair that was cut off still has its barrier, and this command goes on with it. Raises Refused."""
     check_journal_place(layout)
-    journal = unfinished(layout.root, layout.journal)
-    if journal is None:
+    left = left_over(layout)
+    if left is None:
         return
-    if journal.state is SessionState.UNDO_CUT_OFF:
-        left = LeftOver(journal.session, undoing=True)
-        raise Refused(
-            f"taking back {journal.session} was cut off", path=layout.root, hint=f"run: {left.command(layout)}"
-        )
-    if not barriers(layout):
+    another = left.ended_by != ended_by(command) and (left.session or left.ended_by != RECOVER)
+    if left.undoing or another:
+        raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
+    if left.session and not barriers(layout):
         raise Refused(
             "a recovery was cut off, and its start barrier is gone: a broker may have run since",
-            path=journal.folder,
+            path=layout.journal / left.session,
             hint="move that folder out of the store to start over",
         )
 
@@ -222,7 +222,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 
 def _begun(journal: Journal, layout: Layout) -> str:
     """What has to be known of a store that is half changed."""
-    left = LeftOver(journal.session, journal.state is SessionState.UNDO_CUT_OFF)
+    left = LeftOver.of(journal)
     return f"{left}, half way: start no broker; run: {left.command(layout)}"
 
 

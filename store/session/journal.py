@@ -33,21 +33,24 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..disk.byte_reader import read_at
 from ..disk.compressed import read_regular
-from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Files, write_new
+from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder
 from ..errors import NoSpace, StoreError, Unreadable, from_os_error, os_errors
+
+if TYPE_CHECKING:
+    from ..plan.plan import Plan
 
 _NOTE_BYTES = 4096
 _NAME_BYTES = 255
@@ -110,6 +113,11 @@ DONE = "done"
 UNDOING = "undoing"
 JOURNAL_IS_IN = "journal-is-in"
 """In a further folder of a session: the folder with its journal."""
+MOVES = {kind: f"repair --queues --as {kind}" for kind in ("rocksdb", "files")}
+"""Where all queues go → the command, as a journal names it. It alone goes on with that: no other one knows how brokers
+are told to look there.
+"""
+RECOVER = "recover"
 _FORMAT = 1
 _NUMBERS_END = 1 << 63
 
@@ -344,6 +352,11 @@ def _step(row: dict[str, Any], session: str) -> Step:
     return step
 
 
+def ended_by(command: str) -> str:
+    """The command that goes on with what this one has begun."""
+    return command if command in MOVES.values() else RECOVER
+
+
 def sessions(journal: Path) -> Iterator[Path]:
     """Session folders of a store, oldest first. Raises Unreadable."""
     try:
@@ -403,25 +416,47 @@ def barrier_alone(layout: Layout) -> Journal | None:
     return Journal.load(layout.root, folders[-1]) if is_its_own else None
 
 
+def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[Edit]:
+    """The changes of a store that come next: of a session that was cut off all of its own, unless it is being taken
+    back; those of the plan only where there is none.
+    """
+    if cut_off is None:
+        return plan.edits if plan is not None else ()
+    steps = [] if cut_off.state is SessionState.UNDO_CUT_OFF else cut_off.steps
+    return [Edit(s.kind, str(cut_off.path_of(s)), s.reason, (), s.offset, s.length) for s in steps]
+
+
 class LeftOver(NamedTuple):
     """A change of the store that is not over. session: "" where only its start barrier is known. undoing: it was being
     taken back. journal: the directory to name with --journal, where the session is not kept where it was looked for.
+    ended_by: the command that goes on with it.
     """
 
     session: str
     undoing: bool
     journal: Path | None = None
+    ended_by: str = RECOVER
+
+    @classmethod
+    def of(cls, journal: Journal) -> LeftOver:
+        """What is to be known of a session that was cut off."""
+        return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
         if not self.session:
             return "a start barrier is left, which keeps brokers from loading"
         return f"{'taking back ' if self.undoing else ''}session {self.session} was cut off"
 
+    @property
+    def words(self) -> list[str]:
+        """Name and options of the command that ends it."""
+        return ["undo"] if self.undoing else [*self.ended_by.split(), "--apply"]
+
     def command(self, layout: Layout) -> str:
         """What ends it, to be pasted."""
         from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
 
-        words = ["undo"] if self.undoing else ["recover", "--apply"]
+        words = self.words
         place = journal_option(layout.journal) if layout.journal_place is not None else None
         if (place := self.journal or place) is not None:
             words += ["--journal", os.fspath(place)]
@@ -432,13 +467,16 @@ def left_over(layout: Layout) -> LeftOver | None:
     """The change that was cut off; None if there is none. Raises Unreadable."""
     found = unfinished(layout.root, layout.journal)
     if found is not None:
-        return LeftOver(found.session, found.state is SessionState.UNDO_CUT_OFF)
+        return LeftOver.of(found)
     there = barriers_left(layout)
     for barrier in there:
         with suppress(StoreError):  # it has just been removed
             if elsewhere := journal_elsewhere(layout, barrier):
                 return _left_in(elsewhere)
-    return LeftOver("", undoing=False) if there else None
+    if not there:
+        return None
+    over = barrier_alone(layout)
+    return LeftOver("", undoing=False, ended_by=ended_by(over.command if over is not None else RECOVER))
 
 
 def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:

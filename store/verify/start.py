@@ -162,12 +162,13 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
     if left is None:
         return
     text = str(left)
-    words = ["mqstore", "undo", "{store}"] if left.undoing else ["mqstore", "recover", "{store}", "--apply"]
+    name, *options = left.words
+    words = ["mqstore", name, "{store}", *options]
     if left.journal is not None:
         text += f"; its journal is in {left.journal}"
         quoted = shlex.quote(os.fspath(left.journal))
         words += ["--journal", quoted.replace("{", "{{").replace("}", "}}")]
-    own = left.undoing or left.journal is not None
+    own = left.words != LeftOver("", undoing=False).words or left.journal is not None
     yield Finding.of("I-185", root, text, repair=" ".join(words) if own else None)
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.rocksdb_consume_queue import BOUND, BOUNDS, MIN, UNIT_KEY, UNITS, bound_key, unit_key
+from mqstore.store.broker.profiles import LMQ_OPTIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.next_commands import settings
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
@@ -218,6 +220,47 @@ def test_to_a_rocksdb_and_back(name: str, tmp_path: Path) -> None:
     assert everything(layout.root) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "elsewhere"), [(SAME, "rocksdb", False), ("5.5.1-rocksdb-lmq", "files", True)]
+)
+def test_a_move_that_was_cut_off_is_gone_on_with_by_its_own_command(
+    name: str, kind: str, elsewhere: bool, tmp_path: Path
+) -> None:
+    """It tells what was done, and what is to be changed in broker.conf, as if it had not been cut off. Others refuse.
+
+    elsewhere: its journal is not in the store.
+    """
+    layout, place = opened(name, tmp_path), tmp_path / "journals"
+    source = shutil.copytree(layout.root, tmp_path / "source", symlinks=True)
+    options = {option: value for option, value in layout.broker_config.items() if option not in LMQ_OPTIONS}
+    words = [str(layout.root), "--apply", "--yes", *settings(options)]
+    words += ["--journal", str(place)] if elsewhere else []
+
+    def moved(files: Files) -> list[str]:
+        """What the command says, without the name of the session."""
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("mqstore.cli.repair.files_of", lambda *_: files)
+            done = run_here(["repair", *words, "--queues", "--as", kind])
+        first, *lines = done.stdout.splitlines()
+        assert done.code == 0 and first.endswith("A broker can be started."), done.stdout + done.stderr
+        return [line for line in lines if line and "was there before" not in line]
+
+    place.mkdir()
+    whole = moved(counting := CountingFiles())
+    assert whole[-1].startswith("In broker.conf, before its start: storeType=default")
+    begun, over = (counting.steps.index(("rename", f"{mark}.new")) for mark in ("sealed", "done"))
+    for at in ((begun + over) // 2, over + 2):  # behind it the start barrier alone is left
+        for there in (layout.root, place):
+            shutil.rmtree(there)
+        shutil.copytree(source, layout.root, symlinks=True)
+        place.mkdir()
+        with pytest.raises(Killed):
+            moved(KilledFiles(at))
+        refused = run_here(["recover", *words])
+        assert refused.code == 5 and f"--queues --as {kind} --apply" in refused.stderr, at
+        assert moved(Files()) == (whole if at < over else whole[-1:]), at
+
+
 NOWHERE = {"%LMQ%a/0": 19, "%LMQ%b/0": 22, "%LMQ%long-namelong-namelong-namelong-namelong-name/0": 21}
 """Units that 5.5.1 makes of the log where it has no queues, with storeType=defaultRocksDB."""
 
@@ -228,7 +271,7 @@ def test_a_rocksdb_of_some_queues_gets_all_of_them(tmp_path: Path) -> None:
     """
     layout = opened("5.5.1-combine-selective", tmp_path)
     words = ["repair", str(layout.root), "--queues", "--as", "rocksdb", "--apply", "--yes"]
-    options = [word for name, value in layout.broker_config.items() for word in ("--set", f"{name}={value}")]
+    options = settings(layout.broker_config)
     done = run_here([*words, *options])
     assert done.code == 0 and "A broker can be started." in done.stdout and "Next:" not in done.stdout
     units = rows_of(database_of(again(layout)))[0]

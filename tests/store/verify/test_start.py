@@ -10,7 +10,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
-from mqstore.store.session.journal import LeftOver
+from mqstore.store.session.journal import MOVES, LeftOver
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
 
@@ -32,6 +32,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (LeftOver("s1", undoing=False), ["session s1 was cut off"], ["recover"]),
         (LeftOver("s1", undoing=True), ["taking back session s1 was cut off"], ["mqstore undo {store}"]),
         (LeftOver("", undoing=False), ["a start barrier is left, which keeps brokers from loading"], ["recover"]),
+        (
+            LeftOver("s1", undoing=False, ended_by=MOVES["files"]),
+            ["session s1 was cut off"],
+            ["mqstore repair {store} --queues --as files --apply"],
+        ),
         (
             LeftOver("s1", undoing=False, journal=Path("/a {b}")),
             ["session s1 was cut off; its journal is in /a {b}"],
