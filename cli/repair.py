@@ -152,7 +152,7 @@ def repair(
     tell_nearest(broker_version, common)
     if layout.log_stop is not None:
         common.warn("a process has the store: what is shown here changes while it runs")
-    kind, judged = None, layout
+    kind, judged, opened = None, layout, layout
     if parts.as_ is not None:
         from ..store.repair.parts import QueueStoreKind, as_kind
 
@@ -171,6 +171,11 @@ def repair(
         applied = _apply(layout, before, change, common)
         after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common).at(judged)
+    if applied is not None or judged is layout:  # a move behind it goes with what a broker is to be told from now on
+        from ..store.findings.next_commands import settings
+
+        told = layout.broker_config.items() - opened.broker_config.items()
+        given = given._replace(config=(*given.config, *settings(dict(sorted(told)))))
     _print(before, applied, after, given, common, out)
     raise Exit(_code(before, applied, after))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from mqstore.formats.rocksdb_consume_queue import BOUND, BOUNDS, MIN, UNIT_KEY, 
 from mqstore.store.broker.profiles import LMQ_OPTIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import settings
@@ -503,3 +504,14 @@ def test_a_lost_record_that_a_queue_names_comes_first(tmp_path: Path) -> None:
         log.write(bytes(8))
     with pytest.raises(Refused, match="log itself is not in order"):
         examined(layout, QueueStoreKind.ROCKSDB)
+
+
+def test_what_is_left_behind_a_move_goes_with_the_new_options(tmp_path: Path) -> None:
+    """The broker.conf that was named is still the old one: by that the queues would be made in files again."""
+    root = str(stores.unpack("5.3.3-killed", tmp_path))
+    done = run_here(["repair", root, "--queues", "--as", "rocksdb", "--set", "storeType=default", "--apply", "--yes"])
+    (command,) = (line.removeprefix("Next: ") for line in done.stdout.splitlines() if line.startswith("Next: "))
+    assert command.startswith("mqstore recover") and "--set storeType=defaultRocksDB" in command
+    assert run_here([*shlex.split(command)[1:], "--yes"]).code == 0
+    assert not list(queue_directories(Path(root) / "consumequeue"))
+    assert run_here(["verify", root, "--set", "storeType=defaultRocksDB"]).code == 0
