@@ -50,7 +50,7 @@ _FEW = 16
 _BATCH_BYTES = 16 << 20
 _BATCH_RECORDS = 1 << 12
 
-__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark", "RecordPlaces", "batches"]
+__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark", "RecordPlaces", "batches", "merged"]
 
 
 class CommitLog:
@@ -318,6 +318,37 @@ class RecordPlaces(Rows):
         """By position, each position once."""
         _, first = np.unique(self.position, return_index=True)
         return self.take(first[::-1] if reverse else first)
+
+
+def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
+    """Several streams as one, by position; each must be in that order itself.
+
+    Memory: one window of each stream.
+    """
+    heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
+    for stream in streams:
+        _advance(heads, stream)
+    while heads:
+        ends = [int(head.position[-1]) for head, _ in heads]
+        bound = max(ends) if reverse else min(ends)
+        ready: list[RecordPlaces] = []
+        rest: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
+        for head, stream in heads:
+            inside = head.position >= bound if reverse else head.position <= bound
+            ready.append(head.take(inside))
+            if inside.all():
+                _advance(rest, stream)
+            else:
+                rest.append((head.take(~inside), stream))
+        heads = rest
+        yield type(ready[0]).concat(ready).sorted(reverse=reverse)
+
+
+def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:
+    """Add the next window of a stream, if there is one."""
+    head = next(stream, None)
+    if head is not None:
+        heads.append((head, stream))
 
 
 def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:

@@ -1,7 +1,5 @@
 """Which records of the log the queues of a store name: the places they point at, and what stood where a hole begins.
 
-Places are taken from queues in windows, and merged.
-
 The records behind a hole may be dead: a broker has cut them off, and written its new records over
 the first of them (`batch.py`). Then nothing names what it wrote over. A unit that names a record
 which begins right where the hole does tells that the log went on there.
@@ -16,7 +14,7 @@ Where queues begin that a broker had deleted, and that were made again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,7 +34,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LITE_PREFIX, is_system_topic
 from ..columns import dictionary
 from ..disk.file_queue import MappedFileQueue
-from ..disk.layout import Layout, QueueDirectory, queue_directories, queue_directory
+from ..disk.layout import Layout, QueueDirectory, has_topic, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
 from ..log.commit_log import Batch, CommitLog, RecordPlaces
@@ -316,39 +314,8 @@ def of_queue(
         missing(left)
 
 
-def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
-    """Several streams as one, by position; each must be in that order itself.
-
-    Memory: one window of each stream.
-    """
-    heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
-    for stream in streams:
-        _advance(heads, stream)
-    while heads:
-        ends = [int(head.position[-1]) for head, _ in heads]
-        bound = max(ends) if reverse else min(ends)
-        ready: list[RecordPlaces] = []
-        rest: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
-        for head, stream in heads:
-            inside = head.position >= bound if reverse else head.position <= bound
-            ready.append(head.take(inside))
-            if inside.all():
-                _advance(rest, stream)
-            else:
-                rest.append((head.take(~inside), stream))
-        heads = rest
-        yield type(ready[0]).concat(ready).sorted(reverse=reverse)
-
-
-def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:
-    """Add the next window of a stream, if there is one."""
-    head = next(stream, None)
-    if head is not None:
-        heads.append((head, stream))
-
-
 class _Begun:
-    """What the log tells of topics whose queues name a first record each: its position, by topic and number."""
+    """What the log tells of topics. firsts: position of the first record that queues name, by topic and number."""
 
     def __init__(self, firsts: Mapping[str, dict[int, int]]) -> None:
         self._firsts = firsts
@@ -358,42 +325,63 @@ class _Begun:
         #: How many lie in front of the first record, or of the last one with number 0 where that is not known.
         self._in_front: dict[QueueId, int] = {}
         self._zeros: dict[str, dict[int, int]] = {}
+        #: Of each queue the last record in front of its last one with number 0; -1: none.
+        self._before: dict[QueueId, int] = {}
         self._lasts: dict[str, dict[int, int]] = {}
+        self._times: dict[QueueId, int] = {}
 
     def add(self, records: Batch) -> None:
         """The next records of the log."""
         topics = dictionary(records.columns.ragged("topic"))
         texts = [java_string(value) for value in topics.values]
-        mine = np.array([text in self._firsts for text in texts], np.bool_)[topics.ids]
-        rows = np.flatnonzero(mine & (records.columns.ints("sys_flag") & SysFlag.PREPARED == 0))
+        rows = np.flatnonzero(records.columns.ints("sys_flag") & SysFlag.PREPARED == 0)
         position, queue_id = records.position[rows], records.columns.ints("queue_id")[rows]
         key = topics.ids[rows] << 32 | (queue_id.astype(np.int64) & 0xFFFFFFFF)
         _, row, of_queue = np.unique(key, return_index=True, return_inverse=True)
         queues = [QueueId(texts[topics.ids[rows[k]]], int(queue_id[k])) for k in row.tolist()]
-        first = np.array([self._firsts[topic].get(number, 0) for topic, number in queues], np.int64)
-        older, lasts = np.full(len(queues), -1, np.int64), np.zeros(len(queues), np.int64)
-        np.maximum.at(lasts, of_queue, position)
+        first = np.array([self._firsts.get(topic, {}).get(number, 0) for topic, number in queues], np.int64)
+        older, stored = np.full(len(queues), -1, np.int64), records.columns.ints("store_timestamp")[rows]
         np.maximum.at(older, of_queue, np.where(position < first[of_queue], position, -1))
         counts = np.bincount(of_queue, minlength=len(queues))
         order = np.argsort(of_queue, kind="stable")
-        earlier = np.empty(len(rows), np.int64)  # how many of a record's queue lie in front of it
-        earlier[order] = np.arange(len(rows)) - (np.cumsum(counts) - counts)[of_queue[order]]
+        rank = np.argsort(order)
+        earlier = rank - (np.cumsum(counts) - counts)[of_queue]  # how many of a record's queue lie in front of it
+        before, time = position[order][rank - 1], stored[order][rank - 1]
+        ends = order[np.cumsum(counts) - 1]
         zeros = np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0)
-        columns = (of_queue[zeros].tolist(), position[zeros].tolist(), earlier[zeros].tolist())
-        for number, begin, before in zip(*columns, strict=True):
+        columns = tuple(column[zeros].tolist() for column in (of_queue, position, earlier, before, time, stored))
+        for number, begin, many, one, before_ms, ms in zip(*columns, strict=True):
             queue = queues[number]
+            if ms < (before_ms if many else self._times.get(queue, ms)):
+                continue  # a start has cut it off: it is older than those in front of it
+            self._before[queue] = one if many else self._lasts.get(queue.topic, {}).get(queue.queue_id, -1)
             self._zeros.setdefault(queue.topic, {})[queue.queue_id] = begin
             if first[number] in (0, begin):
-                self._in_front[queue] = self._counts.get(queue, 0) + before
-        for queue, before, last, count in zip(queues, older.tolist(), lasts.tolist(), counts.tolist(), strict=True):
-            self.older[queue.topic] = max(before, self.older.get(queue.topic, -1))
+                self._in_front[queue] = self._counts.get(queue, 0) + many
+        self._times |= zip(queues, stored[ends].tolist(), strict=True)
+        lasts = position[ends].tolist()
+        for queue, one, last, count in zip(queues, older.tolist(), lasts, counts.tolist(), strict=True):
+            self.older[queue.topic] = max(one, self.older.get(queue.topic, -1))
             self._lasts.setdefault(queue.topic, {})[queue.queue_id] = last
             self._counts[queue] = self._counts.get(queue, 0) + count
 
-    def begins(self, topic: str, oldest: int) -> dict[int, int]:
-        """Where the queues of a topic that was made again begin, by number; else nothing (`QueueBegins`)."""
-        firsts, older = self._firsts[topic], self.older[topic]
-        first = min(firsts.values())
+    def zeros(self) -> Iterator[tuple[QueueId, int]]:
+        """The last record with number 0 of each queue that has one."""
+        return ((QueueId(topic, n), zero) for topic, zeros in self._zeros.items() for n, zero in zeros.items())
+
+    def begins(self, topic: str, oldest: int, *, partly: bool) -> dict[int, int]:
+        """Where the queues of a topic that was made again begin, by number; else nothing (`QueueBegins`).
+
+        partly: some may still have what they had before.
+        """
+        firsts, older = self._firsts.get(topic) or {}, self.older[topic]
+        if not firsts:  # no unit is on disk yet: the numbers of the records alone tell
+            zeros = self._zeros.get(topic, {})
+            older = max((self._before[QueueId(topic, n)] for n in zeros), default=-1)
+            firsts = {n: zero for n, zero in zeros.items() if zero > older and self._before[QueueId(topic, n)] >= 0}
+        if partly:
+            firsts = {n: begin for n, begin in firsts.items() if begin > older}
+        first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
         begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older} | firsts
@@ -426,11 +414,13 @@ class QueueBegins:
     the earlier ones: such a queue begins with a later record, and with the number 0.
 
     Those of a topic that was deleted and made again; and LMQs of LITE topics with a TTL: one that got no message for so
-    long is deleted (5.5.1), whole. ttl_ms: that of each of these topics.
+    long is deleted (5.5.1), whole. ttl_ms: that of each of these topics. topics: all that the broker knows; none where
+    nothing tells.
     """
 
     layout: Layout
     ttl_ms: Mapping[str, int]
+    topics: Container[str] = ()
     _firsts: dict[QueueId, int | None] = field(default_factory=dict, init=False, compare=False)
     _asked: dict[tuple[str, int], bool] = field(default_factory=dict, init=False, compare=False)
 
@@ -473,9 +463,18 @@ class QueueBegins:
 
     @cached_property
     def _firsts_in_database(self) -> dict[QueueId, int | None] | None:
-        """That of all queues of a store that has some in a RocksDB, which is opened once; None: it cannot be read."""
+        """That of all queues of a store that has some in a RocksDB, which is opened once; None: it cannot be read.
+
+        A killed broker had the deletion of a topic in memory alone: its units are there, and a start puts others over
+        them, of records that it has not dispatched and whose numbers begin with 0 again.
+        """
+        from .rocksdb import RocksdbConsumeQueues  # few stores have one
+
         with suppress(Unreadable, Unsupported), self._queues() as queues:
-            return {QueueId(t, n): _first_of(queues, QueueId(t, n)) for t, n, _ in queues}
+            firsts = {QueueId(t, n): _first_of(queues, QueueId(t, n)) for t, n, _ in queues}
+            if isinstance(queues, RocksdbConsumeQueues) and queues.dispatched:
+                firsts |= {q: zero for q, zero in self._begun({}, queues.dispatched).zeros() if q in firsts}
+            return firsts
         return None
 
     @contextmanager
@@ -502,9 +501,13 @@ class QueueBegins:
         return min((min(firsts.values()) for firsts in self._firsts_of_topics.values()), default=0)
 
     def _may_be_made_again(self, topic: str) -> bool:
-        """Queues of another topic are older, and a broker deletes such a topic at all."""
-        firsts = self._firsts_of_topics.get(topic, {})
-        return bool(firsts) and min(firsts.values()) > self._oldest and not is_system_topic(topic)
+        """Queues of another topic are older, or its own are not there yet, and a broker deletes such a topic at all."""
+        if not self._firsts_of_topics or is_system_topic(topic):
+            return False
+        if firsts := self._firsts_of_topics.get(topic):
+            return min(firsts.values()) > self._oldest
+        known = not self.topics or topic in self.topics  # nobody reads the log for one that is deleted
+        return known and not has_topic(self.layout.batch_consume_queue, topic)
 
     def _in_topic(self, queue: QueueId) -> int:
         """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
@@ -517,19 +520,27 @@ class QueueBegins:
         """Where queues of topics that were made again begin, by number; how many messages lie in front of each.
 
         That is so where each queue begins with number 0, and all records that lie in front of the first one that
-        their queue names lie in front of all of these: else there are none, or a queue was cut. And queues of another
+        their queue names lie in front of all of these: else there are none, or a queue was cut. Of a topic without
+        a unit queues begin with their last record of number 0, if one has others in front of it. And queues of another
         topic that lack nothing are older: else all may have been lost, and these made by a start. Reads the log.
         """
-        seen = _Begun(self._firsts_of_topics)
-        with self._log() as log:
-            for item in log.scan(crc=False, reuse=True):
-                if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                    seen.add(item)
+        seen = self._begun(self._firsts_of_topics)
         firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
         whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
         oldest = min(whole, default=LARGEST_OFFSET)
-        found = {t: b for t in seen.older if self._may_be_made_again(t) and (b := seen.begins(t, oldest))}
+        partly = self.layout.rocksdb_queues  # where a killed broker has deleted them in memory alone
+        may_be = filter(self._may_be_made_again, seen.older)
+        found = {t: begins for t in may_be if (begins := seen.begins(t, oldest, partly=partly))}
         return found, seen.in_front(found)
+
+    def _begun(self, firsts: Mapping[str, dict[int, int]], start: int = 0) -> _Begun:
+        """What the log from a position on tells; of a part of it nobody asks what lies in front."""
+        seen = _Begun(firsts)
+        with self._log() as log:
+            for item in log.scan(max(start, log.min_offset), crc=False, reuse=True):
+                if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                    seen.add(item)
+        return seen
 
     def _is_number_0(self, lmq: str, position: int) -> bool:
         """The record at a position has number 0 in an LMQ with a TTL; it is read once."""

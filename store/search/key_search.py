@@ -22,8 +22,7 @@ from ..disk.layout import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch, unwrapped
-from ..log.commit_log import RecordPlaces, batches
-from ..queues.references import merged
+from ..log.commit_log import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, Slice, matches, utf8

@@ -28,11 +28,11 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
 from ..errors import Missing, NotFound
 from ..log.batch import messages, unwrapped
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches, merged
 from ..log.message import Message, is_batch_record
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.references import UnitPlaces, merged, of_queue
+from ..queues.references import UnitPlaces, of_queue
 from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,

@@ -183,17 +183,11 @@ def queue_begins(layout: Layout) -> QueueBegins:
 
 def _queue_begins(layout: Layout) -> QueueBegins:
     """Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
-    there = False
-    if ttl_ms := _ttls_ms(layout):
+    topics, there = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE))), False
+    if ttl_ms := {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}:
         with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
             there = next(iter(queues), None) is not None
-    return QueueBegins(layout, ttl_ms if there else {})
-
-
-def _ttls_ms(layout: Layout) -> dict[str, int]:
-    """That of each topic that has one."""
-    topics = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE)))
-    return {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}
+    return QueueBegins(layout, ttl_ms if there else {}, frozenset(topics))
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:

@@ -34,6 +34,7 @@ from ..log.commit_log import Batch
 from ..log.message import tombstones
 from ..queues.read import is_cut
 from ..queues.units import Units, is_pre_fill, is_valid, reaches_beyond
+from ..start.queue_stores import queue_begins
 from .context import VerifyContext, covered_of, is_gone
 from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may_have_none
 
@@ -264,6 +265,9 @@ class QueuePass:
         unknown &= offsets < self._known_end
         unknown &= (positions >= self._log_start) & self._read(offsets, positions)
         unknown |= changed
+        if unknown.any():  # in the place of what a deleted topic had a start puts units of the topic made again
+            begins = queue_begins(self._context.store.layout)
+            unknown &= positions >= begins(*self._check.queue, int(positions[unknown].min()))
         if unknown.any():
             resolve(self._context, self._reader, offsets[unknown], units[unknown])
 

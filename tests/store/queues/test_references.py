@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +21,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored
 from mqstore.store.put.writer import StoreWriter, WriterOptions
@@ -28,7 +29,7 @@ from mqstore.store.queues import references
 from mqstore.store.queues.batches import BatchConsumeQueue
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.references import QueueBegins, QueueReferences
-from mqstore.store.queues.rocksdb import RocksDb
+from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -111,7 +112,8 @@ def test_without_units_nothing_is_denied(tmp_path: Path) -> None:
 
 MADE_AGAIN = Path(__file__).parents[2] / "made_again"
 """Of real brokers: TT got six messages, and was deleted while the broker ran; then it got three again. U has five, of
-before that and after."""
+before that and after. *-rocksdb-killed: "gone" was deleted with five and four messages, got three again, and its broker
+5.3.3 was killed: before the RocksDB was flushed once more; later: between the two it had been stopped and started."""
 LATER_MS = 1_795_939_200_000
 
 
@@ -120,7 +122,7 @@ def _made_again(name: str, work: Path) -> Path:
     return work / name
 
 
-def _wrong(root: Path) -> list[str]:
+def _wrong(root: Path | Layout) -> list[str]:
     with StoreReader(root) as store:
         found = verify(store, Scope(), now_ms=LATER_MS).findings
         return [f"{f.severity.name} {f.code} {f.message}" for f in found if f.severity > Severity.INFO]
@@ -156,7 +158,9 @@ def _zeroed(queue: str) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-@pytest.mark.parametrize("harm", [_without("TT/0"), _without("TT/1"), _zeroed("TT/0"), _zeroed("TT/1"), _without("U")])
+@pytest.mark.parametrize(
+    "harm", [_without("TT/0"), _without("TT/1"), _without("TT"), _zeroed("TT/0"), _zeroed("TT/1"), _without("U")]
+)
 def test_a_plan_makes_queues_as_they_were_since(harm: Callable[[Path], None], killed: bool, tmp_path: Path) -> None:
     """What the topic had before it was deleted gets no unit; a start that finds a queue gone makes that anew of it."""
     root = _made_again("5.3.3", tmp_path)
@@ -168,6 +172,48 @@ def test_a_plan_makes_queues_as_they_were_since(harm: Callable[[Path], None], ki
     assert found.plan is not None
     apply(Layout.open(root), found.plan, lambda: replan(Layout.open(root), found.prediction.broker_version), Files())
     assert _units(Layout.open(root)) == before
+
+
+@pytest.mark.parametrize(("name", "kept"), [("killed", [616, 918, 1220, 1524]), ("killed-later", [])])
+def test_units_that_a_killed_broker_had_in_memory_are_those_of_the_new_topic(
+    name: str, kept: list[int], tmp_path: Path
+) -> None:
+    """As a real start of 5.3.3 serves them: the deletion had not come to the disk either, or long before."""
+    root = _made_again(f"5.3.3-rocksdb-{name}", tmp_path)
+
+    def opened() -> Layout:
+        return Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
+
+    assert all(text.startswith("WARNING I-031 ") for text in _wrong(opened()))
+    found = analyze(opened())
+    assert found.plan is not None and found.prediction.readable == found.messages == 9 + len(kept)
+    apply(opened(), found.plan, lambda: replan(opened(), found.prediction.broker_version), Files())
+    (told,) = _wrong(opened())
+    assert "gone/0 0, not 5: the queue was deleted and made again" in told
+    assert analyze(opened()).nothing_to_do
+    with closing(RocksdbConsumeQueues(opened())) as queues:
+        units = {q.queue_id: queues.open(*q[:2]).units(0, 9) for q in queues.of_topic("gone")}
+        named = {n: [p for _, each in found for p in each["physical_offset"].tolist()] for n, found in units.items()}
+    assert named == {0: [2144, 2297, 2450]} | ({1: kept} if kept else {})
+
+
+def test_a_topic_that_was_made_again_twice_without_a_unit_begins_with_the_last(tmp_path: Path) -> None:
+    """And the log is not read for one that a broker does not know any more."""
+    _put(tmp_path, *"UAA")
+    _lose(tmp_path, "A")
+    _put(tmp_path, "A")
+    _put(tmp_path, *"AA", queue_id=1)
+    _lose(tmp_path, "A")
+    _put(tmp_path, *"AA", queue_id=1)
+    shutil.rmtree(tmp_path / "consumequeue" / "A")
+    layout = Layout.open(tmp_path)
+    again = QueueBegins(layout, {})
+    begins = [again("A", number, 0) for number in (0, 1, 2)]
+    with StoreReader(layout) as store:
+        last = [item for item in store.log.scan() if isinstance(item, Batch)][-1].take(slice(-2, None))
+    assert last.columns.ints("queue_offset").tolist() == [0, 1] and begins == [last.position[0]] * 3
+    assert again.left == {QueueId("A", 0): 3, QueueId("A", 1): 2}
+    assert QueueBegins(layout, {}, {"U"})("A", 0, 0) == 0
 
 
 def test_where_no_other_topic_has_its_queues_all_may_be_lost(tmp_path: Path) -> None:
@@ -220,6 +266,9 @@ def test_a_topic_of_which_a_queue_goes_on_was_not_made_again(tmp_path: Path) -> 
         Files(),
     )
     assert min(kept.iterdir()).read_bytes() == units
+    shutil.rmtree(kept.parent)
+    begins = QueueBegins(Layout.open(tmp_path), {})
+    assert [begins("A", number, 0) for number in (0, 1)] == [0, 0]
 
 
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:

@@ -17,9 +17,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NotFound
 from mqstore.store.inspect.own_topics import delay_progress
 from mqstore.store.log.batch import messages as messages_of
-from mqstore.store.log.commit_log import Batch, RecordPlaces, batches
+from mqstore.store.log.commit_log import Batch, RecordPlaces, batches, merged
 from mqstore.store.log.message import read_message
-from mqstore.store.queues.references import merged
 from mqstore.store.search.find import Finder, find, parse_address, read_queue
 from mqstore.store.search.key_search import search_key
 from mqstore.store.search.log_search import log_offset_at, never_delivered, search_log, search_log_queue
