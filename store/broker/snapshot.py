@@ -285,8 +285,8 @@ def _check_supported(layout: Layout) -> None:
 
 def unmendable(layout: Layout) -> Unsupported | None:
     """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
-    mixed = len(layout.commit_log_directories) > 1 or layout.queue_database is not None
-    if layout.dledger is not None and mixed:
+    # one that is only asked for would be there once the plan was carried out
+    if layout.dledger is not None and (len(layout.commit_log_directories) > 1 or layout.uses_queue_database):
         return Unsupported(
             "a DLedger log beside an older plain one, or a RocksDB, is neither recovered nor repaired",
             path=layout.dledger,

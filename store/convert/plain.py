@@ -44,6 +44,7 @@ from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout
 from ..disk.lock import holder
 from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, StoreError, Unsupported
+from ..findings.next_commands import proposed
 from ..index.read import sizes_of
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
@@ -307,7 +308,8 @@ def _check(layout: Layout) -> None:
     if layout.dledger is None:
         raise Refused("there is no DLedger log: the store is a plain one", path=layout.root)
     if layout.queue_database is not None:
-        raise Unsupported("queues in RocksDB are not converted", path=layout.queue_database)
+        in_files = proposed(layout, "repair", "--queues", "--as", "files", "--apply")
+        raise Unsupported("queues in RocksDB are not converted", path=layout.queue_database, hint=f"first: {in_files}")
     if (pid := holder(layout.lock)) is not None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
 

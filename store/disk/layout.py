@@ -317,6 +317,12 @@ class Layout:
         gone = self.queue_database is None and next(queue_directories(self.consume_queue), None) is None
         return self.rocksdb_queues or (gone and self._topics_in_rocksdb())
 
+    @property
+    def uses_queue_database(self) -> bool:
+        """A broker has consume queues in a RocksDB, by its options, or else by what is there."""
+        asked = self.queues_for_rocksdb or self.broker_config.get_bool("rocksdbCQDoubleWriteEnable")
+        return asked or self.queue_database is not None
+
     def _topics_in_rocksdb(self) -> bool:
         """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
         from ...formats.topics import FILE  # of most stores nobody asks
@@ -460,10 +466,10 @@ def _directories(parent: Path) -> list[Path]:
         return []
 
 
-def _names(directory: Path) -> list[str]:
+def _names(directory: Path | str) -> list[str]:
     """Names in a directory, none where it is missing. Raises Unreadable."""
     try:
-        return [path.name for path in directory.iterdir()]
+        return os.listdir(directory)  # noqa: PTH208 (there may be many)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -502,19 +508,13 @@ def where_instead(root: Path, otherwise: str = _LACKS) -> str:
 def refuse_compressed(layout: Layout) -> None:
     """Raises Unsupported for a store that has compressed files where a broker has its own."""
     for directory in _numbered_directories(layout):
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if is_compressed_name(entry.name) and plain_name(entry.name).isdecimal():
-                        raise Unsupported(
-                            "cannot change a store with a compressed file, which no broker reads",
-                            path=entry.path,
-                            hint="decompress it where it is",
-                        )
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise from_os_error(error, directory) from error
+        for name in _names(directory):
+            if is_compressed_name(name) and plain_name(name).isdecimal():
+                raise Unsupported(
+                    "cannot change a store with a compressed file, which no broker reads",
+                    path=f"{directory}/{name}",
+                    hint="decompress it where it is",
+                )
 
 
 def _numbered_directories(layout: Layout) -> Iterator[str]:

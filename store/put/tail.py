@@ -29,7 +29,7 @@ from ..disk.layout import BARRIER_PREFIX, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
-from ..queues.hybrid import all_queues, has_database
+from ..queues.hybrid import all_queues
 from ..queues.read import QueueSummary
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ def check_layout(layout: Layout) -> None:
             path=layout.root,
             hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
         )
-    if layout.queue_database is None and has_database(layout):
+    if layout.queue_database is None and layout.uses_queue_database:
         # a start fills a new database from the log, but for one record (B40)
         raise Unsupported(
             "the queues are to be in a RocksDB, and there is none yet",

@@ -18,13 +18,6 @@ from .rocksdb import RocksdbConsumeQueues
 _SELECTIVE = "rocksdbCQSelectiveDoubleWriteEnable"
 
 
-def has_database(layout: Layout) -> bool:
-    """A broker has consume queues in a RocksDB, by its options, or else by what is there."""
-    config = layout.broker_config
-    asked = layout.queues_for_rocksdb or config.get_bool("rocksdbCQDoubleWriteEnable")
-    return asked or layout.queue_database is not None
-
-
 def lmq_in_database(layout: Layout) -> bool | None:
     """The RocksDB of queues has LMQs; None: it has no queue, or cannot be read."""
     if layout.queue_database is None:

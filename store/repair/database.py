@@ -371,7 +371,7 @@ def database_plan(
     layout: Layout, profile: Profile, tell: _Tell, kind: QueueStoreKind | None, named: Collection[str]
 ) -> Plan:
     """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
-    if layout.dledger is not None and (error := unmendable(layout)):
+    if error := unmendable(layout):
         raise error
     if not readable():
         raise Unsupported("cannot make a RocksDB without the extra rocksdb", path=layout.root, hint=HINT)

@@ -38,7 +38,6 @@ from ..offsets.positions import Clamped
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, Reading, make_plan
 from ..plan.unreferenced import pairs_of
-from ..queues.hybrid import has_database
 from ..queues.references import commit_log_of
 from ..queues.rocksdb import CURRENT, RocksDb
 from ..queues.rocksdb_copy import database_loss
@@ -212,7 +211,7 @@ def _plan(
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
     # what a database is to have of a log that changes nobody reads yet: a recovery tells
-    with_log = choice.everything and has_database(layout) and bool(_of_log(layout, whole))
+    with_log = choice.everything and layout.uses_queue_database and bool(_of_log(layout, whole))
     if with_log:
         whole = planned(options=options._replace(queues_in_database=True))
     _check_named(layout, choice, whole)
@@ -221,7 +220,7 @@ def _plan(
         plan = with_expired(snapshot, plan)
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
-    elif has_database(layout) and RepairPart.QUEUE in choice.parts and not with_log:
+    elif layout.uses_queue_database and RepairPart.QUEUE in choice.parts and not with_log:
         plan = with_database(layout, profile, plan, tell, choice.topics)
     return plan, config
 

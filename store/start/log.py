@@ -28,7 +28,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
-from ..queues.hybrid import has_database, lmq_in_database, selective_double_write
+from ..queues.hybrid import lmq_in_database, selective_double_write
 from ..queues.references import QueueBegins, commit_log_of
 from ..queues.units import NewQueues, QueueNumbers
 from ..settings.generation import generation_of, has_lmq_offsets
@@ -392,7 +392,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
     config = snapshot.layout.broker_config
     switches, options = Switches.of(config), options_of(snapshot.layout)
     multi_dispatch = options.multi_dispatch.value
-    if has_database(snapshot.layout):
+    if snapshot.layout.uses_queue_database:
         shown = lmq_in_database(snapshot.layout)
         shown = has_lmq_offsets(snapshot.layout) if shown is None else shown
         multi_dispatch = config.get_bool("enableLmq", shown)
@@ -402,7 +402,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
     return switches._replace(
         multi_dispatch=multi_dispatch,
         lmq_zero=True
-        if has_database(snapshot.layout)
+        if snapshot.layout.uses_queue_database
         else at_zero
         if lmq and "enableLmq" not in config
         else switches.lmq_zero,
@@ -448,7 +448,7 @@ def proof_in(
     if not snapshot.log or profile.record.dup_info or snapshot.layout.dledger is not None:
         return None
     layout, in_database = snapshot.layout, snapshot.layout.rocksdb_queues
-    if switches.multi_dispatch and has_database(layout) and not in_database:
+    if switches.multi_dispatch and layout.uses_queue_database and not in_database:
         return None
     stores = queue_stores(layout, profile)
     if in_database:

@@ -18,7 +18,7 @@ from mqstore.store.convert.plain import NOWHERE, Converted, Moved, convert, copy
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.errors import InUse, InvalidInput, Refused
+from mqstore.store.errors import InUse, InvalidInput, Refused, Unsupported
 from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.commit_log import CommitLog
@@ -192,6 +192,14 @@ def test_a_plain_store_is_refused(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-v2", tmp_path)
     with pytest.raises(Refused, match="no DLedger log"):
         convert(Layout.open(root), tmp_path / "plain", None, Files())
+
+
+def test_queues_in_a_rocksdb_go_to_files_first(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
+    with pytest.raises(Unsupported, match="queues in RocksDB") as refused:
+        convert(Layout.open(root), tmp_path / "plain", None, Files())
+    assert refused.value.hint == f"first: mqstore repair {root} --queues --as files --apply"
 
 
 def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ from mqstore.store.broker.profiles import LMQ_OPTIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
-from mqstore.store.errors import NotFound, Refused
+from mqstore.store.errors import NotFound, Refused, Unsupported
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import settings
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.queues.rocksdb_write import database_files, rewritten
+from mqstore.store.recover import recovery
 from mqstore.store.repair import parts
 from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chosen, refuse_kind
 from mqstore.store.repair.repair import Repair, analyze, replan
@@ -348,6 +349,20 @@ def test_compaction_topics_stay_in_files(told_by: str, tmp_path: Path) -> None:
     plain = Layout.open(layout.root, layout.broker_config.with_set(["enableCompaction=false"]))
     for now, version in ((again(layout), "5.3.3"), (plain, "5.5.1")):
         assert analyze(now, QUEUES, version, NOW_MS, kind=QueueStoreKind.ROCKSDB).plan.edits
+
+
+@pytest.mark.parametrize("option", ["", "storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable=true"])
+def test_no_plan_makes_one_beside_a_dledger_log(option: str, tmp_path: Path) -> None:
+    """Once it was there no other plan would be made for the store."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    layout = Layout.open(root, BrokerConfig().with_set([option] if option else []))
+    kind = None if option else QueueStoreKind.ROCKSDB
+    layout = as_kind(layout, kind) if kind else layout
+    refused = pytest.raises(Unsupported, match=r"DLedger log beside .* a RocksDB")
+    with refused:
+        analyze(layout, QUEUES, None, NOW_MS, kind=kind)
+    with refused:
+        recovery.analyze(layout)
 
 
 def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
