@@ -15,7 +15,7 @@ from ..errors import Unreadable, Unsupported
 from .read import ConsumeQueue, ConsumeQueues, QueueSummary
 from .rocksdb import RocksdbConsumeQueues
 
-_SELECTIVE = "rocksdbCQSelectiveDoubleWriteEnable"
+_DOUBLE, _SELECTIVE = "rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable"
 
 
 def lmq_in_database(layout: Layout) -> bool | None:
@@ -32,11 +32,11 @@ def lmq_in_database(layout: Layout) -> bool | None:
 def selective_double_write(layout: Layout) -> bool:
     """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others nowhere.
 
-    By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues in a
-    RocksDB alone does not ask for that option.
+    By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues in files
+    alone, or in a RocksDB alone, does not ask for that option.
     """
     config = layout.broker_config
-    if layout.queues_for_rocksdb:
+    if layout.queues_for_rocksdb or not config.get_bool(_DOUBLE, layout.queue_database is not None):
         return False
     if layout.queue_database is None or _SELECTIVE in config:
         return config.get_bool(_SELECTIVE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
-from mqstore.store.queues.hybrid import HybridConsumeQueues
+from mqstore.store.queues.hybrid import HybridConsumeQueues, selective_double_write
 from mqstore.store.queues.rocksdb import RocksdbConsumeQueues
 from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.search.find import find
@@ -173,6 +174,22 @@ def test_a_hole_that_the_log_does_not_fill_is_told(tmp_path: Path) -> None:
         told = [each for each in verify(store).findings if each.code == "I-084"]
     assert len(told) == 1
     assert "%LMQ%a/0: 1 unit is missing, from 3 on: every pull there fails" in told[0].message
+
+
+def test_selective_is_nothing_without_double_write(tmp_path: Path) -> None:
+    """A broker with queues in files alone does not ask for it: LMQs are in files, too."""
+    both, selective = "rocksdbCQDoubleWriteEnable=true", "rocksdbCQSelectiveDoubleWriteEnable=true"
+    root, light = unpack("5.3.3-lmq", tmp_path), unpack(LIGHT, tmp_path)
+
+    def is_selective(store: Path, *options: str) -> bool:
+        return selective_double_write(Layout.open(store, BrokerConfig().with_set(options)))
+
+    assert is_selective(root, both, selective) and not is_selective(root, selective)
+    assert is_selective(light, selective), "the RocksDB shows the double write"
+    assert not is_selective(light, selective, "storeType=defaultRocksDB")
+    shutil.rmtree(root / "consumequeue" / "%LMQ%a")
+    options = BrokerConfig(config("5.3.3-lmq", root))
+    assert said_of(root, options.with_set([selective]), "5.5.1").codes == said_of(root, options, "5.5.1").codes != []
 
 
 def changed_rows(root: Path, family: str, entries: dict[bytes, bytes]) -> None:
