@@ -81,7 +81,12 @@ class Common(Options):
         ),
     ] = None
     broker_config: Annotated[
-        Path | None, Option("--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories.")
+        Path | None,
+        Option(
+            "--broker-config",
+            metavar="FILE",
+            help="The broker's broker.conf, whole: what it does not name is the default, sizes apart.",
+        ),
     ] = None
     set: Annotated[
         list[str] | None,

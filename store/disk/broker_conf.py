@@ -33,6 +33,29 @@ DEFAULTS: Mapping[str, int] = {
     "mappedFileSizeTimerLog": 100 << 20,
 }
 """Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
+_IF_UNNAMED: Mapping[str, str] = {
+    "storeType": "default",
+    CONFIG_VERSION: "v1",
+    "timerPrecisionMs": "1000",
+    **dict.fromkeys(
+        (
+            "combineCQUseRocksdbForLmq",
+            "enableConsumeQueueExt",
+            "enableDLegerCommitLog",
+            "enableLmq",
+            "enableMultiDispatch",
+            "rocksdbCQDoubleWriteEnable",
+            "rocksdbCQSelectiveDoubleWriteEnable",
+            "timerRocksDBEnable",
+            "useSeparateStorePathForRocksdbCQ",
+            "useSingleRocksDBForAllConfigs",
+        ),
+        "false",
+    ),
+}
+"""Defaults of options that are learned from the store where nothing tells them, and that decide what a start reads: a
+broker whose broker.conf does not name them starts with these, whatever is there. Not of sizes: files tell those.
+"""
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
@@ -47,17 +70,22 @@ _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 class BrokerConfig(Mapping[str, str]):
     """Options of a broker by name. Immutable.
 
-    words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`.
+    words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`. whole: they are all that a
+    broker is told, as by its broker.conf: what they do not name is its default, not what a store shows.
 
     >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     >>> config.get_int("mappedFileSizeCommitLog")
     8192
     """
 
-    def __init__(self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None) -> None:
-        self._options = {_canonical(name): value for name, value in (options or {}).items()}
+    def __init__(
+        self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None, *, whole: bool = False
+    ) -> None:
+        self._named = {_canonical(name): value for name, value in (options or {}).items()}
+        self._options = {**_IF_UNNAMED, **self._named} if whole else self._named
+        self._whole = whole
         if words is None:
-            settings = (f"{name}={value}" for name, value in self._options.items())
+            settings = (f"{name}={value}" for name, value in self._named.items())
             words = tuple(word for setting in settings for word in ("--set", setting))
         self.words = words
 
@@ -86,26 +114,28 @@ class BrokerConfig(Mapping[str, str]):
         if b"\0" in data:
             raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
         options = parse_properties(data.decode("iso-8859-1"))
-        return cls(options, ("--broker-config", os.fspath(path)))
+        return cls(options, ("--broker-config", os.fspath(path)), whole=True)
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
         """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
-        options, words = dict(self._options), self.words
+        options, words = dict(self._named), self.words
         for setting in settings:
             name, equals, value = setting.partition("=")
             if not equals or not name.strip():
                 raise InvalidInput(f"not NAME=VALUE: {setting}")
             options[_canonical(name.strip())] = value.strip()
             words += ("--set", setting)
-        return BrokerConfig(options, words)
+        return BrokerConfig(options, words, whole=self._whole)
 
     def for_new_store(self) -> BrokerConfig:
         """These options for a store that is made elsewhere: without those that name places of a store."""
-        return BrokerConfig({name: value for name, value in self.items() if not _PLACES.match(name)})
+        named = {name: value for name, value in self._named.items() if not _PLACES.match(name)}
+        return BrokerConfig(named, whole=self._whole)
 
     def of_another_store(self) -> BrokerConfig:
         """The same for a store that is read beside this one, which may be of another form: what is there tells."""
-        return BrokerConfig({name: value for name, value in self.for_new_store().items() if name not in _FORMS})
+        named = self._named.items()
+        return BrokerConfig({name: text for name, text in named if name not in _FORMS and not _PLACES.match(name)})
 
     def get_int(self, name: str, default: int | None = None) -> int | None:
         """The option as a number, `default` where it is not set. Raises InvalidInput."""

@@ -202,7 +202,7 @@ class BrokerOption(NamedTuple, Generic[T]):
         """What somebody should know about it, empty where there is nothing to say."""
         if self.shown is not None:
             return (
-                f"{self.name}={self.text} was given, but the store shows {_text(self.shown)} "
+                f"{self.name}={self.text} by the configuration, but the store shows {_text(self.shown)} "
                 f"({self.by}): was it written with another configuration?"
             )
         if self.is_guess:

@@ -23,7 +23,15 @@ from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
-from ..disk.layout import BARRIER_PREFIX, JOURNAL, KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_STORE, was_rocksdb
+from ..disk.layout import (
+    BARRIER_PREFIX,
+    JOURNAL,
+    KV_STORE,
+    ROCKSDB_CONSUME_QUEUE,
+    ROCKSDB_CURRENT,
+    ROCKSDB_STORE,
+    was_rocksdb,
+)
 from ..disk.lock import holder
 from ..errors import Missing, NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity
@@ -328,18 +336,19 @@ def no_abort(context: VerifyContext) -> None:
 @before("I-010")
 def kind_of_queues(context: VerifyContext) -> None:
     """consumequeue holds topics or a RocksDB, as storeType says."""
-    layout = context.store.layout
-    path = os.fspath(layout.consume_queue)
-    store_type = context.store.config.get("storeType") or ""
-    if store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
-        context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
-    elif store_type not in _FILE_STORES and not any(map(context.store.config.get_bool, _BOTH)):
-        topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
-        if topics:
+    layout, config = context.store.layout, context.store.config
+    store_type = config.get("storeType")
+    topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
+    if store_type and not config.get_bool("rocksdbCQDoubleWriteEnable"):
+        if store_type not in _FILE_STORES and topics:
             text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
             # beside the RocksDB that it looks into they do no harm
             severity = None if layout.queue_database is None else Severity.WARNING
-            context.findings.add("I-010", path, text, severity=severity)
+            context.findings.add("I-010", os.fspath(layout.consume_queue), text, severity=severity)
+        if store_type in _FILE_STORES and not topics:
+            for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
+                if (path / ROCKSDB_CURRENT).is_file():
+                    context.findings.add("I-010", os.fspath(path), f"a RocksDB, but storeType is {store_type}")
     _place_of_database(context)
 
 

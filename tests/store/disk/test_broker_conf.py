@@ -141,6 +141,24 @@ def test_reads_a_file(tmp_path: Path) -> None:
     assert (config["brokerName"], config.get_int("maxIndexNum")) == ("café", 400)
 
 
+def test_what_a_file_does_not_name_is_the_default_of_brokers(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("enableLmq=true\n")
+    config = BrokerConfig.from_file(path).with_set(["useSeparateStorePathForRocksdbCQ=true"])
+    assert (config["storeType"], config["rocksdbCQDoubleWriteEnable"], config["enableLmq"]) == (
+        "default",
+        "false",
+        "true",
+    )
+    assert config["useSeparateStorePathForRocksdbCQ"] == "true"
+    assert config.words == ("--broker-config", str(path), "--set", "useSeparateStorePathForRocksdbCQ=true")
+    assert config.size("mappedFileSizeCommitLog") == (1 << 30, "default"), "files tell"
+    new = config.for_new_store()
+    assert (new["storeType"], new.words[:2]) == ("default", ("--set", "enableLmq=true"))
+    assert "enableDLegerCommitLog" not in config.of_another_store(), "what is there tells"
+    assert "storeType" not in BrokerConfig({"enableLmq": "true"})
+
+
 def test_refuses_what_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(Missing):
         BrokerConfig.from_file(tmp_path / "none")

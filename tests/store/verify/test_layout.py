@@ -20,6 +20,7 @@ from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
 from ... import stores
+from ...verdict import said_of
 
 OPTION = "transRocksDBEnable=true"
 
@@ -31,6 +32,21 @@ def verified(root: Path, *options: str) -> Verdict:
 
 def severities(root: Path, *options: str) -> list[Severity]:
     return [f.severity for f in verified(root, *options).findings if f.code == "I-014"]
+
+
+def test_a_rocksdb_that_the_broker_conf_does_not_ask_for(tmp_path: Path) -> None:
+    """Whatever is there: a broker without storeType makes its queues in files."""
+    name = "5.5.1-rocksdb"
+    root, conf = stores.unpack(name, tmp_path), tmp_path / "broker.conf"
+    options = stores.config(name, root)
+    conf.write_text("\n".join(f"{key}={text}" for key, text in options.items()))
+    assert not said_of(root, BrokerConfig.from_file(conf)).codes
+    del options["storeType"]
+    conf.write_text("\n".join(f"{key}={text}" for key, text in options.items()))
+    for settings in ([], ["rocksdbCQDoubleWriteEnable=false"]):
+        said = said_of(root, BrokerConfig.from_file(conf).with_set(settings))
+        assert said.of_start == ["I-188"] and {"I-010", "I-070"} <= set(said.codes)
+    assert not said_of(root, BrokerConfig(options)).codes, "options alone leave the others to what is there"
 
 
 @pytest.fixture
