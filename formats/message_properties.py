@@ -58,6 +58,10 @@ CRC_DIGITS: Final = 10
 CRC_DIGITS_AT: Final = len(CRC32) + 1
 CRC_ITEM_BYTES: Final = CRC_DIGITS_AT + CRC_DIGITS + 1
 
+NUL: Final = b"\0"
+_BLOCK: Final = bytes(512)
+"""A disk loses no less of what lies in front of bytes that it has written."""
+
 
 def parse(text: bytes) -> dict[str, str]:
     """Properties as Java reads them since 4.9.1; invalid UTF-8 becomes U+FFFD."""
@@ -79,6 +83,26 @@ def _parse_odd(items: list[str]) -> dict[str, str]:
         if name and value:
             found[name] = value
     return found
+
+
+def is_torn(text: bytes) -> bool:
+    """Zeros end a property text, or take a whole block of it, as a torn write leaves them (spec 1.6)."""
+    return text.endswith(NUL) or _BLOCK in text
+
+
+def has_lost_items(text: bytes) -> bool:
+    """A property text is torn, or has a NUL in what is no item: a client may put one into a name or a value."""
+    return is_torn(text) or any(NUL in item and not is_item(item) for item in text.split(ITEM_SEPARATOR))
+
+
+def is_item(text: bytes) -> bool:
+    """A name and a value in UTF-8, as brokers write them, and no block of zeros."""
+    name, _, value = text.partition(NAME_VALUE_SEPARATOR)
+    if not name or not value or NAME_VALUE_SEPARATOR in value or _BLOCK in text:
+        return False
+    with suppress(UnicodeDecodeError):
+        return bool(text.decode())
+    return False
 
 
 def format_properties(properties: dict[str, str], *, final_separator: bool = True) -> bytes:

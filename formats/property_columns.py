@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -270,6 +270,20 @@ class PropertyItems:
         if not text.min(initial=_SEPARATOR):
             at = np.flatnonzero(text == 0)
             found[self._record[np.searchsorted(self._cuts, at) - 1]] = True
+        return found
+
+    def torn(self) -> Flags:
+        """bool[n]: see `is_torn`."""
+        return self._of_nul(names.is_torn)
+
+    def has_lost_items(self) -> Flags:
+        """bool[n]: see `message_properties.has_lost_items`."""
+        return self._of_nul(names.has_lost_items)
+
+    def _of_nul(self, asked: Callable[[bytes], bool]) -> Flags:
+        found = self.has_nul()
+        for row in np.flatnonzero(found).tolist():
+            found[row] = asked(self._texts[row])
         return found
 
     @cached_property

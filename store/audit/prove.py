@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from .messages import Messages
 
 _FEW = 16
-_LONG_PROPERTIES = 4096
-"""A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
 
 
 class Lmq(NamedTuple):
@@ -380,18 +378,7 @@ def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
         return False
     if len(unreadable_numbers(columns.ragged("topic"), properties, np.ones(len(batch), np.bool_))):
         return False
-    return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch, properties)
-
-
-def _may_be_torn(batch: Batch, properties: PropertyItems) -> bool:
-    """Some record's properties may have lost a page."""
-    text = batch.columns.ragged("properties")
-    if int(text.length.max()) > _LONG_PROPERTIES:
-        return True
-    if properties.ended:  # with a separator each
-        return False
-    some = text.length > 0
-    return bool((text.buffer[(text.start + text.length - 1)[some]] == 0).any())
+    return bool(columns.ints("store_host.port").all()) and not properties.torn().any()
 
 
 _TAIL_BYTES = 1 << 18

@@ -152,7 +152,7 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[in
         done.records += len(item)
         if item.body_crc_ok is not None:
             done.wrong += int((~item.body_crc_ok).sum())
-        done.torn += int(PropertyItems(item.columns.ragged("properties")).has_nul().sum())
+        done.torn += int(PropertyItems(item.columns.ragged("properties")).has_lost_items().sum())
         size = int(item.columns.ints("total_size").sum())
         done.bytes += size
         told(size)

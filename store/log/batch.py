@@ -180,21 +180,6 @@ class LogEnd(NamedTuple):
     damaged_behind: bool = False
 
 
-_PAGE_BYTES = 4096
-"""What is lost at once; a lost page in the middle needs properties longer than it."""
-
-
-def torn_properties(columns: Columns) -> Flags:
-    """bool[n]: zero bytes end the properties, or stand in the middle of long ones."""
-    text = columns.ragged("properties")
-    torn = np.zeros(len(text), np.bool_)
-    some = np.flatnonzero(text.length > 0)
-    torn[some] = text.buffer[text.start[some] + text.length[some] - 1] == 0
-    for row in np.flatnonzero((text.length > _PAGE_BYTES) & ~torn).tolist():
-        torn[row] = 0 in text[row]
-    return torn
-
-
 #: Records before a gap whose queue offsets are compared with those behind it.
 LOOK_BACK = 512
 

@@ -27,7 +27,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
-from ..log.batch import Batch, Extent, ExtentKind, torn_properties
+from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
 from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, index_directory, member_state, units_of
@@ -127,7 +127,7 @@ class EntryFinder(LogObserver):
         for row in np.flatnonzero(~good).tolist():
             self.torn.append(TornRecord.of(batch, row))
             self.times.append(int(times[row]))
-        cut = torn_properties(columns) & good
+        cut = dispatched.properties.torn() & good
         self.cut += [TornRecord.of(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.silent.append(silent_records(batch, good))
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])

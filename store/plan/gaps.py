@@ -41,7 +41,7 @@ from ..broker.dispatch import Dispatched, java_split, queue_offset_of
 from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from ..log.batch import Batch, Extent, ExtentKind, torn_properties
+from ..log.batch import Batch, Extent, ExtentKind
 from ..log.message import Mark
 
 _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
@@ -330,7 +330,7 @@ class GapFinder:
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
         if elsewhere.any():
             self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
-        cut = good & torn_properties(batch.columns)
+        cut = good & dispatched.properties.torn()
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
         if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
@@ -357,7 +357,7 @@ class GapFinder:
         A record for one of the broker's own services is nothing without its properties; at one with a number
         that is none a broker's log ends.
         """
-        good = ~torn_properties(batch.columns)
+        good = ~properties.torn()
         for row in np.flatnonzero(~good).tolist():
             good[row] = not is_for_service(batch.columns.ragged("topic")[row])
         if batch.body_crc_ok is not None:

@@ -35,7 +35,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.temporary import mapped
 from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
-from ..log.batch import Batch, Extent, ExtentKind, torn_properties
+from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
 from .fill import Piece
@@ -212,7 +212,7 @@ def is_original(batch: Batch) -> Flags:
     filler = np.zeros(len(batch), np.bool_)
     for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
         filler[row] = is_filler(topic[row], int(flags[row]))
-    original: Flags = ~(tombstones(columns) | filler | torn_properties(columns))
+    original: Flags = ~(tombstones(columns) | filler | PropertyItems(columns.ragged("properties")).torn())
     original[[body.row for body in undecodable_bodies(columns) if not (body.put_back or body.too_large)]] = False
     return original
 

@@ -64,8 +64,10 @@ from ...formats.message_properties import (
     INNER_NUM,
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
+    NUL,
     crc_ok,
     ends_with_crc,
+    is_item,
     parse,
     with_crc_item,
     without_crc,
@@ -78,7 +80,7 @@ from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..disk.file_queue import MappedFileQueue
-from ..log.batch import Batch, torn_properties
+from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, unpack
 from ..queues.units import is_used, is_valid
@@ -137,9 +139,6 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
     if len(made) > room and not ended:
         made = made.removesuffix(ITEM_SEPARATOR)
     return made if len(made) <= room else text
-
-
-_NUL = b"\0"
 
 
 class CutProperties(NamedTuple):
@@ -213,10 +212,12 @@ def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
 
 def _readable(text: bytes, *, ended: bool) -> bytes:
     """The items that are whole. Of one that was cut nobody knows how far its value went."""
-    if ended and text[-2:].count(_NUL) == 1 and text.endswith(_NUL):
+    if ended and text[-2:].count(NUL) == 1 and text.endswith(NUL):
         text = text[:-1] + ITEM_SEPARATOR  # nothing but the separator is lost
     items = text.split(ITEM_SEPARATOR)
-    whole = [item for item in items if NAME_VALUE_SEPARATOR in item and _NUL not in item]
+    if text.endswith(NUL):
+        items.pop()
+    whole = [item for item in items if NAME_VALUE_SEPARATOR in item and (NUL not in item or is_item(item))]
     return b"".join(item + ITEM_SEPARATOR for item in whole)
 
 
@@ -341,7 +342,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     topics, items = columns.ragged("topic"), PropertyItems(columns.ragged("properties"))
     if len(unreadable_numbers(topics, items, np.ones(1, np.bool_) if rules.inner_batches else None)):
         return None
-    if torn_properties(columns)[0]:
+    if items.torn()[0]:
         # a header that is right does not bring them back: for a service the message is nothing
         if is_for_service(topic):
             return None

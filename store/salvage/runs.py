@@ -24,7 +24,7 @@ from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import LATEST_MS, SMALLEST
-from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
+from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
 from ..disk.file_queue import is_directory, is_file
@@ -295,7 +295,7 @@ def _not_plain(words: npt.NDArray[np.uint64]) -> Flags:
 
 def _is_text(data: bytes) -> bool:
     try:
-        return "\0" not in data.decode()
+        return bool(data.decode()) and not is_torn(data)
     except UnicodeDecodeError:
         return False
 

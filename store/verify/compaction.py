@@ -133,7 +133,7 @@ class CompactedQueue:
         foreign = ~columns.ragged("topic").equals(self.topic.encode("utf-8", "surrogateescape"))
         foreign |= columns.ints("queue_id") != self.queue_id
         wrong = no_body if self._quick or batch.body_crc_ok is None else ~batch.body_crc_ok
-        flags = (flag.astype(np.int64) for flag in (items.has_nul(), foreign, wrong))
+        flags = (flag.astype(np.int64) for flag in (items.has_lost_items(), foreign, wrong))
         return np.stack([batch.position, *numbers, hashes, *flags])
 
     @cached_property

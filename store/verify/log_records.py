@@ -215,15 +215,15 @@ def record_crc(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-038", "I-055", "I-056")
 def property_text(context: VerifyContext, records: Records) -> None:
-    """Items with a name and a value each, no NUL, no name twice, a separator at the end."""
+    """Items with a name and a value each, none lost to zeros, no name twice, a separator at the end."""
     properties = records.properties
-    zero = properties.has_nul()
+    lost = properties.has_lost_items()
     text = "a NUL byte in the properties: torn, keys and tags lost"
-    add_rows(context, records, "I-055", zero, text)
-    _items(context, records, properties.malformed() & ~zero)
+    add_rows(context, records, "I-055", lost, text)
+    _items(context, records, properties.malformed() & ~lost)
     text = "two properties run together: the value of the first has the name of the next"
-    add_rows(context, records, "I-038", properties.run_together() & ~zero, text)
-    _final_separator(context, records, zero)
+    add_rows(context, records, "I-038", properties.run_together() & ~lost, text)
+    _final_separator(context, records, lost)
     _repeated(context, records)
 
 
@@ -255,7 +255,7 @@ class _LastText(Mergeable):
         self.open_end = left.open_end
 
 
-def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> None:
+def _final_separator(context: VerifyContext, records: Records, lost: Flags) -> None:
     """A record that alone lacks the last separator was damaged; a run of them came from a client. The last one of the
     log may be the first of a run: a broker of 4.x that was put on the store.
     """
@@ -267,7 +267,7 @@ def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> N
         return
     open_end = _open_ends(records)
     before.open_end = bool(open_end[-1])
-    alone = open_end & ~zero
+    alone = open_end & ~lost
     alone[1:] &= ~open_end[:-1]
     alone[:-1] &= ~open_end[1:]
     alone[0] &= not open_before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,29 @@ def check(texts: list[bytes], name: str) -> None:
     head = name.encode() + b"\x01"
     counts = [sum(item.startswith(head) for item in text.split(b"\x02")) for text in texts]
     assert items.count(name).tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("text", "torn", "lost"),
+    [
+        (b"KEYS\x01k\x02color\x01red\0ish\x02", False, False),
+        (b"KEYS\x01k\x02color\x01red\0\x02n\0m\x01\0v", False, False),  # of 4.9
+        (b"KEYS\x01k\x02empty\x01\x02color\x01red\0ish", False, False),
+        (b"a\x01" + b"b\0" * 5000 + b"\x02", False, False),
+        (b"KEYS\x01k\0\0", True, True),
+        (b"KEYS\x01k\x02\0", True, True),
+        (b"KEYS\x01k\0\x02TA\0", True, True),
+        (b"a\x01b" + bytes(512) + b"c\x02TAGS\x01a\x02", True, True),
+        (b"KEYS\x01k\0TAGS\x01a\x02", False, True),
+        (b"KEYS\0k\x02TAGS\x01a\x02", False, True),
+        (b"KEYS\x01k\0\xfe", False, True),
+    ],
+)
+@pytest.mark.parametrize("many", [1, 300])
+def test_a_nul_in_a_value_has_cost_nothing(text: bytes, torn: bool, lost: bool, many: int) -> None:
+    items = PropertyItems(Ragged.of([b"a\x01b", text, b""] * many))
+    assert items.torn().tolist() == [False, torn, False] * many
+    assert items.has_lost_items().tolist() == [False, lost, False] * many
 
 
 @given(st.lists(TEXTS, max_size=6), NAMES)

@@ -45,6 +45,12 @@ def test_torn_properties_are_no_whole_record(records: list[tuple[int, bytes]], t
     assert [run.grade for run in found.runs] == [Grade.BODY]
 
 
+def test_a_nul_that_a_client_sent_is_no_damage(records: list[tuple[int, bytes]], tmp_path: Path) -> None:
+    values = MESSAGE.parse(records[0][1])
+    record = MESSAGE.build({**values, "total_size": None, "properties": b"a\x01\0b\x02" + b"n\x01\0\x02"})
+    assert [run.grade for run in found_in(image(tmp_path, record)).runs] == [Grade.WHOLE]
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(Missing):
         found_in(tmp_path / "nothing")

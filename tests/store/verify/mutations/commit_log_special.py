@@ -220,11 +220,13 @@ def i_053(store: Path, random: Random) -> str:
 
 
 def i_055(store: Path, random: Random) -> str:
-    """A NUL byte in the properties, mostly all of them from there on."""
+    """NUL bytes from somewhere on, or one in the place of a separator."""
     place = a_record(store, random, lambda p: p.values["properties_length"] > 8)
     begin, text = _text(place)
     at = random.randrange(len(text))
-    count = len(text) - at if random.random() < 0.7 else 1
+    count = len(text) - at
+    if random.random() < 0.3:
+        at, count = random.choice([at for at, byte in enumerate(text) if byte in (1, 2)]), 1
     overwrite(place.path, begin + at, bytes(count))
     return f"record at {place.position}: {count} NUL bytes from {at} on"
 
