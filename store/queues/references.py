@@ -384,9 +384,10 @@ class _Begun:
         first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
-        begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older} | firsts
-        goes_on = any(last > first for n, last in self._lasts[topic].items() if n not in begins)
-        return {} if goes_on else begins  # a queue that goes on was not made again, nor was its topic
+        lasts, front = self._lasts[topic], self._in_front  # what began once and ended before the others was deleted
+        used = {n for n, last in lasts.items() if last > first or front.get(QueueId(topic, n), 1)}
+        begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older and n in used} | firsts
+        return {} if any(lasts[n] > first for n in lasts.keys() - begins) else begins  # one that goes on is as it was
 
     def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
         """How many records lie in front of where queues of these topics begin."""
@@ -511,9 +512,8 @@ class QueueBegins:
 
     def _in_topic(self, queue: QueueId) -> int:
         """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
-        topic, number = queue
-        found = self._made_again[0].get(topic, {}) if self._may_be_made_again(topic) else {}
-        return found.get(number, min(found.values(), default=0))
+        found = self._made_again[0].get(queue.topic, {}) if self._may_be_made_again(queue.topic) else {}
+        return found.get(queue.queue_id, min(found.values(), default=0))
 
     @cached_property
     def _made_again(self) -> tuple[dict[str, dict[int, int]], dict[QueueId, int]]:

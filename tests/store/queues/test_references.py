@@ -271,6 +271,20 @@ def test_a_topic_of_which_a_queue_goes_on_was_not_made_again(tmp_path: Path) -> 
     assert [begins("A", number, 0) for number in (0, 1)] == [0, 0]
 
 
+def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_path: Path) -> None:
+    """However late it got its messages: they had come before any of the others began again."""
+    _put(tmp_path, *"UA")
+    _put(tmp_path, *"AA", queue_id=1)
+    _lose(tmp_path, "A")
+    _put(tmp_path, *"UAA")
+    (told,) = _wrong(tmp_path)
+    assert told.startswith("WARNING I-031 ") and "made again" in told
+    assert analyze(Layout.open(tmp_path)).nothing_to_do
+    _put(tmp_path, *"AA", queue_id=2)
+    shutil.rmtree(tmp_path / "consumequeue" / "A" / "2")
+    assert any(text.startswith("ERROR I-070 ") and "A/2" in text for text in _wrong(tmp_path))
+
+
 def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
     """Their queues are lost where they begin with 0 again: what waited is never delivered."""
     _put(tmp_path, "U")
