@@ -204,6 +204,7 @@ class Tally:
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
 HIDDEN = "below the queue's min offset"
+UNSERVED = "not in the log of the compaction topic"
 AT_ONCE = 1 << 17
 """Messages that are looked at together: with hundreds of queues a batch has few of each."""
 
@@ -440,17 +441,27 @@ class _PendingMessages:
             yield found
 
 
+class CompactionLogs(Protocol):
+    """Logs from which alone some topics are served."""
+
+    topics: frozenset[str]
+
+    def unserved(self, messages: Messages) -> Flags:
+        """bool[n]: no pull gives the message."""
+
+
 @dataclass
 class Readability(LogObserver):
     """Which messages can be read in a store: by its log, and by its queues.
 
     ranges: (start, end) of the log's files as far as they are written. queues: the state of each.
-    expected: whether messages of a queue count at all.
+    expected: whether messages of a queue count at all. compacted: None: there are none.
     """
 
     ranges: list[tuple[int, int]]
     queues: Mapping[QueueId, StartedQueue]
     expected: Callable[[QueueId], bool] = lambda _queue: True
+    compacted: CompactionLogs | None = None
     readable: int = 0
     total: int = 0
     damaged: int = 0
@@ -493,13 +504,16 @@ class Readability(LogObserver):
             return False
         return all(self._shows(name, run) for name in run.queues)
 
+    def _is_compacted(self, queue: QueueId) -> bool:
+        return self.compacted is not None and queue.topic in self.compacted.topics
+
     def _is_gone(self, run: VerifiedRun) -> bool:
         return not any(run.begin < end and start < run.end for start, end in self.ranges)
 
     def _shows(self, name: QueueId, run: VerifiedRun) -> bool:
         """The queue has the units of a run's messages: those that lie on disk, or that were made."""
         queue, queue_range = self.queues.get(name), run.queues[name]
-        if queue is None or queue_range.first < queue.min_offset:
+        if queue is None or self._is_compacted(name) or queue_range.first < queue.min_offset:
             return False
         if name not in run.units:
             return queue.shows_disk(queue_range.first, queue_range.next)
@@ -547,6 +561,10 @@ class Readability(LogObserver):
         right = kinds <= DifferenceKind.ADDRESS
         hidden = right & (messages.offset < queue.min_offset)
         readable = right & ~hidden
+        if self.compacted is not None and self._is_compacted(messages.queue):
+            unserved = readable & self.compacted.unserved(messages)
+            self._count(self.invisible, messages.take(unserved), UNSERVED)
+            readable &= ~unserved
         self.readable += int(readable.sum())
         if self.seen is not None:
             self.seen(messages.take(readable))

@@ -28,7 +28,7 @@ from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
-from ..audit.messages import HIDDEN, Share, Tally
+from ..audit.messages import HIDDEN, UNSERVED, Share, Tally
 from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
@@ -106,6 +106,8 @@ class _Judge:
 
     def bug_of(self, share: Share) -> str:
         """The number of a bug, "" where the files are damaged and no broker's rule is at fault."""
+        if share.reason == UNSERVED:
+            return ""
         if self._outcome.stores.reads(share.queue):
             return "B41" if not self._outcome.stores.files else "B43"
         if share.reason == HIDDEN:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..audit.messages import Readability
+from ..audit.messages import UNSERVED, Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
 from ..plan.normalize import missing_part
@@ -83,7 +83,13 @@ class CaseFacts(NamedTuple):
     @property
     def without_unit(self) -> set[str]:
         """Topics with messages that no queue has."""
-        return set(self.after.invisible.by_topic()) - self.outcome.unserved
+        found = {share.queue.topic for share in self.after.invisible if share.reason != UNSERVED}
+        return found - self.outcome.unserved
+
+    @property
+    def uncompacted(self) -> bool:
+        """A compaction log lacks messages."""
+        return any(share.reason == UNSERVED for share in self.after.invisible)
 
     @property
     def rest_is_zeros(self) -> bool:
@@ -423,6 +429,15 @@ CASES: tuple[Case, ...] = (
         lambda facts: bool(facts.without_unit),
         ("B1", "B2", "B19", "B25"),
         ("I-070", "I-116"),
+    ),
+    Case(
+        "compaction-incomplete",
+        "messages that the log of their compaction topic lacks, or has others at their numbers",
+        "answers pulls from that log alone: without them",
+        "makes that log again from the commit log",
+        lambda facts: facts.uncompacted,
+        (),
+        ("I-148", "I-182"),
     ),
     Case(
         "compaction-unserved",

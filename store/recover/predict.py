@@ -2,6 +2,8 @@
 
 Index items that a start deletes and does not make again (spec 3.4; 07, B19).
 
+What a start leaves out of the logs of compaction topics, from which alone these are served (spec 6.1).
+
 What a new master's epochs make a slave cut off its log (spec 06, 6.2; AutoSwitchHAClient.doTruncate).
 
 A broker with a controller compares its epochs with those of the master that it follows: from the newest on,
@@ -12,34 +14,48 @@ before anything is copied. The rule is that of the real EpochFileCache; that the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
+
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
 from ...formats.epoch_file import FILE as EPOCH_FILE
+from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal, size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.topics import CLEANUP_POLICY, COMPACTED
+from ..columns import rows_of
 from ..disk.byte_reader import refusing
-from ..disk.file_queue import file_name
+from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import Layout
-from ..errors import InvalidInput, NotFound
+from ..errors import InvalidInput, Missing, NotFound
 from ..index.read import sizes_of
 from ..inspect.timer_records import DeliveredTimers
+from ..log.commit_log import Batch
 from ..plan.observer import GroupLoss
+from ..queues.batches import SparseUnits, sparse_units
 from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
 from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
+from ..queues.units import is_valid
+from ..search.queue_search import open_log
 from ..settings.read import read_config_file
 from ..start.config import ConfigStart
+from ..start.config_load import config_rules
 from ..start.dledger import index_directory
 from ..start.outcome import Outcome
+from ..start.queue_stores import topics_taken
 from .broker_bugs import TimerLoss, timer_loss, with_bugs
 from .cases import Case
 
@@ -63,6 +79,107 @@ def index_items_lost(outcome: Outcome) -> int:
             for _, items in file.columns():
                 lost += int((items["physical_offset"] < outcome.scan_start).sum())
     return lost
+
+
+_COMPACTS_SINCE = "5.1"
+_UNKNOWN = np.iinfo(np.int64).max
+FEWEST_OTHERS = 2
+"""One alone may be a damaged time."""
+
+
+def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Topics that a broker serves from a compaction log alone."""
+
+    def find(layout: Layout) -> frozenset[str]:
+        entries = topics_taken(layout, config_rules(profile)).items()
+        found = {topic: entry.get("attributes") for topic, entry in entries if isinstance(entry, dict)}
+        return frozenset(
+            t for t, told in found.items() if isinstance(told, dict) and told.get(CLEANUP_POLICY) == COMPACTED
+        )
+
+    enabled = layout.broker_config.get_bool("enableCompaction", default=True)
+    compacts = enabled and profile.version >= _COMPACTS_SINCE
+    return layout.once(find, (compaction_topics, profile.version)) if compacts else frozenset()
+
+
+class CompactedMessages:
+    """What has come to the compaction log of a queue: by units, and by records where these do not tell."""
+
+    def __init__(self, layout: Layout, queue: QueueId) -> None:
+        self._layout, self._queue = layout, queue
+        self._own = False
+
+    @cached_property
+    def upto(self) -> int:
+        """The queue offset up to which it may be compacted, -1: not at all. Raises Unreadable."""
+        with suppress(Missing):
+            file = read_config_file(self._layout.compaction_log.parent / POSITION_CHECKPOINT, POSITION_CHECKPOINT)
+            told = {(row.get("topic"), row.get("queue_id")): int(row.get("offset", -1)) for row in file.records()}
+            if file.problem is None:
+                return told.get(self._queue, -1)
+        return _UNKNOWN
+
+    @cached_property
+    def named(self) -> Ints:
+        """(queue offset, store time) of units, int64[2, n], by offset. Raises Unreadable."""
+        with MappedFileQueue.open(self._queue.below(self._layout.compaction_queues)) as files:
+            parts = [part.units for part in sparse_units(files) if isinstance(part, SparseUnits)]
+        valid = (units[is_valid(units)] for units in parts)
+        return _by_offset(np.stack([units["msg_base_offset"], units["store_time"]]) for units in valid)
+
+    @cached_property
+    def kept(self) -> Ints:
+        """The same of records."""
+        log = open_log(self._layout, *self._queue)
+        with log.queue:
+            found = (each.columns for each in log.scan(crc=False, reuse=True) if isinstance(each, Batch))
+            return _by_offset(np.stack([each.ints("queue_offset"), each.ints("store_timestamp")]) for each in found)
+
+    @property
+    def last(self) -> int:
+        """The log takes messages with a higher queue offset alone; -1: all of them."""
+        return max(int(part[0].max(initial=-1)) for part in (self.named, self.kept))
+
+    def lacks(self, offset: Ints, store_time: Ints) -> Flags:
+        """bool[n]: no pull gives the message, and compaction has not left it out. The next messages of the queue, by
+        offset. What is damaged does not count.
+        """
+        row, named = rows_of(self.named[0], offset)
+        free = (offset <= self.upto) & ~named if self.named.size else named
+        if (free | named).all() and (self.named[1][row] == store_time)[named].all():
+            return np.zeros(len(offset), np.bool_)
+        row, kept = rows_of(self.kept[0], offset)
+        never = ~named & ~kept & ((offset > self.upto) | (self.last < 0))
+        both = np.flatnonzero(kept)
+        same = self.kept[1][row[both]] == store_time[both]
+        others = both[: 0 if self._own else np.append(np.flatnonzero(same), len(both))[0]]
+        self._own |= bool(same.any())
+        if len(others) >= min(FEWEST_OTHERS, len(both)):  # of a topic that was deleted: they come first
+            never[others] = True
+        return never
+
+
+def _by_offset(parts: Iterable[Ints]) -> Ints:
+    found = np.concatenate([np.zeros((2, 0), np.int64), *(part.astype(np.int64) for part in parts)], axis=1)
+    return found[:, np.argsort(found[0], kind="stable")]
+
+
+class StartedCompaction:
+    """The logs of compaction topics after a start, which adds what it dispatches to their ends."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._layout = outcome.snapshot.layout
+        self.topics = compaction_topics(self._layout, outcome.profile)
+        self._dispatched = outcome.scan_start if outcome.snapshot.abort else outcome.queues_end + 1
+        self._known = dict[QueueId, CompactedMessages]()
+
+    def unserved(self, messages: Messages) -> Flags:
+        """bool[n]: no pull gives the message of a compaction topic. Raises Unreadable."""
+        known = self._known.setdefault(messages.queue, CompactedMessages(self._layout, messages.queue))
+        lacks = known.lacks(messages.offset, messages.store_timestamp)
+        if lacks.any():
+            lacks &= ~((messages.position >= self._dispatched) & (messages.offset > known.last))
+        return lacks
 
 
 _DOES_NOT_PASS = "the record there does not pass the broker's check"

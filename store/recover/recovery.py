@@ -49,7 +49,7 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import DIFFERS, queue_stores
 from ..start.simulate import all_outcomes, simulate
 from .cases import Case, CaseFacts, case_of
-from .predict import Prediction, prediction, queue_ends
+from .predict import Prediction, StartedCompaction, prediction, queue_ends
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable
     for outcome in outcomes:
         groups = GroupLoss(progress)
         kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
-        after = Readability(kept, outcome.served_queues, expected)
+        after = Readability(kept, outcome.served_queues, expected, StartedCompaction(outcome))
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     return watched

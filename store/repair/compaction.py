@@ -8,15 +8,17 @@ Logs of compaction topics: their length, the place each record names, torn recor
 
 A record that is damaged, or that only its unit tells of any more, is taken from the commit log, where that still
 has its message whole; messages of units that neither log has are lost. Spec 06, 6.1; I-023, I-055, I-161 to I-164.
+All files of a queue are made of the commit log where the compaction log lacks messages that it has. I-182.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import pairwise, zip_longest
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -28,27 +30,26 @@ from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
-from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
-from ...formats.position_checkpoint import QUEUE_OFFSET_MAP
 from ...formats.property_columns import PropertyItems
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
-from ..audit.messages import Tally
+from ..audit.messages import LogObserver, Messages, Tally, scan_messages
+from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId
-from ..broker.topics import json_bytes, read_json
 from ..columns import rows_of
 from ..counted import counted
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
-from ..disk.files import Edit
+from ..disk.files import Content, Edit
 from ..disk.layout import Layout, queue_directories
+from ..disk.temporary import mapped
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark, tombstones
 from ..queues.read import ConsumeQueue
 from ..queues.units import Units
+from ..recover.predict import FEWEST_OTHERS, CompactedMessages
 from ..search.queue_search import open_log
 from ..search.store import StoreReader
-from ..settings.read import BACKUP, read_config_file
 from ..verify.compaction import (
     FEWEST_QUEUE_FILES,
     CompactedQueue,
@@ -58,6 +59,7 @@ from ..verify.compaction import (
     log_bytes,
 )
 from ..verify.context import Scope, VerifyContext
+from .config import compaction_positions
 
 _SAME = frozenset(("total_size", "queue_offset", "body_crc", "body_length", "born_timestamp", "store_timestamp"))
 """Fields of a record that are the same in both logs."""
@@ -345,25 +347,30 @@ def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile | None:
     return max((file for file in files if file.start <= position), key=lambda file: file.start, default=None)
 
 
-_DEFAULT_BYTES = 10 << 20
-_EMPTY = "empty"
+_DEFAULT_BYTES, _DEFAULT_LOG_BYTES = 10 << 20, 100 << 20
 _END_UNIT = UNIT.build(END)
+_CLOSED = -1
 
 
 def compaction_repair(
-    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], lost_of_log: Collection[tuple[QueueId, int]] = ()
+    layout: Layout,
+    ranges: Mapping[QueueId, tuple[int, int]],
+    lost_of_log: Collection[tuple[QueueId, int]] = (),
+    topics: Collection[str] = (),
 ) -> CompactionRepair:
     """The edits, and what is lost. ranges: (min, max) offset of each queue once it is mended. lost_of_log: messages
-    that the commit log has lost, which are counted there. Raises Unreadable.
+    that the commit log has lost, which are counted there. topics: served from compaction logs. Raises Unreadable.
     """
     edits, lost = list[Edit](), Tally()
     with StoreReader(layout) as store:
+        lacking = _lacking(store, {queue: bounds for queue, bounds in ranges.items() if queue.topic in topics})
         scene = VerifyContext(store, Scope())
         edits += (Edit("move", os.fspath(path), "left of a compaction", ("I-166",)) for path in leftovers(scene))
         sizes = log_sizes(layout)
         queues = compacted_queues(scene)
         size = _queue_file_bytes(layout, sizes, _least_step(queues))
-        for queue in queues:
+        edits += _made_anew(scene, lacking, sizes, size)
+        for queue in (each for each in queues if (each.topic, each.queue_id) not in lacking):
             lengths = {} if size is None else log_lengths(store, queue, size, sizes)
             whole, gone = restored(store, queue, lengths)
             edits += log_edits(queue, lengths, whole)
@@ -373,7 +380,112 @@ def compaction_repair(
                 told = [offset for of_queue, offset in lost_of_log if of_queue == name]
                 mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, told)
                 lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
-    return CompactionRepair([*edits, *_position_edits(layout, ranges)], lost)
+    return CompactionRepair([*edits, *compaction_positions(layout, ranges, lacking)], lost)
+
+
+class _Latest(LogObserver):
+    """The last message at each queue offset of some queues. ranges: (min, max) offset of each."""
+
+    def __init__(self, ranges: Mapping[QueueId, tuple[int, int]]) -> None:
+        self._ranges, self._parts = ranges, defaultdict[QueueId, list[Ints]](list)
+
+    def messages(self, messages: Messages) -> None:
+        """Messages of one queue."""
+        first, end = self._ranges.get(messages.queue, (0, 0))
+        wanted = messages.good & (messages.offset >= first) & (messages.offset < end)
+        if wanted.any():
+            columns = (messages.offset, messages.position, messages.size, messages.store_timestamp)
+            self._parts[messages.queue].append(np.stack([column[wanted] for column in columns]))
+
+    def of_each(self) -> Iterator[tuple[QueueId, Ints]]:
+        """(queue offset, position, size, store time) of each queue, int64[4, n], by offset."""
+        for queue, parts in self._parts.items():
+            rows = np.concatenate(parts, axis=1)[:, ::-1]
+            yield queue, rows[:, np.unique(rows[0], return_index=True)[1]]
+
+
+def _lacking(store: StoreReader, ranges: Mapping[QueueId, tuple[int, int]]) -> dict[QueueId, Ints]:
+    """What the commit log has of the queues whose compaction log lacks some of it. Raises Unreadable."""
+    latest = _Latest(ranges)
+    if ranges:
+        scan_messages(store.log, [latest], Dispatching(multi_dispatch=False))
+    known = {queue: (rows, CompactedMessages(store.layout, queue)) for queue, rows in latest.of_each()}
+    return {queue: rows for queue, (rows, there) in known.items() if there.lacks(rows[0], rows[3]).any()}
+
+
+def _made_anew(
+    scene: VerifyContext, lacking: Mapping[QueueId, Ints], sizes: Counter[int], size: int | None
+) -> Iterator[Edit]:
+    """Files of queues with all that the commit log has of them, and what their own log has besides. sizes: as
+    `log_sizes`. size: of queue files, None: nothing shows it.
+    """
+    size = size or _configured(scene.store.layout)
+    usual = next((n for n, _ in sizes.most_common() if n % size == 0), None)
+    told = (
+        "" if usual else " (no file shows their length: --set compactionMappedFileSize=…, compactionCqMappedFileSize=…)"
+    )
+    wanted = scene.store.config.get_int("compactionMappedFileSize") or _DEFAULT_LOG_BYTES
+    length = usual or log_bytes(wanted, size)
+    for queue, rows in lacking.items():
+        there = CompactedQueue(scene, *queue)
+        left = {file.path for file in (*there.log_files, *there.queue_files)}
+        with there.log.queue:
+            for start, records in _by_file(_places(there, scene.store.log.queue, rows), length, size):
+                blank = records.pop(_CLOSED, b"")
+                units = _file(_units_of(log_units([_batch(records)])), b"", size, closed=bool(blank)) or b""
+                reason = f"{counted(len(records), 'message')} of the commit log{told}"
+                data: Content = mapped([*records.values(), blank])
+                for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, units)):
+                    path = os.fspath(place / file_name(start))
+                    left.discard(path)
+                    yield Edit("create", path, reason, ("I-182",), length=bytes_, pieces=((0, content),))
+        for path in sorted(left):
+            yield Edit("move", path, "made again, or of a topic that was deleted", ("I-182",))
+
+
+def _places(queue: CompactedQueue, log: MappedFileQueue, rows: Ints) -> list[tuple[MappedFileQueue, int, int]]:
+    """(log, position, size) of all messages of a queue, by queue offset. rows: those of the commit log.
+
+    Where both logs have one of an offset, and they are not the same, the queue's own is of a topic that was deleted.
+    """
+    found = [(offset, log, at, size) for offset, at, size in rows[:3].T.tolist()]
+    records = queue.records
+    row, both = rows_of(rows[0], records.queue_offset)
+    differs = (rows[3][row] != records.store_timestamp)[both]
+    if not (len(differs) and differs[:FEWEST_OTHERS].all()):
+        whole = ~both & (records.torn + records.foreign + records.wrong_body == 0)
+        kept = np.stack([records.queue_offset, records.position, records.size])
+        kept = kept[:, whole & (records.queue_offset < rows[0][-1])]
+        found += [(offset, queue.log.queue, at, size) for offset, at, size in kept.T.tolist()]
+    return [(log, at, size) for _, log, at, size in sorted(found, key=itemgetter(0))]
+
+
+def _by_file(
+    places: Iterable[tuple[MappedFileQueue, int, int]], length: int, queue_bytes: int
+) -> Iterator[tuple[int, dict[int, bytes]]]:
+    """(start, records by position) of each file of a log, as a broker writes it; its BLANK is at `_CLOSED`."""
+    start, at, records, room = 0, 0, dict[int, bytes](), BLANK.sizeof()
+    for log, position, size in places:
+        if size + room > length:
+            continue  # no broker takes it either
+        if at + size + room > start + length or len(records) == queue_bytes // UNIT_BYTES - 1:
+            yield (
+                start,
+                records | {_CLOSED: BLANK.build({"total_size": start + length - at, "magic_code": MAGIC_BLANK})},
+            )
+            start = at = start + length
+            records = {}
+        place: bytes = MESSAGE.physical_offset.build(at)
+        data = log.read(position, size)
+        records[at] = data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
+        at += size
+    yield start, records
+
+
+def _configured(layout: Layout) -> int:
+    """Length of a queue file by the options."""
+    told = layout.broker_config.get_int("compactionCqMappedFileSize")
+    return max(1, (told or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
 
 
 def _least_step(queues: Iterable[CompactedQueue]) -> int | None:
@@ -400,7 +512,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
     if whole:
         return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[0]
     told = layout.broker_config.get_int("compactionCqMappedFileSize")
-    wanted = max(1, (told or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
+    wanted = _configured(layout)
     if has_room(wanted) and any(n % wanted == 0 and n >= FEWEST_QUEUE_FILES * wanted for n in logs):
         return wanted
     for size in sizes:
@@ -486,36 +598,3 @@ def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
     ends = closed or old[len(data) : len(data) + UNIT_BYTES] == _END_UNIT
     data += _END_UNIT if ends else b""
     return data.ljust(size, b"\0") if len(data) <= size else None
-
-
-def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
-    """position-checkpoint, its .bak, or what is left of it, names no offset that its queue does not have."""
-    path = layout.compaction_log.parent / POSITION_CHECKPOINT
-    if not path.is_file():
-        return
-    content, reasons = read_json(path), list[str]()
-    backup = path.with_name(path.name + BACKUP)
-    if content is None and backup.is_file():
-        content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
-    if content is None:
-        left = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
-        rows = left if isinstance(left, dict) else {}
-        known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
-        content, reasons = {_EMPTY: not known, QUEUE_OFFSET_MAP: known}, ["what is left of it: it cannot be read"]
-    table = content.get(QUEUE_OFFSET_MAP)
-    if not isinstance(table, dict):
-        return
-    highest: Mapping[str, int] = {f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()}
-    wrong = {
-        name: highest[name]
-        for name, offset in table.items()
-        if name in highest and isinstance(offset, int) and offset > max(highest[name], 0)
-    }
-    if wrong:
-        table.update(wrong)
-        reasons.append(f"{counted(len(wrong), 'position')} behind the end of their queue")
-    if reasons:
-        data = json_bytes(content)
-        pieces = ((0, data),)
-        reason = "; ".join(reasons)
-        yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)

@@ -4,12 +4,14 @@ Entries that contradict their own key, or what no broker writes, are put right: 
 names inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages
 need (I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels are brought
 inside their queues (I-077, I-144, I-146, I-152): a queue that the store proves never to have had a message ends at 0,
-what names no queue at all is taken out. Positions of transactions follow their topics (I-189). All else stays.
+what names no queue at all is taken out. Positions of transactions follow their topics (I-189), those of compaction
+their queues (I-165). All else stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,8 @@ from ...formats.json_table import CONSUMER_GROUP, DATA_VERSION, JsonTable
 from ...formats.kinds import KINDS, Syntax
 from ...formats.message_request_mode import FILE as MODES_FILE
 from ...formats.message_request_mode import MESSAGE_REQUEST_MODE_MAP
+from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
+from ...formats.position_checkpoint import QUEUE_OFFSET_MAP
 from ...formats.subscription_group import GROUP_NAME, SUBSCRIPTION_GROUP_TABLE
 from ...formats.topics import READ_QUEUE_NUMS, TOPIC_CONFIG_TABLE, TOPIC_NAME, WRITE_QUEUE_NUMS
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
@@ -38,7 +42,7 @@ from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import misfits, with_numbers
-from ..settings.read import BACKUP, FILES
+from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import counter_of, keeps_databases, stand_ins
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
@@ -515,3 +519,46 @@ def _table(content: Json, name: str) -> Json:
         content[name] = {}
     table: Json = content[name]
     return table
+
+
+def compaction_positions(
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], anew: Collection[QueueId]
+) -> Iterator[Edit]:
+    """position-checkpoint, its .bak, or what is left of it, names no offset that its queue does not have.
+
+    anew: queues of which nothing is compacted any more.
+    """
+    path = layout.compaction_log.parent / POSITION_CHECKPOINT
+    if not path.is_file():
+        return
+    content, reasons = read_json(path), list[str]()
+    backup = path.with_name(path.name + BACKUP)
+    if content is None and backup.is_file():
+        content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
+    if content is None:
+        left = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
+        rows = left if isinstance(left, dict) else {}
+        known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
+        content, reasons = {"empty": not known, QUEUE_OFFSET_MAP: known}, ["what is left of it: it cannot be read"]
+    table = content.get(QUEUE_OFFSET_MAP)
+    if not isinstance(table, dict):
+        return
+    highest: Mapping[str, int] = {f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()}
+    wrong = {
+        name: highest[name]
+        for name, offset in table.items()
+        if name in highest and isinstance(offset, int) and offset > max(highest[name], 0)
+    }
+    if wrong:
+        table.update(wrong)
+        reasons.append(f"{counted(len(wrong), 'position')} behind the end of their queue")
+    again = [name for queue in anew if (name := f"{queue.topic}_{queue.queue_id}") in table]
+    if again:
+        for name in again:
+            del table[name]
+        reasons.append(f"{counted(len(again), 'queue')} to be compacted once more")
+    if reasons:
+        data = json_bytes(content)
+        pieces = ((0, data),)
+        reason = "; ".join(reasons)
+        yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)

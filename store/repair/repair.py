@@ -42,6 +42,7 @@ from ..queues.references import commit_log_of
 from ..queues.rocksdb import CURRENT, RocksDb
 from ..queues.rocksdb_copy import database_loss
 from ..recover.cases import Case, case_named
+from ..recover.predict import compaction_topics
 from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
@@ -311,7 +312,7 @@ def repair_parts(
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if RepairPart.COMPACTION in choice.parts:
         lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
-        compacted = compaction_repair(layout, ranges, lost_of_log)
+        compacted = compaction_repair(layout, ranges, lost_of_log, compaction_topics(layout, profile))
         edits = [*compacted.edits, *edits]
         both = plan.lost.with_those_of(compacted.lost)
         plan = replace(plan, lost=both, lost_compacted=compacted.lost.messages)

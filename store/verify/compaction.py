@@ -94,10 +94,10 @@ class CompactedQueue:
     @cached_property
     def log_files(self) -> list[MappedFile]:
         """The files of the log."""
-        return list(self._log.queue.files)
+        return list(self.log.queue.files)
 
     @cached_property
-    def _log(self) -> CommitLog:
+    def log(self) -> CommitLog:
         from ..search.queue_search import open_log  # where there is a compacted topic
 
         return open_log(self._layout, self.topic, self.queue_id)
@@ -111,8 +111,8 @@ class CompactedQueue:
     def records(self) -> CompactedRecords:
         """Memory: 72 bytes for each. Raises Unreadable."""
         parts = [np.zeros((len(CompactedRecords._fields), 0), np.int64)]
-        with self._log.queue:
-            for item in self._log.scan(crc=not self._quick, reuse=True):
+        with self.log.queue:
+            for item in self.log.scan(crc=not self._quick, reuse=True):
                 if isinstance(item, Batch):
                     if item.mark is not Mark.EMBEDDED:
                         parts.append(self._columns(item))

@@ -250,8 +250,8 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
     in_log = {queue.topic for queue in context.log.next_offset}
     enabled = context.store.config.get_bool("enableCompaction", default=True)
     for topic in sorted((compacted & in_log) - there) if enabled else ():
-        text = f"topic {topic!r} is to be compacted, has messages, and no compaction files"
-        yield FileFault(os.fspath(layout.compaction_queues), text)
+        text = f"topic {topic!r} is to be compacted, has messages, and no compaction files: no consumer is served these"
+        yield FileFault(os.fspath(layout.compaction_queues), text, repair="compaction")
 
 
 @counted_by_file(before, "I-149")

@@ -174,6 +174,7 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
     """by_files: what is lost, or keeps a broker from its start, can be put right by a change of files."""
+    from ..audit.messages import UNSERVED
     from ..recover.broker_bugs import NOT_COMPACTED
 
     repair = None if by_files else ""
@@ -191,6 +192,8 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
         if not_compacted := sum(share.messages for share in worst.invisible if share.reason == NOT_COMPACTED):
             part = "these" if not_compacted == hidden else f"{not_compacted:,} of these"
             text += f": {part} are {NOT_COMPACTED}; enableCompaction=false serves them as any others"
+        if all(share.reason == UNSERVED for share in worst.invisible):
+            text, repair = f"{text}: {UNSERVED}", "compaction"
         yield Finding.of("I-182", root, text, count=hidden, repair=repair)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NotFound
+from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.search.find import find
 from mqstore.store.search.queue_search import compaction_queues
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
 
 from .. import stores
+from ..store.repair.test_repair import repaired
 from .oracle import Oracle
 
 pytestmark = pytest.mark.interop
@@ -51,6 +55,24 @@ def test_pulls_from_every_offset(name: str, tmp_path: Path, oracle: Callable[[st
     for place, mine, real in zip(asked, ours, theirs, strict=True):
         # a pull ends where a file of the queue does, ours does not
         assert mine[: len(real)] == real and bool(mine) == bool(real), place
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.1"])
+def test_a_log_that_is_made_of_the_commit_log_is_served(
+    version: str, tmp_path: Path, oracle: Callable[[str], Oracle]
+) -> None:
+    """All that the commit log has, what compaction had left out included."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    config = stores.config(name, root)
+    shutil.rmtree(root / "compaction")
+    repaired(root, BrokerConfig(config), chosen([RepairPart.COMPACTION], ()))
+    wanted = sorted((m["queue_id"], m["queue_offset"]) for m in stores.messages(name) if m["topic"] == TOPIC)
+    steps = [{"do": "get_message", "topic": TOPIC, "queue_id": q, "offset": at, "max": 1} for q, at in wanted]
+    topics = {TOPIC: {"cleanup.policy": "COMPACTION"}}
+    answer = oracle(version).run(root, config=config, topics=topics, steps=steps)
+    assert answer["loaded"]
+    assert [[m["queue_offset"] for m in step["messages"]] for step in answer["steps"]] == [[at] for _, at in wanted]
 
 
 def _pull(store: StoreReader, queue_id: int, offset: int) -> list[tuple[int, int, str]]:

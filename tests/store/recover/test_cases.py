@@ -18,6 +18,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover.cases import CASES
 from mqstore.store.recover.recovery import Recovery, analyze
+from mqstore.store.verify.start import findings_of_start
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
@@ -198,6 +199,7 @@ SEVERAL = "log-directory-missing"
 POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
 #: tests/store/recover/test_rocks.py.
 UNSERVED = "compaction-unserved"
+UNCOMPACTED = "compaction-incomplete"
 
 
 IN_ENTRIES = ("dledger-hole", "dledger-too-small", "dledger-index-length")
@@ -205,7 +207,7 @@ IN_ENTRIES = ("dledger-hole", "dledger-too-small", "dledger-index-length")
 
 
 def test_every_row_is_made() -> None:
-    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, UNSERVED, *IN_ENTRIES, SEVERAL}
+    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, UNSERVED, UNCOMPACTED, *IN_ENTRIES, SEVERAL}
     assert {*MADE, *elsewhere} == {case.label for case in CASES}
 
 
@@ -274,6 +276,20 @@ def test_records_that_an_earlier_start_cut_off(tmp_path: Path) -> None:
     assert not found.harmful
     recover(root, config, "4.9.7")
     assert analyze(Layout.open(root, config)).nothing_to_do
+
+
+@pytest.mark.parametrize(("gone", "left"), [("compaction", 15), ("compaction/compactionCq/state/0", None)])
+def test_a_compaction_topic_without_its_log(gone: str, left: int | None, tmp_path: Path) -> None:
+    """Real brokers serve none of its messages, and dispatch none again; from its records the queue is made."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    shutil.rmtree(root / gone)
+    layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
+    found = analyze(layout)
+    assert found.prediction.readable == (left or 560)
+    assert (found.prediction.case.label == UNCOMPACTED) is (left is not None) is found.harmful
+    told = [finding for finding in findings_of_start(found) if finding.code == "I-182"]
+    assert [(one.count, one.repair) for one in told] == ([(545, "compaction")] if left else [])
 
 
 def test_labels_are_unique() -> None:

@@ -20,6 +20,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.search.queue_search import open_log
@@ -179,6 +180,56 @@ def test_queues_that_are_gone_need_their_length(root: Path) -> None:
         assert (left.code, "--set compactionCqMappedFileSize=" in left.now) == ("I-160", True)
     repaired(root, SIZES, COMPACTION)
     assert rows(root, ["compaction"]) == wanted
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("gone", ["", "compactionLog/state", "compactionCq/state"])
+def test_logs_and_queues_that_are_gone_come_from_the_commit_log(gone: str, root: Path) -> None:
+    """With what compaction had left out; what it had not seen yet is byte for byte as the broker wrote it."""
+    kept = newest(root)
+    for place in (gone, gone.replace("Log", "Cq")):
+        shutil.rmtree(root / "compaction" / place, ignore_errors=True)
+    repaired(root, SIZES, COMPACTION)
+    if gone != "compactionCq/state":
+        assert len(list((root / QUEUES).glob("*/*/*"))) == 30
+        known = root / "compaction/position-checkpoint"
+        assert not known.exists() or not loads(known.read_text())["queueOffsetMap"]
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert not analyze(Layout.open(root, SIZES), "5.3").harmful
+
+
+def newest(root: Path) -> dict[Path, bytes]:
+    """The last file of each log and queue."""
+    queues = (root / "compaction").glob("compaction*/*/*")
+    return {path: path.read_bytes() for path in (max(queue.iterdir()) for queue in queues)}
+
+
+@pytest.mark.few(2)
+def test_the_last_files_that_are_gone_come_from_the_commit_log(root: Path) -> None:
+    kept = newest(root)
+    for path in kept:
+        path.unlink()
+    hidden = analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden
+    assert 0 < hidden < 20
+    repaired(root, CONFIG, COMPACTION)
+    assert {path: path.read_bytes() for path in kept} == kept
+
+
+def test_a_log_of_a_topic_that_was_deleted_and_made_again(tmp_path: Path) -> None:
+    """No broker deletes it: at the same numbers it has the old messages, and takes no new ones."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    for path in (root / "compaction/compactionLog/state/0").iterdir():
+        with MappedFileQueue.of_file(path, int(path.name)) as files:
+            batches = [item for item in CommitLog(files).scan() if isinstance(item, Batch)]
+        for batch in batches:
+            for at, time in zip(batch.position, batch.columns.ints("store_timestamp"), strict=True):
+                set_field(path, int(at) - int(path.name), MESSAGE, "store_timestamp", int(time) - 10**6)
+    shutil.rmtree(root / QUEUES / "state/0")
+    repaired(root, CONFIG, COMPACTION)
+    worst = analyze(Layout.open(root, CONFIG), "5.3").prediction
+    assert {(share.queue, share.reason) for share in worst.invisible} == set()
+    with open_log(Layout.open(root, CONFIG), "state", 0).queue as files:
+        assert len(files.files) == 15
 
 
 def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
