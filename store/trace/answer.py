@@ -92,7 +92,7 @@ class Judgement(NamedTuple):
     """A verdict before it is one of a group. bug: of brokers, such as B35, "" for none.
 
     until_timestamp: when the message comes, or comes back, as far as it is known. code: of the finding of `verify` that
-    tells of it, and that no repair mends, "" for none.
+    tells of it and of its cure, "" for none.
     """
 
     verdict: DeliveryVerdict

@@ -118,7 +118,7 @@ class _About:
         pops = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
         events = story(store, family, units, waiting, pops)
         superseded = None
-        if chosen is not None and store.has_compaction_queues(chosen.topic):
+        if chosen is not None:
             from .waiting import Compacted
 
             compacted = Compacted(store, chosen, note)

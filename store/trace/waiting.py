@@ -278,11 +278,14 @@ class Compacted:
         if newer:
             self.events.append(_superseded(newer[-1]))
         queues = compaction_queues(store, message.topic)
+        path = f"compaction/compactionLog/{message.topic}/{message.queue_id}"
         if not any(queue.queue_id == message.queue_id for queue in queues):
+            self.judgement = _not_compacted("there is no compaction log of its queue", path)
             return
         there = _in_compaction_log(store, message, note)
-        path = f"compaction/compactionLog/{message.topic}/{message.queue_id}"
-        if there is not None:
+        if there is not None and there.store_timestamp != message.store_timestamp:
+            self.judgement = _not_compacted("the compaction log has another message at its queue offset", path)
+        elif there is not None:
             text = f"in the log of the compaction topic, at {there.position} of it"
             place = (message.topic, message.queue_id, message.queue_offset)
             self.events.append(Event(EventKind.COMPACTED, text, None, None, *place, path=path))
@@ -308,6 +311,12 @@ def left_out(message: Message, newer: list[Message], end: int) -> Judgement | No
     else:
         return None
     return Judgement(DeliveryVerdict.GONE, f"compaction has left it out: {reason}", (fact,))
+
+
+def _not_compacted(reason: str, path: str) -> Judgement:
+    """Of a topic that is served from a compaction log alone."""
+    text = f"no pull gives it: {reason}"
+    return Judgement(DeliveryVerdict.NOT_SERVED, text, (Evidence(reason, path),), code="I-182")
 
 
 def _compaction_key(message: Message) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.system_topics import TIMER_TOPIC
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.locate import By
@@ -16,6 +19,7 @@ from mqstore.store.trace.waiting import left_out
 from ... import stores
 from ...cli.datadriven import run_here
 from ...stores import messages, unpack
+from ..verify.mutations.edit import set_field
 from .asked import config, end_transaction, one, put, verdict
 
 HOUR_MS = 3_600_000
@@ -136,6 +140,23 @@ def test_a_message_that_compaction_left_out(tmp_path: Path) -> None:
             trace = one(root, f"{topic}/0/{message['queue_offset']}", notes=notes)
             assert (trace.position, trace.found_by, trace.via, notes) == (at, "queue", "queue", [])
             assert EventKind.NAMED in {e.event for e in trace.events}
+
+
+@pytest.mark.parametrize("gone", ["compaction", ""])
+def test_a_compaction_topic_is_served_from_its_log_alone(gone: str, tmp_path: Path) -> None:
+    """Without one, or where that has a message of a deleted topic at the number, no pull gives the message."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    mine = [m for m in stores.messages("5.3.3-compaction") if m["topic"] == "state" and m["queue_id"] == 0]
+    if gone:
+        shutil.rmtree(root / gone)
+    else:
+        path = max((root / "compaction/compactionLog/state/0").iterdir())
+        with MappedFileQueue.of_file(path, int(path.name)) as files:
+            at = [item.position for item in CommitLog(files).scan() if isinstance(item, Batch)][-1][-1]
+        set_field(path, int(at) - int(path.name), MESSAGE, "store_timestamp", 1)
+    found = one(root, str(mine[-1]["physical_offset"]), by=By.POSITION).for_all
+    assert found is not None
+    assert (found.verdict, found.code) == (DeliveryVerdict.NOT_SERVED, "I-182")
 
 
 def test_what_compaction_has_not_seen_it_has_not_left_out(tmp_path: Path) -> None:
