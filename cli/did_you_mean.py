@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("compare", "cmp"), "mqstore diff A B"),
     **dict.fromkeys(("html", "page", "chart", "plot", "picture"), "mqstore report STORE --to FILE.html"),
     **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
-    **dict.fromkeys(("convert", "migrate"), f"{_REPAIR} --queues --as rocksdb|files, or --convert plain --to DIR"),
+    **dict.fromkeys(("convert", "migrate"), f"{_REPAIR} --queues --as rocksdb (or files), or --convert plain --to DIR"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
     "compact": "mqstore pipeline compact STORE --to DIR",
     **dict.fromkeys(("lag", "groups", "consumers", "progress"), _OFFSETS),

@@ -285,8 +285,9 @@ def _check_supported(layout: Layout) -> None:
 
 def unmendable(layout: Layout) -> Unsupported | None:
     """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
-    # one that is only asked for would be there once the plan was carried out
-    if layout.dledger is not None and (len(layout.commit_log_directories) > 1 or layout.uses_queue_database):
+    # one for all queues that is only asked for would be there once the plan was carried out
+    databases = layout.queue_database is not None or layout.queues_for_rocksdb
+    if layout.dledger is not None and (len(layout.commit_log_directories) > 1 or databases):
         return Unsupported(
             "a DLedger log beside an older plain one, or a RocksDB, is neither recovered nor repaired",
             path=layout.dledger,

@@ -14,7 +14,7 @@ Where queues begin that a broker had deleted, and that were made again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
 from ...formats.message import SMALLEST
@@ -37,10 +36,10 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
-from ..log.commit_log import Batch, CommitLog, RecordPlaces
+from ..log.commit_log import Batch, CommitLog
 from ..log.message import Mark
 from .batches import BatchConsumeQueue
-from .read import ConsumeQueue, ConsumeQueues
+from .read import ConsumeQueues
 from .units import LARGEST_OFFSET, Units, is_used, is_valid
 
 REGION_BYTES = 64 << 20
@@ -259,61 +258,6 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     return position[inside].astype(np.int64), size.astype(np.int64)
 
 
-_SEVERAL = -2
-
-
-class UnitPlaces(RecordPlaces):
-    """The same of units, each with its queue and its number in it; -2 where several units name a record."""
-
-    queue_id: Ints
-    number: Ints
-
-    def sorted(self, *, reverse: bool = False) -> UnitPlaces:
-        """By position, each position once."""
-        order = np.lexsort((self.number, self.queue_id, self.position))
-        by = self.take(order)
-        first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])
-        last = np.append(first[1:], len(by)) - 1
-        other = (by.number[first] != by.number[last]) | (by.queue_id[first] != by.queue_id[last])
-        once = by.take(first)
-        once = once.replace(number=np.where(other, _SEVERAL, once.number))
-        return once.take(slice(None, None, -1)) if reverse else once
-
-
-def of_queue(
-    queue: ConsumeQueue,
-    start: int,
-    stop: int,
-    *,
-    log_end: int,
-    tags_codes: Sequence[int] = (),
-    reverse: bool = False,
-    missing: Callable[[int], None] | None = None,
-) -> Iterator[UnitPlaces]:
-    """Where the units start ≤ k < stop of a queue point, in windows in queue order.
-
-    Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
-    with another one; an address in consumequeue_ext may stand for any. missing: told at the end how
-    many are invalid or not there.
-    """
-    left = stop - start
-    for begin, units in queue.units(start, stop, reverse=reverse):
-        left -= int(np.count_nonzero(is_valid(units)))
-        position = units["physical_offset"].astype(np.int64)
-        size = units["size"].astype(np.int64)
-        wanted = is_used(units) & (position < log_end)
-        if tags_codes:
-            code = units["tags_code"]
-            wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
-        number = np.arange(begin, begin + len(units), dtype=np.int64)
-        places = UnitPlaces(position, size, np.full(len(units), queue.queue_id, np.int64), number).take(wanted)
-        queue.close()  # a topic may have more queues than a process may have open files
-        if len(places):
-            yield places.take(slice(None, None, -1)) if reverse else places
-    if missing is not None and left > 0:
-        missing(left)
-
-
 class _Begun:
     """What the log tells of topics. firsts: position of the first record that queues name, by topic and number."""
 
@@ -329,6 +273,8 @@ class _Begun:
         self._before: dict[QueueId, int] = {}
         self._lasts: dict[str, dict[int, int]] = {}
         self._times: dict[QueueId, int] = {}
+        #: Number 0 in the last record of a queue so far: position, the record before it, how many lie in front.
+        self._open: dict[QueueId, tuple[int, int, int]] = {}
 
     def add(self, records: Batch) -> None:
         """The next records of the log."""
@@ -348,22 +294,42 @@ class _Begun:
         earlier = rank - (np.cumsum(counts) - counts)[of_queue]  # how many of a record's queue lie in front of it
         before, time = position[order][rank - 1], stored[order][rank - 1]
         ends = order[np.cumsum(counts) - 1]
-        zeros = np.flatnonzero(records.columns.ints("queue_offset")[rows] == 0)
-        columns = tuple(column[zeros].tolist() for column in (of_queue, position, earlier, before, time, stored))
-        for number, begin, many, one, before_ms, ms in zip(*columns, strict=True):
+        offsets = records.columns.ints("queue_offset")[rows]
+        for queue, number in zip(queues, offsets[order[np.cumsum(counts) - counts]].tolist(), strict=True):
+            self._settle(queue, number)
+        after = np.where(order[rank] == ends[of_queue], -1, np.append(offsets[order], -1)[rank + 1])
+        zeros = np.flatnonzero(offsets == 0)
+        columns = tuple(column[zeros].tolist() for column in (of_queue, position, earlier, before, time, stored, after))
+        for number, begin, many, one, before_ms, ms, follows in zip(*columns, strict=True):
             queue = queues[number]
-            if ms < (before_ms if many else self._times.get(queue, ms)):
+            if ms < (before_ms if many else self._times.get(queue, ms)) and begin != first[number]:
                 continue  # a start has cut it off: it is older than those in front of it
-            self._before[queue] = one if many else self._lasts.get(queue.topic, {}).get(queue.queue_id, -1)
-            self._zeros.setdefault(queue.topic, {})[queue.queue_id] = begin
-            if first[number] in (0, begin):
-                self._in_front[queue] = self._counts.get(queue, 0) + many
+            one = one if many else self._lasts.get(queue.topic, {}).get(queue.queue_id, -1)
+            self._open[queue] = begin, one, self._counts.get(queue, 0) + many
+            if follows >= 0:
+                self._settle(queue, follows)
         self._times |= zip(queues, stored[ends].tolist(), strict=True)
         lasts = position[ends].tolist()
         for queue, one, last, count in zip(queues, older.tolist(), lasts, counts.tolist(), strict=True):
             self.older[queue.topic] = max(one, self.older.get(queue.topic, -1))
             self._lasts.setdefault(queue.topic, {})[queue.queue_id] = last
             self._counts[queue] = self._counts.get(queue, 0) + count
+
+    def _settle(self, queue: QueueId, follows: int) -> None:
+        """A queue begins where number 1 follows, or its units name the record; else that number is damaged."""
+        begin, one, in_front = self._open.pop(queue, (-1, -1, 0))
+        first = self._firsts.get(queue.topic, {}).get(queue.queue_id, 0)
+        if begin >= 0 and (follows == 1 or begin == first):
+            self._before[queue] = one
+            self._zeros.setdefault(queue.topic, {})[queue.queue_id] = begin
+            if first in (0, begin):
+                self._in_front[queue] = in_front
+
+    def ended(self) -> _Begun:
+        """Nothing follows: what the last records of queues say holds."""
+        for queue in list(self._open):
+            self._settle(queue, 1)
+        return self
 
     def zeros(self) -> Iterator[tuple[QueueId, int]]:
         """The last record with number 0 of each queue that has one."""
@@ -540,7 +506,7 @@ class QueueBegins:
             for item in log.scan(max(start, log.min_offset), crc=False, reuse=True):
                 if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                     seen.add(item)
-        return seen
+        return seen.ended()
 
     def _is_number_0(self, lmq: str, position: int) -> bool:
         """The record at a position has number 0 in an LMQ with a TTL; it is read once."""

@@ -212,7 +212,8 @@ def _plan(
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
     # what a database is to have of a log that changes nobody reads yet: a recovery tells
-    with_log = choice.everything and layout.uses_queue_database and bool(_of_log(layout, whole))
+    with_database_of_log = layout.uses_queue_database and layout.dledger is None
+    with_log = choice.everything and with_database_of_log and bool(_of_log(layout, whole))
     if with_log:
         whole = planned(options=options._replace(queues_in_database=True))
     _check_named(layout, choice, whole)
@@ -221,7 +222,7 @@ def _plan(
         plan = with_expired(snapshot, plan)
         settings = config_in_files(layout, request.made_ms)
         plan = replace(plan, edits=[*database_gone(layout), *settings, *plan.edits])
-    elif layout.uses_queue_database and RepairPart.QUEUE in choice.parts and not with_log:
+    elif with_database_of_log and RepairPart.QUEUE in choice.parts and not with_log:
         plan = with_database(layout, profile, plan, tell, choice.topics)
     return plan, config
 

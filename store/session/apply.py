@@ -81,7 +81,9 @@ def apply(
     same. seen: taken before `shown` was made; where it still holds, the plan is not made again.
     Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
-    _check_barrier(layout, command)
+    check_journal_place(layout)
+    if holder(layout.lock) is None:  # what a process is at work on is not cut off
+        _check_barrier(layout, command)
     before = barrier_alone(layout)
     lost = 0 if before is None else before.lost
     with alone(layout, files, wait_seconds) as lock:
@@ -129,7 +131,6 @@ def _agreed(
 
 def _check_barrier(layout: Layout, command: str) -> None:
     """A repair that was cut off still has its barrier, and this command goes on with it. Raises Refused."""
-    check_journal_place(layout)
     left = left_over(layout)
     if left is None:
         return

@@ -160,9 +160,13 @@ def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
 
 def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
     """The topics that a start knows, each with its entry; none where no table can be read."""
-    taken = load_table(layout, TOPICS, rules).taken
-    table = taken.value.get(TOPIC_CONFIG_TABLE) if taken is not None else None
-    return {str(name): entry for name, entry in table.items()} if isinstance(table, dict) else {}
+
+    def find(layout: Layout) -> dict[str, Any]:
+        taken = load_table(layout, TOPICS, rules).taken
+        table = taken.value.get(TOPIC_CONFIG_TABLE) if taken is not None else None
+        return {str(name): entry for name, entry in table.items()} if isinstance(table, dict) else {}
+
+    return layout.once(find, (topics_taken, rules))
 
 
 def lite_topics(layout: Layout) -> frozenset[str]:

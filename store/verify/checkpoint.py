@@ -187,8 +187,8 @@ def complete_after_a_stop(context: VerifyContext) -> None:
     if count:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         has = counted(count, "message has", "messages have")
-        looks = "brokers 4.3 and 5.1 do not look for them" if gone else "a start does not look for them"
-        text = f"{gone}{has} no queue unit although there is no abort file: {looks}"
+        who = "brokers 4.3 and 5.1 do" if gone and context.store.layout.dledger is None else "a start does"
+        text = f"{gone}{has} no queue unit although there is no abort file: {who} not look for them"
         context.findings.add("I-114", os.fspath(context.store.layout.abort), text, count=count)
 
 

@@ -265,7 +265,8 @@ class QueuePass:
         unknown &= offsets < self._known_end
         unknown &= (positions >= self._log_start) & self._read(offsets, positions)
         unknown |= changed
-        if unknown.any():  # in the place of what a deleted topic had a start puts units of the topic made again
+        if unknown.any() and self._queues.in_database(self._check.queue):
+            # in the place of what a deleted topic had there a start puts units of the topic made again
             begins = queue_begins(self._context.store.layout)
             unknown &= positions >= begins(*self._check.queue, int(positions[unknown].min()))
         if unknown.any():

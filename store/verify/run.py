@@ -299,7 +299,8 @@ def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
         yield Finding.of("I-186", root, text)
     lacking = not (any(queue.max_offset for queue in seen.queues) or store.queues_problem)
     if lacking and seen.exit == "clean" and log.first_store_timestamp is not None:
-        text = "no message has a queue unit although there is no abort file: brokers 4.3 and 5.1 do not look for them"
+        who = "brokers 4.3 and 5.1 do" if seen.layout.dledger is None else "a start does"
+        text = f"no message has a queue unit although there is no abort file: {who} not look for them"
         yield Finding.of("I-114", os.fspath(seen.layout.abort), text)
     if seen.restart is not None and not seen.restart.file:
         text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"

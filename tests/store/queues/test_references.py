@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.derive import offset_of
+from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.findings.catalogue import Severity
@@ -350,3 +352,26 @@ def test_the_database_of_queues_is_closed_behind_each_question(tmp_path: Path, m
     firsts = [begins._first(QueueId(topic, number)) for topic in ("TT", "U", "none") for number in (0, 1)]
     assert firsts[:2] == [begins("TT", number, 0) for number in (0, 1)] and firsts[4:] == [None, None]
     assert 1 <= len(opened) <= 2 and not any(database._finalizer.alive for database in opened)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_one_number_0_alone_is_damage(follows: bool, tmp_path: Path) -> None:
+    """No checksum covers it: a queue that begins again goes on with 1."""
+    root = unpack("5.3.3-clean", tmp_path)
+    with StoreReader(root) as store:
+        log_bytes = store.log_files.files[0].size
+        records = [batch for batch in store.log.scan() if isinstance(batch, Batch)]
+        mine = [
+            int(batch.position[row])
+            for batch in records
+            for row in range(len(batch))
+            if batch.columns["topic"][row] == b"logs" and batch.columns.ints("queue_id")[row] == 0
+        ]
+    shutil.rmtree(root / "consumequeue" / "logs")
+    number = len(mine) // 2
+    for at, position in enumerate(mine[number:] if follows else mine[number : number + 1]):
+        with (root / "commitlog" / file_name(position - position % log_bytes)).open("r+b") as log:
+            log.seek(position % log_bytes + offset_of(MESSAGE, "queue_offset"))
+            log.write(at.to_bytes(8, "big"))
+    begins = queue_begins(Layout.open(root))
+    assert (begins("logs", 0, mine[0]) > mine[0]) is follows

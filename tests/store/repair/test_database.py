@@ -260,6 +260,8 @@ def test_a_move_that_was_cut_off_is_gone_on_with_by_its_own_command(
             moved(KilledFiles(at))
         refused = run_here(["recover", *words])
         assert refused.code == 5 and f"--queues --as {kind} --apply" in refused.stderr, at
+        with other_process(layout.lock):  # what a process is at work on is not cut off
+            assert run_here(["recover", *words]).code == 4
         assert moved(Files()) == (whole if at < over else whole[-1:]), at
 
 
@@ -351,7 +353,7 @@ def test_compaction_topics_stay_in_files(told_by: str, tmp_path: Path) -> None:
         assert analyze(now, QUEUES, version, NOW_MS, kind=QueueStoreKind.ROCKSDB).plan.edits
 
 
-@pytest.mark.parametrize("option", ["", "storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable=true"])
+@pytest.mark.parametrize("option", ["", "storeType=defaultRocksDB"])
 def test_no_plan_makes_one_beside_a_dledger_log(option: str, tmp_path: Path) -> None:
     """Once it was there no other plan would be made for the store."""
     root = stores.unpack("5.3.3-dledger", tmp_path)
@@ -363,6 +365,16 @@ def test_no_plan_makes_one_beside_a_dledger_log(option: str, tmp_path: Path) -> 
         analyze(layout, QUEUES, None, NOW_MS, kind=kind)
     with refused:
         recovery.analyze(layout)
+
+
+def test_queues_in_files_are_mended_beside_a_dledger_log(tmp_path: Path) -> None:
+    """Whoever is to have them in a RocksDB besides makes that: brokers of 5.3 do not know the option."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    shutil.rmtree(next((root / "consumequeue").iterdir()))
+    layout = Layout.open(root, BrokerConfig({"rocksdbCQDoubleWriteEnable": "true"}))
+    for found in (recovery.analyze(layout).plan, analyze(layout, QUEUES, None, NOW_MS).plan):
+        assert found is not None and found.edits
+        assert not [edit.path for edit in found.edits if "rocksdb" in edit.path]
 
 
 def test_a_damaged_log_comes_first(tmp_path: Path) -> None:
