@@ -53,8 +53,9 @@ from ..errors import Missing
 from ..log.batch import Batch, good_records
 from ..log.commit_log import batches
 from ..queues.read import ConsumeQueue
+from ..queues.references import of_queue
 from ..queues.rocksdb_copy import database_loss
-from ..queues.units import is_valid, of_queue
+from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader

@@ -49,8 +49,21 @@ _FEW = 16
 """So many are read one by one."""
 _BATCH_BYTES = 16 << 20
 _BATCH_RECORDS = 1 << 12
+_TOGETHER = 1 << 20
+"""Names that are put in order together; those that several units have are one afterwards."""
 
-__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark", "RecordPlaces", "batches", "merged"]
+__all__ = [
+    "Batch",
+    "CommitLog",
+    "Extent",
+    "ExtentKind",
+    "LogEnd",
+    "Mark",
+    "RecordNames",
+    "RecordPlaces",
+    "batches",
+    "merged",
+]
 
 
 class CommitLog:
@@ -349,6 +362,39 @@ def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: I
     head = next(stream, None)
     if head is not None:
         heads.append((head, stream))
+
+
+class RecordNames:
+    """What queues name: positions and sizes of records, int64[n] each, in any order."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints, Ints]] = []
+        self._more = 0
+
+    def add(self, position: Ints, size: Ints) -> None:
+        """Some more."""
+        self._parts.append((position, size))
+        self._more += len(position)
+        if self._more > _TOGETHER:
+            self._in_order()
+
+    def sizes(self, position: int) -> Ints:
+        """The sizes of all records that are named at a log position."""
+        if not self._parts:
+            return np.zeros(0, np.int64)
+        positions, sizes = self._in_order()
+        first, stop = np.searchsorted(positions, [position, position + 1])
+        return sizes[first:stop]
+
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """All by position, each once."""
+        if self._more or len(self._parts) > 1:
+            position, size = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+            order = np.lexsort((size, position))
+            position, size = position[order], size[order]
+            other = np.append(True, (np.diff(position) != 0) | (np.diff(size) != 0))[: len(order)]
+            self._parts, self._more = [(position[other], size[other])], 0
+        return self._parts[0]
 
 
 def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:

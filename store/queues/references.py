@@ -14,7 +14,7 @@ Where queues begin that a broker had deleted, and that were made again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
+from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
 from ...formats.message import SMALLEST
@@ -36,16 +37,14 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, queue_directories, queue_directory
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
-from ..log.commit_log import Batch, CommitLog
+from ..log.commit_log import Batch, CommitLog, RecordNames, RecordPlaces
 from ..log.message import Mark
 from .batches import BatchConsumeQueue
-from .read import ConsumeQueues
+from .read import ConsumeQueue, ConsumeQueues
 from .units import LARGEST_OFFSET, Units, is_used, is_valid
 
 REGION_BYTES = 64 << 20
 """Bytes of the log whose names are known at a time."""
-_TOGETHER = 1 << 20
-"""Names that are put in order together; those that several units have are one afterwards."""
 
 
 def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
@@ -63,7 +62,7 @@ class QueueReferences:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._region = range(0)
-        self._named = _RecordNames()
+        self._named = RecordNames()
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
         """A unit names a record that begins at log position `begin` and ends at or before `end`.
@@ -74,7 +73,7 @@ class QueueReferences:
         if begin not in self._region:
             start = begin - begin % REGION_BYTES
             self._region = range(start, start + REGION_BYTES)
-            self._named = _RecordNames()
+            self._named = RecordNames()
             for queue in self._queues:
                 for position, size in queue.names(self._region):
                     self._named.add(position, size)
@@ -120,39 +119,6 @@ class QueueReferences:
         from .hybrid import open_queues  # few stores have one
 
         return open_queues(self._layout)[0]
-
-
-class _RecordNames:
-    """Names of records, int64[n] each, in any order."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Ints, Ints]] = []
-        self._more = 0
-
-    def add(self, position: Ints, size: Ints) -> None:
-        """Some more."""
-        self._parts.append((position, size))
-        self._more += len(position)
-        if self._more > _TOGETHER:
-            self._in_order()
-
-    def sizes(self, position: int) -> Ints:
-        """The sizes of all records that are named at a log position."""
-        if not self._parts:
-            return np.zeros(0, np.int64)
-        positions, sizes = self._in_order()
-        first, stop = np.searchsorted(positions, [position, position + 1])
-        return sizes[first:stop]
-
-    def _in_order(self) -> tuple[Ints, Ints]:
-        """All by position, each once."""
-        if self._more or len(self._parts) > 1:
-            position, size = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
-            order = np.lexsort((size, position))
-            position, size = position[order], size[order]
-            other = np.append(True, (np.diff(position) != 0) | (np.diff(size) != 0))[: len(order)]
-            self._parts, self._more = [(position[other], size[other])], 0
-        return self._parts[0]
 
 
 class _UnitWindow(NamedTuple):
@@ -256,6 +222,61 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     inside = (position >= region.start) & (position < region.stop)
     size = units["size"][inside]
     return position[inside].astype(np.int64), size.astype(np.int64)
+
+
+_SEVERAL = -2
+
+
+class UnitPlaces(RecordPlaces):
+    """The same of units, each with its queue and its number in it; -2 where several units name a record."""
+
+    queue_id: Ints
+    number: Ints
+
+    def sorted(self, *, reverse: bool = False) -> UnitPlaces:
+        """By position, each position once."""
+        order = np.lexsort((self.number, self.queue_id, self.position))
+        by = self.take(order)
+        first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])
+        last = np.append(first[1:], len(by)) - 1
+        other = (by.number[first] != by.number[last]) | (by.queue_id[first] != by.queue_id[last])
+        once = by.take(first)
+        once = once.replace(number=np.where(other, _SEVERAL, once.number))
+        return once.take(slice(None, None, -1)) if reverse else once
+
+
+def of_queue(
+    queue: ConsumeQueue,
+    start: int,
+    stop: int,
+    *,
+    log_end: int,
+    tags_codes: Sequence[int] = (),
+    reverse: bool = False,
+    missing: Callable[[int], None] | None = None,
+) -> Iterator[UnitPlaces]:
+    """Where the units start ≤ k < stop of a queue point, in windows in queue order.
+
+    Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
+    with another one; an address in consumequeue_ext may stand for any. missing: told at the end how
+    many are invalid or not there.
+    """
+    left = stop - start
+    for begin, units in queue.units(start, stop, reverse=reverse):
+        left -= int(np.count_nonzero(is_valid(units)))
+        position = units["physical_offset"].astype(np.int64)
+        size = units["size"].astype(np.int64)
+        wanted = is_used(units) & (position < log_end)
+        if tags_codes:
+            code = units["tags_code"]
+            wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
+        number = np.arange(begin, begin + len(units), dtype=np.int64)
+        places = UnitPlaces(position, size, np.full(len(units), queue.queue_id, np.int64), number).take(wanted)
+        queue.close()  # a topic may have more queues than a process may have open files
+        if len(places):
+            yield places.take(slice(None, None, -1)) if reverse else places
+    if missing is not None and left > 0:
+        missing(left)
 
 
 class _Begun:

@@ -5,8 +5,6 @@ many takes `ConsumeQueue.stream`, or a `FileUnits` of the files in hand: windows
 units by number. Bytes that the disk does not give are left out and noted by what goes through all of a
 queue (`byte_reader.noting`), and an error where single units are asked for, unless `around` is wanted.
 
-Where the units of a queue point, in windows.
-
 The queues that a store has on disk, numbered, so that columns can hold them.
 """
 
@@ -17,12 +15,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
+from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import Columns, dtype_of
 from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.hashing import java_string
@@ -32,10 +30,6 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..columns import Dictionary, dictionary
 from ..disk.byte_reader import Unread, noted_of, rest
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
-from ..log.commit_log import RecordPlaces
-
-if TYPE_CHECKING:
-    from .read import ConsumeQueue
 
 Units = Structs
 UNIT_DTYPE = dtype_of(UNIT)
@@ -434,61 +428,6 @@ Numbers = npt.NDArray[np.uint16 | np.int64]
 _LARGEST_TABLE = 1 << 24
 _FEW = 1 << 16
 _LOW = (1 << 32) - 1
-
-
-_SEVERAL = -2
-
-
-class UnitPlaces(RecordPlaces):
-    """Where units point, each with its queue and its number in it; -2 where several units name a record."""
-
-    queue_id: Ints
-    number: Ints
-
-    def sorted(self, *, reverse: bool = False) -> UnitPlaces:
-        """By position, each position once."""
-        order = np.lexsort((self.number, self.queue_id, self.position))
-        by = self.take(order)
-        first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])
-        last = np.append(first[1:], len(by)) - 1
-        other = (by.number[first] != by.number[last]) | (by.queue_id[first] != by.queue_id[last])
-        once = by.take(first)
-        once = once.replace(number=np.where(other, _SEVERAL, once.number))
-        return once.take(slice(None, None, -1)) if reverse else once
-
-
-def of_queue(
-    queue: ConsumeQueue,
-    start: int,
-    stop: int,
-    *,
-    log_end: int,
-    tags_codes: Sequence[int] = (),
-    reverse: bool = False,
-    missing: Callable[[int], None] | None = None,
-) -> Iterator[UnitPlaces]:
-    """Where the units start ≤ k < stop of a queue point, in windows in queue order.
-
-    Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
-    with another one; an address in consumequeue_ext may stand for any. missing: told at the end how
-    many are invalid or not there.
-    """
-    left = stop - start
-    for begin, units in queue.units(start, stop, reverse=reverse):
-        left -= int(np.count_nonzero(is_valid(units)))
-        position = units["physical_offset"].astype(np.int64)
-        size = units["size"].astype(np.int64)
-        wanted = is_used(units) & (position < log_end)
-        if tags_codes:
-            code = units["tags_code"]
-            wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
-        number = np.arange(begin, begin + len(units), dtype=np.int64)
-        places = UnitPlaces(position, size, np.full(len(units), queue.queue_id, np.int64), number).take(wanted)
-        queue.close()  # a topic may have more queues than a process may have open files
-        if len(places):
-            yield places.take(slice(None, None, -1)) if reverse else places
-    if missing is not None and left > 0:
-        missing(left)
 
 
 class QueueMessages(NamedTuple):

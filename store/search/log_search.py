@@ -28,7 +28,8 @@ from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
 from ..queues.read import ConsumeQueue, Unit
-from ..queues.units import is_valid, of_queue
+from ..queues.references import of_queue
+from ..queues.units import is_valid
 from ..settings.options import options_of
 from .selection import Selection, Slice, TimeRange, parse_range
 from .store import FoundMessage, Note, StoreReader, Via

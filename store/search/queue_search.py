@@ -32,7 +32,8 @@ from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces,
 from ..log.message import Message, is_batch_record
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at
-from ..queues.units import UnitPlaces, is_valid, of_queue
+from ..queues.references import UnitPlaces, of_queue
+from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
