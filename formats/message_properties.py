@@ -96,9 +96,10 @@ def has_lost_items(text: bytes) -> bool:
 
 
 def is_item(text: bytes) -> bool:
-    """A name and a value in UTF-8, as brokers write them, and no block of zeros."""
+    """A name and a value in UTF-8, as brokers write them, neither of several zeros alone, and no block of zeros."""
     name, _, value = text.partition(NAME_VALUE_SEPARATOR)
-    if not name or not value or NAME_VALUE_SEPARATOR in value or _BLOCK in text:
+    zeros = any(len(part) > 1 and not part.strip(NUL) for part in (name, value))
+    if not name or not value or zeros or NAME_VALUE_SEPARATOR in value or _BLOCK in text:
         return False
     with suppress(UnicodeDecodeError):
         return bool(text.decode())
