@@ -69,7 +69,7 @@ def bugs() -> dict[str, BrokerBug]:
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 
-NOT_COMPACTED = "of a compaction topic, which has no compaction log beside queues in a RocksDB"
+WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log beside queues in a RocksDB"
 """Why a message is not read that its queue has."""
 
 
@@ -81,7 +81,7 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     judge, unserved = _Judge(outcome, invisible), outcome.unserved
     for share in invisible:
         if share.queue.topic in unserved:
-            named.shares[share.queue, NOT_COMPACTED] = replace(share, reason=NOT_COMPACTED)
+            named.shares[share.queue, WITHOUT_COMPACTION_LOG] = replace(share, reason=WITHOUT_COMPACTION_LOG)
             continue
         bug = judge.bug_of(share)
         reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason

@@ -33,7 +33,6 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import Refusal, size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
-from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..columns import rows_of
 from ..disk.byte_reader import refusing
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -52,10 +51,9 @@ from ..queues.units import is_valid
 from ..search.queue_search import open_log
 from ..settings.read import read_config_file
 from ..start.config import ConfigStart
-from ..start.config_load import config_rules
 from ..start.dledger import index_directory
 from ..start.outcome import Outcome
-from ..start.queue_stores import topics_taken
+from ..start.queue_stores import compaction_topics
 from .broker_bugs import TimerLoss, timer_loss, with_bugs
 from .cases import Case
 
@@ -81,25 +79,9 @@ def index_items_lost(outcome: Outcome) -> int:
     return lost
 
 
-_COMPACTS_SINCE = "5.1"
 _UNKNOWN = np.iinfo(np.int64).max
 FEWEST_OTHERS = 2
 """One alone may be a damaged time."""
-
-
-def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Topics that a broker serves from a compaction log alone."""
-
-    def find(layout: Layout) -> frozenset[str]:
-        entries = topics_taken(layout, config_rules(profile)).items()
-        found = {topic: entry.get("attributes") for topic, entry in entries if isinstance(entry, dict)}
-        return frozenset(
-            t for t, told in found.items() if isinstance(told, dict) and told.get(CLEANUP_POLICY) == COMPACTED
-        )
-
-    enabled = layout.broker_config.get_bool("enableCompaction", default=True)
-    compacts = enabled and profile.version >= _COMPACTS_SINCE
-    return layout.once(find, (compaction_topics, profile.version)) if compacts else frozenset()
 
 
 class CompactedMessages:

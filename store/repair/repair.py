@@ -42,7 +42,6 @@ from ..queues.references import commit_log_of
 from ..queues.rocksdb import CURRENT, RocksDb
 from ..queues.rocksdb_copy import database_loss
 from ..recover.cases import Case, case_named
-from ..recover.predict import compaction_topics
 from ..recover.recovery import Proved, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
@@ -53,6 +52,7 @@ from ..settings.rocksdb import in_force
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
+from ..start.queue_stores import compaction_topics
 from ..verify.layout import KEPT_THERE
 from .compaction import compaction_repair
 from .config import ConfigRepair, config_repair

@@ -51,6 +51,7 @@ _FILES = "default"
 _EXTRA_FILES = 3
 """Log files a hybrid broker looks at in vain for its other queues (combineCQMaxExtraSearchCommitLogFiles)."""
 _AT_ONCE = 1 << 18
+_COMPACTS_SINCE = "5.1"
 _KNOWS_LITE = "5.5.1"
 DIFFERS = "queue-database-differs"
 """The case of a start that finds the queues of both kinds not the same."""
@@ -209,21 +210,29 @@ def _ttl_ms(entry: Any) -> int:
     return max(minutes or 0, 0) * 60_000
 
 
-def _fails_at_compaction(layout: Layout, profile: Profile) -> bool:
-    """Beside queues in a RocksDB the broker fails at each queue of a compaction topic (spec 02, 2.10)."""
-    rules = profile.database
-    return rules is not None and rules.hybrid and layout.broker_config.get_bool("enableCompaction", default=True)
+def _compacts(layout: Layout, profile: Profile) -> bool:
+    return profile.version >= _COMPACTS_SINCE and layout.broker_config.get_bool("enableCompaction", default=True)
 
 
-def unserved_topics(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Those of which consumers get nothing where queues are in a RocksDB: a pull asks for a compaction log."""
+def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Topics that a broker serves from a compaction log alone (spec 06, 6.1)."""
 
     def find(layout: Layout) -> frozenset[str]:
         topics = topics_taken(layout, config_rules(profile)).items()
         return frozenset(topic for topic, entry in topics if _attributes(entry).get(CLEANUP_POLICY) == COMPACTED)
 
-    fails = _fails_at_compaction(layout, profile)
-    return layout.once(find, (unserved_topics, profile.version)) if fails else frozenset()
+    return layout.once(find, (compaction_topics, profile.version)) if _compacts(layout, profile) else frozenset()
+
+
+def _fails_at_compaction(layout: Layout, profile: Profile) -> bool:
+    """Beside queues in a RocksDB the broker fails at each queue of a compaction topic (spec 02, 2.10)."""
+    rules = profile.database
+    return rules is not None and rules.hybrid and _compacts(layout, profile)
+
+
+def unserved_topics(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Those of which consumers get nothing where queues are in a RocksDB: a pull asks for a compaction log."""
+    return compaction_topics(layout, profile) if _fails_at_compaction(layout, profile) else frozenset()
 
 
 class CastFails(Exception):

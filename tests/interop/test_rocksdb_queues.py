@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.broker_bugs import NOT_COMPACTED
+from mqstore.store.recover.broker_bugs import WITHOUT_COMPACTION_LOG
 from mqstore.store.recover.recovery import analyze
 
 from .. import stores
@@ -153,5 +153,5 @@ def test_what_needs_queues_in_files_alone(
     answer = oracle(version).run(root, config=config, topics=topics, steps=[step] if "compaction" in name else [])
     assert answer["loaded"] is told.starts
     if told.starts and answer["steps"]:
-        unserved = any(share.reason == NOT_COMPACTED for share in told.invisible)
+        unserved = any(share.reason == WITHOUT_COMPACTION_LOG for share in told.invisible)
         assert (answer["steps"][0]["status"] == "NO_MATCHED_LOGIC_QUEUE") is unserved
