@@ -88,6 +88,8 @@ def _after_the_move(found: Repair) -> Iterator[str]:
     told = found.layout.broker_config
     second = told.get(CONFIG_VERSION, "").lower() == CONFIG_V2
     options = [_STORE_TYPES[kind], *([f"{CONFIG_VERSION}={CONFIG_V2}"] if second else ())]
+    if kind == "rocksdb" and not told.get_bool("enableCompaction", default=True):
+        options.append("enableCompaction=false")  # such topics go there with it alone
     lmq = [f"{name}=true" for name in LMQ_OPTIONS if told.get_bool(name)]
     also = f"; for LMQs {', '.join(lmq)}" if kind == "files" and lmq else ""
     yield f"In broker.conf, before its start: {', '.join(options)}, no rocksdbCQDoubleWriteEnable{also}"

@@ -367,6 +367,14 @@ def test_no_plan_makes_one_beside_a_dledger_log(option: str, tmp_path: Path) -> 
         recovery.analyze(layout)
 
 
+def test_an_option_that_the_start_needs_is_named(tmp_path: Path) -> None:
+    """Compaction topics go into a RocksDB with it alone, and brokers since 5.4 do not start without it then."""
+    root = str(stores.unpack("5.3.3-compaction", tmp_path))
+    words = ["--broker-version", "5.5.1", "--set", "enableCompaction=false", "--apply", "--yes"]
+    done = run_here(["repair", root, "--queues", "--as", "rocksdb", *words])
+    assert "In broker.conf, before its start: storeType=defaultRocksDB, enableCompaction=false" in done.stdout
+
+
 def test_queues_in_files_are_mended_beside_a_dledger_log(tmp_path: Path) -> None:
     """Whoever is to have them in a RocksDB besides makes that: brokers of 5.3 do not know the option."""
     root = stores.unpack("5.3.3-dledger", tmp_path)
