@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from . import memory, slices
 from .failing_disk import mend_here
@@ -41,6 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--rewrite`: store what a command printed instead of comparing with it; and `--one-in`."""
     parser.addoption("--rewrite", action="store_true", help="rewrite the expectations in tests/testdata")
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="a slice has one of N slow tests, by seed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Examples of a fast run do not depend on what else was imported: hypothesis mixes in the constants of all code of
+    the project that it finds, and parses all of it for them.
+    """
+    if hypothesis.settings.get_current_profile_name() == "fixed":
+        setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010
 
 
 def pytest_report_header() -> str:
@@ -103,9 +114,12 @@ SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """`--dist loadfile`, but what asks for the Spark session is one file: one worker starts it.
 
-    So is what asks a broker of another version: to change versions is to start another JVM.
+    So is what asks a broker of another version: to change versions is to start another JVM. Files go as they were
+    collected (`_longest_first`).
     """
     from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
 
     class OneSession(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
@@ -208,7 +222,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slices.SLICE != 1 and "not slow" not in config.getoption("markexpr"):
         stay = _sliced(stay, config.getoption("--one-in"))
     config.hook.pytest_deselected(items=[*set(items) - set(stay)])
-    items[:] = stay
+    items[:] = _longest_first(stay) if hasattr(config, "workerinput") else stay
+
+
+def _longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Tests for several processes: at the end none is to wait for one that is at work on a long file. First what waits
+    for brokers and Spark, then what has the most tests.
+    """
+    of_file = Counter(item.path for item in items)
+    waiting = {item for item in items if {"interop", "spark"} & {mark.name for mark in item.iter_markers()}}
+    return sorted(items, key=lambda item: (item not in waiting, -of_file[item.path]))
 
 
 @pytest.fixture
