@@ -169,6 +169,8 @@ def timers(
     scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
     kept = in_database(store, note)
+    if kept is not None and kept.unread:
+        kept = None
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
         return Timers(now_ms)
     wheel = wheel_of(store, now_ms, note, started)
@@ -324,20 +326,21 @@ OPTION = "timerRocksDBEnable"
 def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     """The timers in the RocksDB where a broker that starts reads them there, else None.
 
-    The configuration tells; without it the one of both that has got farther in the timer topic's queue.
+    The configuration tells; without it the one of both that has got farther in the timer topic's queue; of two that
+    have got as far, as after a start that read nothing new, the RocksDB if it has timers.
     """
-    said = store.config.get(OPTION)
-    if store.config.get_bool(OPTION):
+    said, on, nothing = store.config.get(OPTION), store.config.get_bool(OPTION), np.zeros(0, np.int64)
+    if on:
         note_loss_in(store, store.layout.rocksdb_store, "timers", note)
     try:
         kept = timers_kept(store.layout.rocksdb_store)
     except StoreError as error:
-        if store.config.get_bool(OPTION):
-            note(f"timers: {OPTION} is on, and {error.message}: what waits there is not known")
-        return None
+        if not on:
+            return None
+        note(f"timers: {OPTION} is on, and {error.message}: what waits there is not known")
+        return TimersKept(nothing, nothing, nothing, unread=True)
     if said is not None:
-        if store.config.get_bool(OPTION):
-            nothing = np.zeros(0, np.int64)
+        if on:
             return kept or TimersKept(nothing, nothing, nothing)
         if kept is not None and (waits := int((kept.due_ms >= (kept.delivered_ms or 0)).sum())):
             waiting = counted(waits, "timer waits", "timers wait")
@@ -345,9 +348,9 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
         return None
     check = read_timer_check(store.layout.config / TIMER_CHECK)
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
-    if kept is None or not (kept.queue_offset > behind or (len(kept.due_ms) and not behind)):
+    if kept is None or kept.queue_offset < behind or (kept.queue_offset == behind and not len(kept.due_ms)):
         return None
-    note(f"timers: taken from rocksdbstore, which has got farther: {OPTION}=true, else say --set")
+    note(f"timers: taken from rocksdbstore, which has got as far or farther: {OPTION}=true, else say --set")
     return kept
 
 

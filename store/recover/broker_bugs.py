@@ -266,7 +266,8 @@ class DatabaseTimerLoss(TimerLoss):
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """None where nobody used the timer, or the broker does not run it. now_ms: when the start comes. Raises Unreadable.
+    """None where nobody used the timer, the broker does not run it, or its RocksDB of timers cannot be read. now_ms:
+    when the start comes. Raises Unreadable.
 
     What is due before the ticks that it reads then, and that it reads from the queue again, it files behind its own
     back, but for what it comes to when its timer delivers already: of some hundred messages some tens (M 5.1.4, 5.5.0).
@@ -274,8 +275,8 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
-    if outcome.profile.timer and (found := _in_database(outcome, queue, now_ms, delivered)) is not None:
-        return found
+    if outcome.profile.timer and (kept := in_database(delivered.store, silent)) is not None:
+        return None if kept.unread else _in_database(outcome, queue, now_ms, delivered)
     if state is None:
         return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms, delivered)
     entries = _entries(outcome, state)
@@ -322,12 +323,10 @@ def _unread_late(
     return int(unread.sum())
 
 
-def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """None where a broker has no timers in a RocksDB. What a cancel message names is not missed, whatever lies there:
-    its row is gone. Raises Unreadable.
+def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss:
+    """Of a broker with timers in a RocksDB. What a cancel message names is not missed, whatever lies there: its row is
+    gone. Raises Unreadable.
     """
-    if in_database(delivered.store, silent) is None:
-        return None
     found = timers(delivered.store, now_ms, silent, delivered.scanned, outcome)
     cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
     known = [row for row in found.rows if row.deliver_timestamp is not None and row.positions]

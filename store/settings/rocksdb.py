@@ -539,6 +539,7 @@ def has_rows(path: Path) -> bool:
 class TimersKept(NamedTuple):
     """The timers in a RocksDB: int64[n] each. due_ms: when each fires. queue_offset: of the timer topic's
     queue, from where a broker reads on. delivered_ms: up to where timers were delivered, None where it does not say.
+    unread: what is there cannot be read, and is not known.
     """
 
     due_ms: Ints
@@ -546,6 +547,7 @@ class TimersKept(NamedTuple):
     size: Ints
     queue_offset: int = 0
     delivered_ms: int | None = None
+    unread: bool = False
 
     def read_ms(self, now_ms: int) -> int:
         """From when on a broker that starts at `now_ms` delivers what is due (spec 04, 4.10)."""

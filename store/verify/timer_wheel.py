@@ -355,12 +355,9 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
     0 that has timers.
     """
     files = timer_files(context)
-    if len(timer_columns(context).position) and not context.live:
-        from ..inspect.timers import in_database  # where there are timers
-
-        if (kept := in_database(context.store, silent)) is not None:
-            _tell_read_again(context, kept)
-            return
+    if (kept := _in_database(context)) is not None:
+        _tell_read_again(context, kept)
+        return
     check, path = files.check, os.fspath(files.check_path)
     if not files.there:
         count = len(timer_columns(context).position)
@@ -390,11 +387,20 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         context.findings.add("I-131", path, text)
 
 
+def _in_database(context: VerifyContext) -> TimersKept | None:
+    """As `in_database`, where there are timers; read once."""
+    if not len(timer_columns(context).position):
+        return None
+    from ..inspect.timers import in_database  # where there are timers
+
+    return context.kept("timers in RocksDB", lambda: in_database(context.store, silent))
+
+
 def _tell_read_again(context: VerifyContext, kept: TimersKept) -> None:
     """Tell that a start reads the whole queue although a RocksDB has what was read of it. One that is behind the end
     of the queue a broker sets back to it.
     """
-    if len(kept.due_ms) and kept.queue_offset <= 0:
+    if len(kept.due_ms) and kept.queue_offset <= 0 and not context.live:
         rows = counted(len(kept.due_ms), "timer")
         text = f"it has {rows} and no place in the queue of the timer topic: a start reads the whole queue again, and"
         text += " delivers twice what waits or was delivered, and what was cancelled"
@@ -420,9 +426,11 @@ def the_time_read_is_past(context: VerifyContext) -> None:
 
 @of_timer("I-133")
 def what_is_to_come_is_in_the_wheel(context: VerifyContext) -> None:
-    """Every message that the timer has read and that is not due yet waits in a chain."""
+    """Every message that the timer has read and that is not due yet waits in a chain. Of timers in a RocksDB timercheck
+    tells what that had read of the queue, and I-183 whether they have their rows.
+    """
     files, records = timer_files(context), timer_columns(context)
-    if not len(records.position) or not context.read_at_once:
+    if not len(records.position) or not context.read_at_once or _in_database(context) is not None:
         return
     check = files.check
     waits = (records.queue_offset < check.last_timer_queue_offset) & ~records.lost

@@ -58,7 +58,7 @@ def test_which_engine_a_start_uses(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     guessed, notes = viewed(root)
     assert guessed.engine is Engine.ROCKSDB
-    assert "has got farther" in notes[0]
+    assert "has got as far or farther" in notes[0]
     other, notes = viewed(root, OFF)
     assert other.engine is Engine.WHEEL
     assert other.queue_offset == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from mqstore.formats import rocksdb_store
 from mqstore.formats.derive.ragged import Flags, Ints
 from mqstore.formats.timer_log import UNIT_BYTES
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import StoreReader
@@ -173,3 +176,27 @@ def test_a_rocksdb_of_timers_without_its_place_in_the_queue(place: int | None, t
         with StoreReader(root) as store:
             found = verify(store, now_ms=1_796_000_000_000).findings
         assert [one.code for one in found if one.severity > Severity.INFO] == codes
+
+
+@pytest.mark.parametrize("words", [[], ["timerRocksDBEnable=true"]])
+def test_timers_in_a_rocksdb_after_a_start_that_read_nothing_new(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its second life on the timercheck of a real 5.5.1 has the place in the queue that the RocksDB had. No chain
+    leads to what waits there, and who cannot read it does not say that it never comes.
+    """
+    pytest.importorskip("rocksdict")
+    root = stores.unpack("5.5.1-rocks-timer", tmp_path)
+    check = root / "config" / "timercheck"
+    place = {"last_timer_queue_offset": 41, "master_timer_queue_offset": 41}
+    check.write_bytes(TimerCheck.from_bytes(check.read_bytes())._replace(**place).to_bytes())
+
+    def serious() -> list[str]:
+        with StoreReader(root, BrokerConfig({}).with_set(words)) as store:
+            found = verify(store, now_ms=1_796_000_000_000).findings
+        return [one.code for one in found if one.severity > Severity.INFO]
+
+    assert serious() == []
+    if words:
+        monkeypatch.setitem(sys.modules, "rocksdict", None)
+        assert serious() == []
