@@ -5,6 +5,7 @@ from __future__ import annotations
 from .json_table import CONSUMER_GROUP, GROUP, TOPIC, JsonField, JsonTable
 
 FILE = "messageRequestMode.json"
+POP = "POP"
 MESSAGE_REQUEST_MODE_MAP = "messageRequestModeMap"
 TABLES = (
     JsonTable(

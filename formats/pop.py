@@ -22,6 +22,8 @@ REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 #: Column family of `kvStore/`, the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
 KV_STATE: Final = "popState"
+#: With it a broker has `kvStore/`, from its first start on.
+KV_OPTION: Final = "popConsumerKVServiceInit"
 KV_KEY = Struct(
     "visibility_timestamp" / Int64sb * "until then no other consumer gets the message, in ms",
     "name" / GreedyBytes * "group@topic@, queue id in 4 bytes, @, queue offset in 8 bytes",

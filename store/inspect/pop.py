@@ -412,6 +412,8 @@ def _kept(store: StoreReader, note: Note) -> list[Popped]:
     path = store.layout.root / KV_STORE
     note_loss_in(store, path, "pop", note)
     if not is_rocksdb(path):
+        if store.config.get_bool(pop_format.KV_OPTION) and not path.exists():
+            note(f"pop: {path.name} is missing, where {pop_format.KV_OPTION} has what consumers have")
         return []
     try:
         with RocksDb.open(path) as database:

@@ -30,13 +30,12 @@ from ..start.config_load import (
     DELAYS,
     GROUPS,
     LMQ_OFFSETS,
-    MODES,
     OFFSETS,
     LoadAction,
     LoadedConfig,
     config_rules,
-    load_config,
     load_table,
+    request_modes,
 )
 
 CONSUMED, PULLED, LMQ, DELAYED = "offset", "pull", "lmq", "delay"
@@ -312,20 +311,10 @@ def groups_of(layout: Layout, version: str) -> KnownGroups:
     text = load_table(layout, GROUPS, rules).taken
     subscribed = None
     if text is not None and text.present and not text.unseen:
-        subscribed = frozenset(row["group"] for row in _records(layout, GROUPS, text.value))
-    modes = load_config(layout.config, MODES, rules).taken
-    found = {
-        (row["group"], row["topic"]): str(row.get("mode", ""))
-        for row in _records(layout, MODES, modes.value if modes is not None else {})
-    }
-    return KnownGroups(subscribed, found)
-
-
-def _records(layout: Layout, name: str, value: dict[Any, Any]) -> list[dict[str, Any]]:
-    kind = FILES[name]
-    first = KINDS[kind].tables[0].record_type
-    rows = ConfigFile(layout.config / name, kind, value).records()
-    return [row for row in rows if row["type"] == first and "problem" not in row]
+        rows = ConfigFile(layout.config / GROUPS, FILES[GROUPS], text.value).records()
+        kind = KINDS[FILES[GROUPS]].tables[0].record_type
+        subscribed = frozenset(row["group"] for row in rows if row["type"] == kind and "problem" not in row)
+    return KnownGroups(subscribed, request_modes(layout, rules))
 
 
 Json = dict[Any, Any]

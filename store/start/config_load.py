@@ -28,7 +28,7 @@ from ..disk.layout import Layout, was_rocksdb
 from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
-from ..settings.read import BACKUP, FILES, read_content
+from ..settings.read import BACKUP, FILES, ConfigFile, read_content
 from ..settings.rocksdb import SECOND, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
 
 TOPICS, GROUPS = KINDS["topics"].file, KINDS["subscription-group"].file
@@ -456,6 +456,14 @@ def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
     """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
     return _in_its_place(layout, name, rules) or load_config(layout.config, name, rules)
+
+
+def request_modes(layout: Layout, rules: ConfigRules) -> dict[tuple[str, str], str]:
+    """(group, topic) → `POP` or `PULL`, as messageRequestMode.json has it."""
+    taken = load_config(layout.config, MODES, rules).taken
+    rows = ConfigFile(layout.config / MODES, FILES[MODES], taken.value if taken is not None else {}).records()
+    good = (row for row in rows if row["type"] == "message_request_mode" and "problem" not in row)
+    return {(row["group"], row["topic"]): str(row.get("mode", "")) for row in good}
 
 
 def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:

@@ -17,7 +17,9 @@ from ...formats.consumer_offset import GROUP_TOPIC_MAP, steps_to_next
 from ...formats.hashing import tags_code
 from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.message_properties import RETRY_PREFIX
+from ...formats.message_request_mode import POP
 from ..broker.filter import Where
+from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import is_system_group
 from ..disk.layout import Layout
@@ -29,7 +31,7 @@ from ..search.selection import Selection
 from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
-from ..start.config_load import FILTERS, GROUPS, OFFSETS, TOPICS
+from ..start.config_load import FILTERS, GROUPS, OFFSETS, TOPICS, config_rules, request_modes
 from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import FoundUnit
 
@@ -47,6 +49,7 @@ class GroupTables:
     written_ms: when the offsets were written, None where no file tells. written_beside: a file that was written then,
     too, "" for none. entries: of subscription groups. forbidden: (group, topic). topics: entries of topics, None where
     no table can be read. filters: by topic. reads: group → topics that it has subscribed to.
+    pops: (group, topic) of those that consume by POP.
     """
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class GroupTables:
     topics: dict[str, Row] | None = None
     filters: dict[str, list[ConsumerFilter]] = field(default_factory=dict)
     reads: dict[str, set[str]] = field(default_factory=dict)
+    pops: set[tuple[str, str]] = field(default_factory=set)
 
     def of_topic(self, topic: str) -> set[str]:
         """The groups that something in config/ connects with a topic."""
@@ -106,6 +110,8 @@ def read_groups(layout: Layout, version: str, note: Note) -> GroupTables:
     topics = _rows(layout, TOPICS, note)
     if topics is not None:
         found.topics = {row["topic"]: row for row in topics if row["type"] == "topic_config"}
+    modes = request_modes(layout, config_rules(profile_of(version)))
+    found.pops = {key for key, mode in modes.items() if mode.upper() == POP}
     try:
         found.filters = consumer_filters(read_filters(layout), None)
     except StoreError as error:

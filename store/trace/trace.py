@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...formats.pop import REVIVE_TOPIC
-from ..broker.snapshot import QueueId
+from ...formats.pop import KV_OPTION, REVIVE_TOPIC
+from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import TIMER_TOPIC
 from ..disk.layout import KV_STORE, Layout
 from ..disk.lock import holder
@@ -103,10 +103,10 @@ class _About:
     @cached_property
     def _not_read(self) -> tuple[Evidence, ...]:
         path = self._store.layout.root / KV_STORE
-        if not path.exists() or (is_rocksdb(path) and readable()):
-            return ()
         fact = "a POP consumer may have it still: popConsumerKVServiceEnable keeps that elsewhere"
-        return (Evidence(f"{fact}, not looked at", KV_STORE),)
+        if not list_entries(path):
+            return (Evidence(f"{fact}, and it is missing", KV_STORE),) if self._store.config.get_bool(KV_OPTION) else ()
+        return () if is_rocksdb(path) and readable() else (Evidence(f"{fact}, not looked at", KV_STORE),)
 
     def family(self, family: Family) -> Trace:
         """The answer about a message that has records."""

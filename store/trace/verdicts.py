@@ -120,8 +120,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         return _popped(known, group)
     if reached is not None and reached > last.queue_offset and not (missing and _is_hole(known)):
         times = counted(sum(owner == group for owner, _ in family.retries), "retry", "retries")
-        reason = f"consumed after {times}: its offset is past the last one"
-        return Judgement(DeliveryVerdict.PASSED, reason, evidence)
+        return _beyond(known, group, f"consumed after {times}: its offset is past the last one", evidence)
     return missing or Judgement(DeliveryVerdict.RETRY, "it waits in the retry topic of the group", evidence)
 
 
@@ -211,7 +210,16 @@ def _passed(known: Known, group: str) -> Judgement | None:
         reason = "its queue does not name it, and the group's offset has gone over the place"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
     doubt, evidence = _doubt(known, reached, before, offset)
-    return Judgement(DeliveryVerdict.PASSED, f"the group's offset is beyond it{doubt}", evidence)
+    return _beyond(known, group, f"the group's offset is beyond it{doubt}", evidence)
+
+
+def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...]) -> Judgement:
+    """The group has it behind it. By POP that tells that a consumer was given it, not what became of it."""
+    topic = known.place.topic if known.family is None else known.family.place.topic
+    if known.not_read and (group, topic) in known.groups.pops:
+        reason = "a consumer was given it (POP), and what became of that is not known: that is kept elsewhere"
+        return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence)
+    return Judgement(DeliveryVerdict.PASSED, reason, evidence)
 
 
 def _filtered(known: Known, group: str) -> Judgement | None:

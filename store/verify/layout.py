@@ -17,9 +17,12 @@ from typing import NamedTuple
 
 from ...formats.index_file import NAME_DIGITS as INDEX_DIGITS
 from ...formats.locked_range import CONTENT
+from ...formats.message_properties import RETRY_PREFIX
+from ...formats.message_request_mode import POP
+from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.profiles import OnOddFile
 from ..broker.snapshot import DirectoryEntry, list_entries
-from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
@@ -41,6 +44,7 @@ from ..log.scan import LogItems
 from ..queues.rocksdb_copy import database_loss
 from ..session.journal import barriers_left
 from ..settings.rocksdb import has_rows, read_whole
+from ..start.config_load import config_rules, request_modes
 from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
@@ -475,6 +479,8 @@ def databases_of_messages(context: VerifyContext) -> None:
             if lost := [what for what in used if _has_topic(context, _TOPICS.get(what))]:
                 text = f"it is missing, and kept {' and '.join(lost)}"
                 context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+            elif used and name == KV_STORE:
+                _kept_for_pop(context, path, *used)
             continue
         loss = None if context.live else database_loss(path)
         if loss is None:
@@ -493,7 +499,7 @@ KEPT_THERE = {
         "transRocksDBEnable": _TRANSACTIONS,
         "indexRocksDBEnable": "index items",
     },
-    KV_STORE: {"popConsumerKVServiceInit": "messages that POP consumers have"},
+    KV_STORE: {KV_OPTION: "messages that POP consumers have"},
 }
 """Directories of such RocksDBs, options of brokers, and what they have them keep there."""
 _TOPICS = {_TRANSACTIONS: ROCKSDB_HALF_TOPIC, _TIMERS: TIMER_TOPIC}
@@ -502,6 +508,27 @@ _TOPICS = {_TRANSACTIONS: ROCKSDB_HALF_TOPIC, _TIMERS: TIMER_TOPIC}
 
 def _has_topic(context: VerifyContext, topic: str | None) -> bool:
     return any(queue.topic == topic for queue in context.store.queues)
+
+
+def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:
+    """Tell of a kvStore that is missing where groups have consumed.
+
+    A broker makes it at its first start with its option, and has no check points in its own topics from then on: a
+    group that consumes by POP, or has read its retries of POP, had them in it where those have none. Else it is not
+    known whether there was one.
+    """
+    reached = {(group, q.topic) for q, offsets in context.progress.items() for group, n in offsets.items() if n > 0}
+    if all(is_system_group(group) for group, _ in reached):
+        return
+    modes = request_modes(context.store.layout, config_rules(context.profile))
+    retries = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for group, topic in reached)
+    own = any(queue.topic == TIMER_TOPIC or queue.topic.startswith(REVIVE_TOPIC) for queue in context.store.queues)
+    if not own and (retries or any(modes.get(key, "").upper() == POP for key in reached)):
+        text = f"it is missing, and kept {what}"
+        context.findings.add("I-014", os.fspath(path), text, severity=Severity.ERROR, repair="")
+    else:
+        text = f"it is missing: it kept {what}, if a broker has been started with {KV_OPTION}"
+        context.findings.add("I-014", os.fspath(path), text, repair="")
 
 
 def _can_be_read(context: VerifyContext, path: Path, used: bool, there: str) -> None:

@@ -17,6 +17,7 @@ from mqstore.formats.message_properties import RETRY_PREFIX
 from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.broker.topics import json_bytes, read_json
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.inspect.pop import (
     CheckPoint,
@@ -310,6 +311,15 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with StoreReader(root) as store:
         pop(store, 0, notes.append)
     assert any("kvStore has more, and cannot be read" in note for note in notes)
+
+
+def test_a_database_that_is_missing_is_told_where_the_options_have_one(tmp_path: Path) -> None:
+    root = unpack("5.5.0-clean", tmp_path)
+    for keeps, told in (("false", False), ("true", True)):
+        notes: list[str] = []
+        with StoreReader(root, BrokerConfig({"popConsumerKVServiceInit": keeps})) as store:
+            pop(store, 0, notes.append)
+        assert any("kvStore is missing" in note for note in notes) is told
 
 
 def test_a_store_without_pop(tmp_path: Path) -> None:

@@ -39,6 +39,20 @@ def test_what_an_offset_says(root: Path, offset: int, wanted: DeliveryVerdict, r
     assert of_g(root) == (wanted, reason)
 
 
+def test_what_an_offset_says_of_pop_without_its_database(root: Path) -> None:
+    """A consumer was given the message: kvStore would tell whether it has it still, and is missing."""
+    offsets(root, g={"orders": {0: 2}})
+    keeps = {"popConsumerKVServiceInit": "true"}
+    assert of_g(root, config=keeps)[0] is DeliveryVerdict.PASSED
+    mode = {"topic": "orders", "consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0}
+    config(root, "messageRequestMode.json", {"messageRequestModeMap": {"orders": {"g": mode}}})
+    assert of_g(root)[0] is DeliveryVerdict.PASSED
+    judged = whole(k1(root, group="g", config=keeps), "g").judgement
+    assert judged.verdict is DeliveryVerdict.UNKNOWN
+    assert judged.reason.startswith("a consumer was given it (POP)")
+    assert any(fact.fact.endswith("and it is missing") for fact in judged.evidence)
+
+
 def test_no_offset_says_nothing(root: Path) -> None:
     assert of_g(root)[0] is DeliveryVerdict.UNKNOWN
     offsets(root, g={"orders": {1: 7}}, h={"payments": {0: 1}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -130,6 +131,25 @@ def test_a_directory_that_is_gone(store: Path) -> None:
     assert severities(store) == severities(store, "timerRocksDBEnable=true") == []
     (found,) = verified(store, OPTION).serious
     assert found.message == "it is missing, and kept transactions"
+
+
+def test_kv_store_that_is_gone(tmp_path: Path) -> None:
+    """A real 5.5.1 makes it anew, and gives no consumer again what it had by POP and had not acknowledged. It has no
+    check points in topics of its own: with those, or without POP, there may have been none yet.
+    """
+    option, config = "popConsumerKVServiceInit=true", tmp_path / "5.5.0-clean" / "config"
+    root = stores.unpack("5.5.0-clean", tmp_path)
+    assert severities(root) == []
+    assert severities(root, option) == [Severity.WARNING]
+    mode = {"topic": "orders", "consumerGroup": "group-a_tags", "mode": "POP", "popShareQueueNum": 0}
+    modes = {"messageRequestModeMap": {"orders": {"group-a_tags": mode}}}
+    (config / "messageRequestMode.json").write_text(json.dumps(modes))
+    (found,) = [one for one in verified(root, option).serious if one.code == "I-014"]
+    assert found.message == "it is missing, and kept messages that POP consumers have" and found.repair == ""
+    for path in config.glob("consumerOffset.json*"):
+        path.unlink()
+    assert severities(root, option) == []
+    assert severities(stores.unpack("5.5.0-pop", tmp_path), option) == [Severity.WARNING]
 
 
 def test_kv_store_without_current(store: Path) -> None:
