@@ -557,8 +557,9 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
 
 
 def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
-    """Topics and groups that came back with default settings, in words; "" for none. left: what did not."""
-    topics, groups = before.unsettled
+    """Topics and groups back with default settings, "" for none. No repair writes into a RocksDB. left: not back."""
+    both = zip(before.unsettled, (TOPICS, GROUPS), strict=True)
+    topics, groups = (frozenset() if name in before.databases else lost for lost, name in both)
     if left is not None:
         topics, groups = topics - set(left.lost_topics), groups - set(left.lost_groups)
     counts = ((len(topics), "topic"), (len(groups), "group"))

@@ -19,7 +19,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
+from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, back_unsettled, config_start
 from mqstore.store.start.config_load import RULES, TOPICS, LoadAction, load_config
 
 from ... import stores, timer_precision
@@ -308,6 +308,29 @@ def test_a_database_without_its_current_is_no_start(config: Path, real: tuple[Pa
     assert not start(config, real[1]).refuses  # a broker makes a new one, and takes the file
     (config / "topics" / "MANIFEST-000005").write_bytes(b"x")
     assert "RocksDB topics has no file CURRENT" in start(config, real[1]).refuses
+
+
+@pytest.mark.parametrize(
+    ("name", "directory", "options"),
+    [
+        ("5.5.1-config-single", "metadata", {"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"}),
+        ("5.5.1-config-v2", "rdb", {"configManagerVersion": "v2"}),
+        ("5.5.1-rocksdb", "topics", {"storeType": "defaultRocksDB"}),
+        ("5.5.1-rocksdb", "subscriptionGroups", {"storeType": "defaultRocksDB"}),
+    ],
+)
+def test_what_comes_back_of_a_database_has_its_settings(
+    name: str, directory: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    """Its CURRENT alone was lost; a file that is made anew has default settings."""
+    root, config = stores.unpack(name, tmp_path), BrokerConfig(options)
+    ends = {QueueId("TopicA", 0): (0, 18), QueueId("TopicB", 0): (0, 22)}
+    before = config_start(Layout.open(root, config), profile_of("5.5.1"), ends)
+    assert not before.loses and not before.refuses
+    (root / "config" / directory / "CURRENT").unlink()
+    before = config_start(Layout.open(root, config), profile_of("5.5.1"), ends)
+    assert before.refuses and any(before.unsettled) and back_unsettled(before, None) == ""
+    assert "default settings" in back_unsettled(before._replace(databases=frozenset()), None)
 
 
 @pytest.mark.parametrize(("name", "positions"), [("5.5.1-config-single", [18, 7]), ("5.5.1-config-v2", [23, 6])])
