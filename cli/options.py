@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -93,11 +94,14 @@ class Common(Options):
         Option("--set", metavar="KEY=VALUE", help="A property of the broker by RocketMQ's name; the last one wins."),
     ] = None
 
+    #: How the broker reads its broker.conf, None where nobody has found out.
+    file_rules = None
+
     def config(self) -> BrokerConfig:
         """The broker's configuration from `--broker-config` and `--set`."""
         from ..store.disk.broker_conf import BrokerConfig
 
-        config = BrokerConfig.from_file(self.broker_config) if self.broker_config else None
+        config = BrokerConfig.from_file(self.broker_config, self.file_rules) if self.broker_config else None
         return (config or BrokerConfig()).with_set(self.set or ())
 
     def given(
@@ -219,6 +223,7 @@ def shared(
             }
             try:
                 with telling_unread(unread, given["common"], values.get("store")):
+                    read_as_broker(values, given["common"])
                     check_log_of(values, given["common"])
                     function(**values, **given)
             except KeyboardInterrupt as interrupt:
@@ -251,6 +256,31 @@ def _stores_in(values: Mapping[str, Any]) -> list[str]:
     from ..store.arrow.stores import stores_of  # such words may be patterns and lists
 
     return stores_of(words)
+
+
+def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
+    """Have broker.conf read as the broker of `--broker-version` reads it, else as those that may have written the
+    stores do, and warn of what it does not take as it is written.
+
+    values: of the arguments of a command. Raises as `Common.config`.
+    """
+    if common.broker_config is None:
+        return
+    config, version = common.config(), values.get("broker_version")
+    if version is not None:
+        from ..store.broker.profiles import file_rules_of
+
+        vars(common)["file_rules"] = file_rules_of(version)
+    elif config.unsure:
+        from ..store.disk.layout import Layout, is_uri
+        from ..store.errors import StoreError
+        from ..store.settings.generation import file_rules_of_any
+
+        with suppress(StoreError):  # whoever reads the store says so
+            stores = [Layout.open(store, config) for store in _stores_in(values) if not is_uri(store)]
+            vars(common)["file_rules"] = file_rules_of_any(stores)
+    for why in islice(common.config().untaken.values(), _TOLD):
+        common.warn(f"{common.broker_config}: {why}")
 
 
 def check_log_of(values: Mapping[str, Any], common: Common) -> None:
@@ -327,7 +357,7 @@ def _with_command(error: UnreadableRange, common: Common, store: Path | None) ->
 
 
 _TOLD = 20
-"""Unreadable ranges that are named at the end of a command."""
+"""Of unreadable ranges at the end of a command, and of options that no broker takes."""
 
 
 def _parameters(function: Callable[..., None], hints: Mapping[str, Any], format: Parameter) -> Iterator[Parameter]:

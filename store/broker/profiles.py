@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...formats.message_properties import RETRY_PREFIX
+from ..disk.broker_conf import FileRules
 from ..errors import InvalidInput
 from .dispatch_record import LMQ_CLOSED, Dispatching
 from .system_topics import (
@@ -239,6 +240,8 @@ DLEDGER_LOAD = _STRICT
 
 _SLACK_MS = 3000
 _LOOK_BACK = 10
+_RENAMED_SINCE, _STRIPS_SINCE = (4, 5, 2), (5, 2, 0)
+"""Of what is in a broker.conf: mapedFileSize… became mappedFileSize…, and blanks around a text no longer count."""
 
 _START_4_3 = Profile(
     "4.3",
@@ -338,6 +341,12 @@ def profile_of(version: str) -> Profile:
         raise InvalidInput(f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
     return older[-1] if older else PROFILES[VERSIONS[0]]
+
+
+def file_rules_of(version: str) -> FileRules:
+    """How this very version reads its broker.conf, of which no generation is the measure. Raises InvalidInput."""
+    number = _number(version)
+    return FileRules(old_names=number < _RENAMED_SINCE, strips=number >= _STRIPS_SINCE)
 
 
 def _is_near(wanted: tuple[int, int, int]) -> bool:

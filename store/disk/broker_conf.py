@@ -1,8 +1,8 @@
 """The broker's configuration, as far as it says where and how a store lies on disk (spec 05, 5.5).
 
-A broker reads Java properties (`broker.conf`, `broker.properties`). Options are found by
-RocketMQ's own names; `maped…`, the spelling of the 4.x brokers, and `mapped…` are the same option.
-Unknown names are kept: another version may know them.
+A broker reads Java properties (`broker.conf`, `broker.properties`). Options are found by RocketMQ's own
+names; `mapedFileSize…`, as 4.3 spells it, is the same option as `mappedFileSize…`, except in a file: there a
+broker takes its own spelling alone. Unknown names are kept: another version may know them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
@@ -57,6 +57,35 @@ _IF_UNNAMED: Mapping[str, str] = {
 broker whose broker.conf does not name them starts with these, whatever is there. Not of sizes: files tell those.
 """
 
+_NUMBERS = frozenset(
+    {
+        *DEFAULTS,
+        "combineCQMaxExtraSearchCommitLogFiles",
+        "commitLogRecoverMaxNum",
+        "compactionCqMappedFileSize",
+        "compactionMappedFileSize",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio",
+        "diskSpaceWarningLevelRatio",
+        "expectConsumerNumUseFilter",
+        "fileReservedTime",
+        "maxErrorRateOfBloomFilter",
+        "maxMessageSize",
+        "tieredStoreIndexFileMaxHashSlotNum",
+        "timerMaxDelaySec",
+        "timerPrecisionMs",
+        "timerRollWindowSlot",
+    }
+)
+"""Options that are an `int` to brokers, of those that are asked for here."""
+_RENAMED = {f"mapedFileSize{part}": f"mappedFileSize{part}" for part in ("CommitLog", "ConsumeQueue")}
+"""The names of 4.3, with those since 4.5.2."""
+_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's `String.trim` takes away."""
+_SHOWN = 80
+"""Characters of a value in a message."""
+
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
 _PLACES = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
@@ -64,14 +93,27 @@ _FORMS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable", "useSingleRocksDB
 """Options that say whether a store has its queues and tables in files or in RocksDBs."""
 _SPLITTER = "rocketmq.broker.multiPathSplitter"
 """A property of the JVM, no option of a broker: what stands between paths, `,` without it (spec 1.12)."""
+_MALFORMED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
+
+
+class FileRules(NamedTuple):
+    """How a broker reads its broker.conf (spec 5.5). None: brokers of both kinds may read it; what one takes counts.
+
+    old_names: the file sizes of log and queues have the names of 4.3. strips: blanks around a text do not count.
+    """
+
+    old_names: bool | None = None
+    strips: bool | None = None
 
 
 class BrokerConfig(Mapping[str, str]):
     """Options of a broker by name. Immutable.
 
     words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`. whole: they are all that a
-    broker is told, as by its broker.conf: what they do not name is its default, not what a store shows.
+    broker is told, as by its broker.conf: what they do not name is its default, not what a store shows. untaken: of a
+    file, why a broker does not take an option as it is written there, by name. unsure: brokers differ in how they read
+    it, and which one does was not told.
 
     >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     >>> config.get_int("mappedFileSizeCommitLog")
@@ -79,7 +121,13 @@ class BrokerConfig(Mapping[str, str]):
     """
 
     def __init__(
-        self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None, *, whole: bool = False
+        self,
+        options: Mapping[str, str] | None = None,
+        words: tuple[str, ...] | None = None,
+        *,
+        whole: bool = False,
+        untaken: Mapping[str, str] | None = None,
+        unsure: bool = False,
     ) -> None:
         self._named = {_canonical(name): value for name, value in (options or {}).items()}
         self._options = {**_IF_UNNAMED, **self._named} if whole else self._named
@@ -88,6 +136,7 @@ class BrokerConfig(Mapping[str, str]):
             settings = (f"{name}={value}" for name, value in self._named.items())
             words = tuple(word for setting in settings for word in ("--set", setting))
         self.words = words
+        self.untaken, self.unsure = dict(untaken or {}), unsure
 
     @classmethod
     def of(cls, options: Mapping[str, object] | None) -> BrokerConfig:
@@ -100,8 +149,8 @@ class BrokerConfig(Mapping[str, str]):
         return cls({str(name): str(value) for name, value in options.items()})
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
-        """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
+    def from_file(cls, path: str | PathLike[str], rules: FileRules | None = None) -> BrokerConfig:
+        """Read a `broker.conf` as brokers do. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
         with os_errors(path), Path(path).open("rb") as file:
             status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode):
@@ -113,8 +162,14 @@ class BrokerConfig(Mapping[str, str]):
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:
             raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
-        options = parse_properties(data.decode("iso-8859-1"))
-        return cls(options, ("--broker-config", os.fspath(path)), whole=True)
+        text, rules = data.decode("iso-8859-1"), rules or FileRules()
+        if any(map(_MALFORMED.search, _logical_lines(text))):
+            raise InvalidInput(r"not a broker configuration: \u without four hexadecimal digits", path=path)
+        written = parse_properties(text)
+        odd = any(name in _RENAMED or value != value.strip(_BLANKS) for name, value in written.items())
+        options, untaken = _as_read(written, rules)
+        words = ("--broker-config", os.fspath(path))
+        return cls(options, words, whole=True, untaken=untaken, unsure=odd and None in rules)
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
         """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
@@ -125,7 +180,8 @@ class BrokerConfig(Mapping[str, str]):
                 raise InvalidInput(f"not NAME=VALUE: {setting}")
             options[_canonical(name.strip())] = value.strip()
             words += ("--set", setting)
-        return BrokerConfig(options, words, whole=self._whole)
+        untaken = {name: why for name, why in self.untaken.items() if options.get(name) == self._named.get(name)}
+        return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure)
 
     def for_new_store(self) -> BrokerConfig:
         """These options for a store that is made elsewhere: without those that name places of a store."""
@@ -142,10 +198,10 @@ class BrokerConfig(Mapping[str, str]):
         value = self.get(name)
         if value is None:
             return default
-        try:
-            return int(value)
-        except ValueError:
-            raise InvalidInput(f"{name} is not a number: {value}") from None
+        number = _int(value)
+        if number is None:
+            raise InvalidInput(f"{name} is not a number: {value}")
+        return number
 
     def get_bool(self, name: str, default: bool = False) -> bool:
         """The option as Java reads a boolean: only `true`, in any case, is true."""
@@ -223,7 +279,68 @@ class BrokerConfig(Mapping[str, str]):
 
 
 def _canonical(name: str) -> str:
-    return "mapped" + name[len("maped") :] if name.startswith("maped") else name
+    return _RENAMED.get(name, name)
+
+
+def _int(text: str) -> int | None:
+    """As Java's `Integer.parseInt`: a sign and digits, no blank, nothing beyond 32 bits. None for others."""
+    try:
+        number = int(text) if re.fullmatch(r"[+-]?\d+", text) else None
+    except ValueError:  # thousands of digits
+        return None
+    return number if number is not None and -(1 << 31) <= number < 1 << 31 else None
+
+
+def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, str], dict[str, str]]:
+    """Options of a file with the values that a broker has of them, and why it does not take what is written, by name.
+
+    What a broker cannot read is not there for it. A size is its default then, whatever the files of a store tell.
+    """
+    found, untaken = dict(written), dict[str, str]()
+    for old, new in _RENAMED.items():
+        name, other = (new, old) if rules.old_names else (old, new)
+        if name in found and (rules.old_names is not None or other in found):
+            del found[name]
+            counts = found.setdefault(other, str(DEFAULTS[new]))
+            when = "before" if rules.old_names else "since"
+            untaken[new] = f"{name}: brokers {when} 4.5.2 have {other} instead: {counts[:_SHOWN]} is taken"
+    for name, text in list(found.items()):
+        value, why = _value(_canonical(name), text, rules)
+        if why:
+            untaken[_canonical(name)] = f"{name}={text[:_SHOWN]!r}: {why}"
+        if value is None:
+            del found[name]
+        else:
+            found[name] = value
+    return found, untaken
+
+
+def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
+    """What a broker has of an option, None for its default, and why that is not what is written, or not for all."""
+    bare = text.strip(_BLANKS)
+    blanks = " (the blank counts)" if bare != text else ""
+    taken = text if rules.strips is False else bare
+    if name in _NUMBERS:
+        if _int(text) is not None:
+            return text, ""
+        default = str(DEFAULTS[name]) if name in DEFAULTS else None
+        why = f"no number to brokers{blanks if _int(bare) is not None else ''}: their default is taken"
+        return default, f"{why}, {default}" if default else why
+    if blanks and bare.lower() == "true":
+        return "false", f"false to brokers{blanks}"
+    if name == "brokerRole" and taken not in _ROLES:
+        return None, f"none of {', '.join(_ROLES)} to brokers: their default is taken, {_ROLES[0]}"
+    if blanks and not rules.strips:
+        return taken, "brokers before 5.2 keep the blank"
+    return taken, "brokers read ISO-8859-1, not UTF-8: other letters are written \\uXXXX" if _is_utf8(text) else ""
+
+
+def _is_utf8(text: str) -> bool:
+    """What was read as ISO-8859-1 was written as UTF-8, and is not the same then."""
+    try:
+        return not text.isascii() and bool(text.encode("iso-8859-1").decode())
+    except UnicodeError:
+        return False
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ the two disagree. A guess leaves one generation, or names all that fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -32,9 +32,10 @@ from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, INNER_MULTI_QUEUE_OFFSET, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from ..broker.load_rules import BodyCheck, LoadFailure, walk
-from ..broker.profiles import NEWEST, PROFILES, VERSIONS
+from ..broker.profiles import NEWEST, PROFILES, VERSIONS, file_rules_of
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
+from ..disk.broker_conf import FileRules
 from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
@@ -79,6 +80,15 @@ def generation_of(layout: Layout) -> Generation:
         return layout.once(_guess)
     except UnreadableRange:  # whoever asks is told which, each time
         return _guess(layout, _readable)
+
+
+def file_rules_of_any(layouts: Iterable[Layout]) -> FileRules:
+    """How the brokers that may have written stores read a broker.conf, as far as all do alike. Raises Unreadable."""
+    versions = {version for layout in layouts for version in generation_of(layout).candidates}
+    if _FIRST_5 in versions:
+        versions.add(_OF_FIRST_5)
+    found = map(file_rules_of, versions)
+    return FileRules(*(each[0] if len(set(each)) == 1 else None for each in zip(*found, strict=True)))
 
 
 def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Generation:
@@ -132,7 +142,8 @@ def _has_lmq_offsets(layout: Layout) -> bool:
     return any(INNER_MULTI_QUEUE_OFFSET in names for names in found)
 
 
-_FIRST_5 = "5.1"
+_FIRST_5, _OF_FIRST_5 = "5.1", "5.2"
+"""The generation, and a version of it that reads broker.conf otherwise."""
 
 
 def _likeliest(candidates: tuple[str, ...]) -> str:

@@ -200,3 +200,40 @@ def test_a_line_that_stderr_cannot_take_ends_nothing(monkeypatch: pytest.MonkeyP
     with io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True) as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         options.Common().warn("3 messages are lost")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "version", "told"),
+    [
+        (
+            "4.9.7-clean",
+            "mappedFileSizeCommitLog=262144 ",
+            "4.9",
+            "(the blank counts): their default is taken, 1073741824",
+        ),
+        ("4.9.7-clean", "mapedFileSizeCommitLog=262144", "4.9", "mappedFileSizeCommitLog instead: 1073741824 is taken"),
+        ("5.5.1-clean", "mapedFileSizeCommitLog=262144", None, "mappedFileSizeCommitLog instead: 1073741824 is taken"),
+        ("4.3.1-clean", "mapedFileSizeCommitLog=262144", None, ""),
+        ("4.9.7-clean", "mappedFileSizeCommitLog=262144\nmapedFileSizeCommitLog=8192", "4.9", "262144 is taken"),
+        (
+            "5.5.1-clean",
+            "mappedFileSizeConsumeQueue=1_000",
+            None,
+            "no number to brokers: their default is taken, 6000000",
+        ),
+        ("5.5.1-clean", "storePathCommitLog=commitlog ", None, ""),
+        ("5.5.1-clean", "storePathCommitLog=commitlog ", "5.1", "brokers before 5.2 keep the blank"),
+    ],
+)
+def test_broker_conf_is_read_as_that_broker_reads_it(
+    name: str, line: str, version: str | None, told: str, tmp_path: Path
+) -> None:
+    """It starts where the value is taken, and only there; what it does not take is told."""
+    root, conf = stores.unpack(name, tmp_path), tmp_path / "broker.conf"
+    conf.write_text(f"{line}\n")
+    starts = not told or "262144 is taken" in told
+    given = ["--broker-config", str(conf), *(["--broker-version", version] if version else [])]
+    for command in ("verify", "recover"):
+        answer = run_here([command, str(root), *given])
+        assert (told in answer.stderr if told else not answer.stderr) and (answer.code == 0) == starts, answer
+    assert "mqstore" not in run_here(["verify", str(root), *given, "--quiet"]).stderr

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.disk.broker_conf import BrokerConfig, parse_properties
+from mqstore.store.broker.profiles import file_rules_of
+from mqstore.store.disk import broker_conf
+from mqstore.store.disk.broker_conf import BrokerConfig, FileRules, parse_properties
 from mqstore.store.errors import InvalidInput, LimitExceeded, Missing, Unreadable
 
 
@@ -188,3 +192,111 @@ def test_refuses_what_is_no_configuration(tmp_path: Path) -> None:
 def test_lines_that_go_on_with_nothing(text: str, options: dict[str, str]) -> None:
     """As java.util.Properties reads them."""
     assert parse_properties(text) == options
+
+
+LOG_BYTES, SLOTS = "mappedFileSizeCommitLog", "maxHashSlotNum"
+GIGABYTE = 1 << 30
+KINDS = {
+    **dict.fromkeys((LOG_BYTES, "mappedFileSizeConsumeQueue", SLOTS, "fileReservedTime"), "int"),
+    **dict.fromkeys(("storeType", "storePathCommitLog", "deleteWhen"), "String"),
+    **dict.fromkeys(("enableDLegerCommitLog", "messageIndexEnable"), "boolean"),
+    "brokerRole": "BrokerRole",
+}
+ODD: list[tuple[Any, ...]] = [
+    (b"mappedFileSizeCommitLog=8192", LOG_BYTES, GIGABYTE, 8192, 8192),
+    (b"mapedFileSizeCommitLog=8192", LOG_BYTES, 8192, GIGABYTE, GIGABYTE),
+    (b"mappedFileSizeCommitLog=8192\nmapedFileSizeCommitLog=400", LOG_BYTES, 400, 8192, 8192),
+    (b"mapedFileSizeCommitLog=400\nmappedFileSizeCommitLog=8192", LOG_BYTES, 400, 8192, 8192),
+    (b"mapedFileSizeCommitLog=400\nmappedFileSizeCommitLog=8192 ", LOG_BYTES, 400, GIGABYTE, GIGABYTE),
+    (b"mapedFileSizeConsumeQueue=400", "mappedFileSizeConsumeQueue", 400, 6_000_000, 6_000_000),
+    (b"MaxHashSlotNum=7\nmaxhashslotnum=8", SLOTS, None, None, None),
+    *((b"maxHashSlotNum=" + text, SLOTS, *[5_000_000] * 3) for text in (b"97 ", b"97\t", b"\\ 97", b"9_7", b"0x61")),
+    *((b"maxHashSlotNum=" + text, SLOTS, *[5_000_000] * 3) for text in (b"97L", b"", b"2147483648", b"+", b"9.7e1")),
+    *((b"maxHashSlotNum=" + text, SLOTS, *[97] * 3) for text in (b"+97", b"  97", b"0097", b"9\\\n  7", b"\\u0039\\7")),
+    (b"maxHashSlotNum=\\u0669\\u0667", SLOTS, 97, 97, 97),
+    (b"maxHashSlotNum=-2147483648", SLOTS, *[-(1 << 31)] * 3),
+    (b"maxHashSlotNum=97\nmaxHashSlotNum=x", SLOTS, *[5_000_000] * 3),
+    (b"maxHashSlotNum=x\nmaxHashSlotNum:97", SLOTS, 97, 97, 97),
+    (b"fileReservedTime=48 ", "fileReservedTime", None, None, None),
+    (b"storeType=defaultRocksDB ", "storeType", None, "defaultRocksDB ", "defaultRocksDB"),
+    (b"storeType=a\\u3000\xa0", "storeType", None, *["a\u3000\xa0"] * 2),
+    (b"storeType=", "storeType", None, "", ""),
+    (b"storePathCommitLog=/x\\t \\u0001", "storePathCommitLog", *["/x\t \x01"] * 2, "/x"),
+    (b"storePathCommitLog=/\xc3\xa9", "storePathCommitLog", *["/\xc3\xa9"] * 3),
+    (b"deleteWhen=04;16 ", "deleteWhen", "04;16 ", "04;16 ", "04;16"),
+    *((b"messageIndexEnable=" + text, "messageIndexEnable", *[False] * 3) for text in (b"true ", b"yes", b"1", b"")),
+    (b"enableDLegerCommitLog=TrUe", "enableDLegerCommitLog", None, True, True),
+    (b"enableDLegerCommitLog=true ", "enableDLegerCommitLog", None, False, False),
+    (b"brokerRole=SLAVE", "brokerRole", *["SLAVE"] * 3),
+    (b"brokerRole=SLAVE ", "brokerRole", None, None, "SLAVE"),
+    (b"brokerRole=slave", "brokerRole", None, None, None),
+]
+"""What is written, an option, and its value to brokers of 4.3, up to 5.1, and newer; None: the default, or no option.
+
+Measured with the real classes, see the tests of the same name in `interop`.
+"""
+
+
+def taken(config: BrokerConfig, option: str) -> object:
+    """The value of an option, None where it is not set."""
+    if KINDS[option] == "int":
+        return config.get_int(option)
+    return config.get_bool(option) if KINDS[option] == "boolean" else config.get(option)
+
+
+@pytest.mark.parametrize(("written", "option", "first", "middle", "newest"), ODD)
+def test_values_are_those_that_brokers_take(
+    written: bytes, option: str, first: object, middle: object, newest: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(written)
+    for version, wanted in {"4.3.1": first, "4.9.7": middle, "5.1.4": middle, "5.3.3": newest}.items():
+        if wanted is not None or version > "4.5":
+            assert taken(BrokerConfig.from_file(path, file_rules_of(version)), option) == wanted, version
+
+
+@pytest.mark.parametrize(
+    ("written", "rules", "why"),
+    [
+        (b"mappedFileSizeCommitLog=8192 ", FileRules(), "no number to brokers (the blank counts)"),
+        (b"fileReservedTime=4_8", FileRules(), "no number to brokers: their default is taken"),
+        (
+            b"mapedFileSizeCommitLog=8192",
+            FileRules(old_names=False),
+            "have mappedFileSizeCommitLog instead: 1073741824",
+        ),
+        (b"mapedFileSizeCommitLog=8192", FileRules(), ""),
+        (b"mapedFileSizeCommitLog=8192\nmappedFileSizeCommitLog=9", FileRules(), "instead: 9 is taken"),
+        (b"storeType=a ", FileRules(strips=False), "brokers before 5.2 keep the blank"),
+        (b"storeType=a ", FileRules(), "brokers before 5.2 keep the blank"),
+        (b"storeType=a ", FileRules(strips=True), ""),
+        (b"enableLmq=true ", FileRules(strips=True), "false to brokers (the blank counts)"),
+        (b"brokerRole=slave", FileRules(), "their default is taken, ASYNC_MASTER"),
+        (b"storePathCommitLog=/\xc3\xa9", FileRules(), "ISO-8859-1, not UTF-8"),
+        (b"storePathCommitLog=/\xe9\\u4e2d", FileRules(), ""),
+        (b"maxIndexNum=400", FileRules(), ""),
+    ],
+)
+def test_what_is_not_taken_is_told(written: bytes, rules: FileRules, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(written)
+    config = BrokerConfig.from_file(path, rules)
+    assert len(config.untaken) == bool(why) and why in "".join(config.untaken.values())
+    (name,) = config.untaken or ["a"]
+    assert not config.with_set([f"{name}=1"]).untaken, "that is exact"
+
+
+def test_no_broker_starts_with_a_malformed_escape(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"#\\u\na=\\\\u")
+    assert BrokerConfig.from_file(path)["a"] == "\\u"
+    path.write_bytes(b"a=\\u00zz")
+    with pytest.raises(InvalidInput, match="hexadecimal"):
+        BrokerConfig.from_file(path)
+
+
+def test_no_number_is_asked_for_that_a_file_may_not_have() -> None:
+    """Options that are asked for as numbers are known as such: a value that is none is not there for brokers."""
+    store = Path(broker_conf.__file__).parents[1]
+    asked = {name for path in store.rglob("*.py") for name in re.findall(r'get_int\("(\w+)"', path.read_text())}
+    assert asked and asked <= broker_conf._NUMBERS
