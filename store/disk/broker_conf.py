@@ -20,6 +20,8 @@ from . import byte_reader
 
 LARGEST_FILE_BYTES = 16 << 20
 """A configuration file above this size is not one; it is not read."""
+ROCKSDB_STORE_TYPE = "defaultRocksDB"
+"""The `storeType` of brokers that have their consume queues in a RocksDB alone; its case does not count for them."""
 CONFIG_VERSION, CONFIG_V2 = "configManagerVersion", "v2"
 """With it topics, groups and positions are in config/rdb, whatever has the queues."""
 
@@ -130,6 +132,8 @@ class BrokerConfig(Mapping[str, str]):
         unsure: bool = False,
     ) -> None:
         self._named = {_canonical(name): value for name, value in (options or {}).items()}
+        if self._named.get("storeType", "").lower() == ROCKSDB_STORE_TYPE.lower():
+            self._named["storeType"] = ROCKSDB_STORE_TYPE
         self._options = {**_IF_UNNAMED, **self._named} if whole else self._named
         self._whole = whole
         if words is None:

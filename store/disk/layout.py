@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
-from .broker_conf import BrokerConfig
+from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue, is_directory, size_of_log
 
@@ -49,8 +49,6 @@ DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that each RocksDB has."""
 _MANIFEST, _SST = "MANIFEST-", ".sst"
-ROCKSDB_STORE_TYPE = "defaultRocksDB"
-"""The storeType of a broker whose consume queues are a RocksDB alone."""
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""

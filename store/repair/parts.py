@@ -12,14 +12,13 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..broker.profiles import LMQ_OPTIONS, PROFILES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, BrokerConfig
+from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, ROCKSDB_STORE_TYPE, BrokerConfig
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_STORE_TYPE,
     TIMER_LOG,
     Layout,
     queue_directories,

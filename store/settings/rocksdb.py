@@ -34,8 +34,8 @@ from ...formats.pop import KV_STATE
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import list_entries
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION
-from ..disk.layout import KV_STORE, ROCKSDB_STORE_TYPE, Layout, was_rocksdb
+from ..disk.broker_conf import CONFIG_V2, CONFIG_VERSION, ROCKSDB_STORE_TYPE
+from ..disk.layout import KV_STORE, Layout, was_rocksdb
 from ..errors import Unreadable
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from .parse import entries, parse

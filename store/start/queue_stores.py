@@ -31,14 +31,8 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import CLEANUP_POLICY, COMPACTED, LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
 from ..columns import dictionary, kept, order_of_pairs
-from ..disk.layout import (
-    ROCKSDB_CONSUME_QUEUE,
-    ROCKSDB_CURRENT,
-    ROCKSDB_STORE_TYPE,
-    Layout,
-    queue_directories,
-    was_rocksdb,
-)
+from ..disk.broker_conf import ROCKSDB_STORE_TYPE
+from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout, queue_directories, was_rocksdb
 from ..errors import StoreError, Unreadable, Unsupported
 from ..queues.hybrid import all_queues, parents_of_lite, selective_double_write
 from ..queues.references import QueueBegins

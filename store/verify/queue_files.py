@@ -22,9 +22,10 @@ from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
+from ..disk.broker_conf import ROCKSDB_STORE_TYPE
 from ..disk.byte_reader import noted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.layout import LARGEST_QUEUE_ID, ROCKSDB_STORE_TYPE, queue_directories
+from ..disk.layout import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary

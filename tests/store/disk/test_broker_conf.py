@@ -85,6 +85,12 @@ def test_a_setting_needs_a_name_and_a_value(setting: str) -> None:
         BrokerConfig().with_set([setting])
 
 
+def test_the_case_of_a_store_type_does_not_count() -> None:
+    """As in `MessageStoreConfig.isEnableRocksDBStore`."""
+    assert BrokerConfig({"storeType": "DEFAULTROCKSDB"})["storeType"] == "defaultRocksDB"
+    assert BrokerConfig().with_set(["storeType=defaultrocksdb"])["storeType"] == "defaultRocksDB"
+
+
 def test_sizes_say_where_they_come_from() -> None:
     config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     assert config.size("mappedFileSizeCommitLog") == (8192, "configuration")
