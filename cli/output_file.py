@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -53,11 +54,10 @@ class OutputFile:
 
     def give_up(self) -> None:
         """The data is not whole."""
-        try:
+        with suppress(OSError):  # on a full disk it fails once more
             self.stream.close()
-        finally:
-            if self._beside is not None:
-                self._beside.unlink(missing_ok=True)
+        if self._beside is not None:
+            self._beside.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:

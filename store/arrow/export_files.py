@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -130,7 +131,8 @@ class ExportFiles:
         finally:
             self._writer.shutdown()
             for left in self._open.values():
-                left.sink.give_up()
+                with suppress(OSError):  # on a full disk it fails once more
+                    left.sink.give_up()
 
     def write_one(self) -> None:
         """Write a file without rows where none has any: what is read back has columns and types."""

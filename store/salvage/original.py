@@ -40,7 +40,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine
 from ..disk.layout import COMMIT_LOG, Layout
-from ..errors import InvalidInput, Refused
+from ..errors import InvalidInput, NoSpace, Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
@@ -372,7 +372,11 @@ def complete(
     assert plan is not None  # as above: files of config have no part in it
     del found  # it may be large
     # nobody else writes into a store that is being made: the plan is still the one of this store
-    applied = apply(layout, plan, lambda: plan, files, command=command)
+    try:
+        applied = apply(layout, plan, lambda: plan, files, command=command)
+    except NoSpace as error:
+        error.hint = "make room on the disk"  # a store that is being made keeps its journal in it
+        raise
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = analyze(Layout.open(root, layout.broker_config), restored.version, options=RecoveryOptions(Policy.KEEP))

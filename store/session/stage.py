@@ -183,7 +183,7 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise NoSpace(
-            f"{counted(needed, 'byte')} needed for {'the journal' if movable else 'new files'}, {free} free",
+            f"{counted(needed, 'byte')} needed for new files{' and the journal' if movable else ''}, {free} free",
             path=there,
             hint="make room on the disk" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
         )
