@@ -37,13 +37,19 @@ class NumberedRows(NamedTuple):
         return [Line(number, record_of(row, number)) for number, row in rows]
 
 
-def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[NumberedRows]:
+def read_rows(
+    path: Path, form: str, note: Callable[[int], None], tell: Callable[[str], None]
+) -> Iterator[NumberedRows]:
     """The rows of a file: `parquet` or `arrow` (file or stream).
 
-    note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
+    note: told how many bytes were read. tell: told what is not taken of its path. Raises Missing, Unreadable,
+    InvalidInput, Unsupported.
     """
     require_arrow(f"no {form} files")
-    from ..store.arrow.append_rows import batches_of
+    from ..store.arrow.append_rows import batches_of, unread_folders
+
+    for line in unread_folders([path]):
+        tell(line)
 
     def batches() -> Iterator[pa.RecordBatch]:
         seen = 0
@@ -55,15 +61,18 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Nu
     yield from _numbered(batches())
 
 
-def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[NumberedRows]:
+def read_directory(path: Path, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[NumberedRows]:
     """The rows of all Parquet and Arrow files below a directory, in the order of their times.
 
     Raises as `read_rows`.
     """
     require_arrow("no parquet files")
-    from ..store.arrow.append_rows import files_of, sorted_batches
+    from ..store.arrow.append_rows import files_of, sorted_batches, unread_folders
 
-    yield from _numbered(sorted_batches(files_of([path]), note))
+    files = files_of([path])
+    for line in unread_folders(files):
+        tell(line)
+    yield from _numbered(sorted_batches(files, note))
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[NumberedRows]:

@@ -29,10 +29,10 @@ def import_(
     """Make a store of messages in Parquet or Arrow files, as a broker would append them.
 
     The columns are those that mqstore export writes, with bodies; topic and body must be there.
-    Messages are appended in the order of store_timestamp, and get new queue offsets. DIR appears
-    whole or not at all: what was cut off is begun again by running the same command once more. It runs
-    in this process: a log has one writer. mqstore put STORE --from FOLDER appends the same way to a
-    store that is there.
+    Folders COLUMN=VALUE, as Hive and Spark write them, are columns, too. Messages are appended in the
+    order of store_timestamp, and get new queue offsets. DIR appears whole or not at all: what was cut
+    off is begun again by running the same command once more. It runs in this process: a log has one
+    writer. mqstore put STORE --from FOLDER appends the same way to a store that is there.
 
     Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job
     works on DIR; 5 cannot be read or written.
@@ -50,10 +50,12 @@ def import_(
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)
-    from ..store.arrow.append_rows import NewStore, files_of, import_store
+    from ..store.arrow.append_rows import NewStore, files_of, import_store, unread_folders
     from ..store.put.message_columns import left_out
 
     found = files_of(files)
+    for line in unread_folders(found):
+        common.warn(line)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)
     with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
         manifest = import_store(found, to, how, progress.advance)

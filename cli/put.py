@@ -47,12 +47,13 @@ def put(
     (exit 4) or was not shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as
     the broker stores it; the broker delivers it when it runs, put never does. A line of --from with
     "batch": [messages] is what a client sends together: the records come to one file, or are one
-    record where the topic has batch queues. A line that makes no sense, or whose topic no broker accepts,
-    is named and ends it (exit 2): what stands before it is there. Of a directory the Parquet and Arrow
-    files are taken, in the order of store_timestamp. Copies get new numbers: what decides a transaction
-    names the new places of its half messages. Where these do not come along, it is left out, and stderr
-    says so, as are check points and acknowledgements of POP that name other places. How far delay levels
-    and timers were delivered does not come along: their messages are delivered once more.
+    record where the topic has batch queues. A line that makes no sense, or whose topic no broker
+    accepts, is named and ends it (exit 2): what stands before it is there. Of a directory the Parquet
+    and Arrow files are taken, in the order of store_timestamp, and folders COLUMN=VALUE as columns.
+    Copies get new numbers: what decides a transaction names the new places of its half messages.
+    Where these do not come along, it is left out, and stderr says so, as are check points and
+    acknowledgements of POP that name other places. How far delay levels and timers were delivered
+    does not come along: their messages are delivered once more.
 
     \b
     Examples:

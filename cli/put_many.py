@@ -74,7 +74,7 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[Answer]:
     InvalidInput.
     """
     with target.common.progress("putting", _size_of(many.source)) as progress:
-        portions = joined(_portions(many, progress.advance))
+        portions = joined(_portions(many, progress.advance, target.common.warn))
         first = next((portion for portion in portions if _count(portion)), None)
         if first is None:
             return
@@ -109,9 +109,9 @@ def _size_of(source: str) -> int:
     return path.stat().st_size if source != "-" and path.is_file() else 0
 
 
-def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
+def _portions(many: Many, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[Portion]:
     if Path(many.source).is_dir():
-        return read_directory(Path(many.source), note)
+        return read_directory(Path(many.source), note, tell)
     form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
     if form in _FROM_FILES and many.source == "-":
         raise InvalidInput(f"{form.value} comes from a file, not from stdin")
@@ -120,7 +120,7 @@ def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
 
         return avro_input.read_portions(Path(many.source), note)
     if form in _FROM_FILES:
-        return read_rows(Path(many.source), form.value, note)
+        return read_rows(Path(many.source), form.value, note, tell)
     if form is InputFormat.CSV:
         from . import csv_input
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ...store.arrow.append_rows import NEEDED, NewStore, batches_of, make_store
+from ...store.arrow.append_rows import NEEDED, NewStore, make_store, rows_of
 from ...store.counted import counted
 from ...store.disk.files import Files
 from ...store.disk.layout import is_uri
@@ -107,7 +107,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         def job(stage: Stage) -> None:
             folder = stage.folder / _ROWS  # goes where the stage goes
             stage.files.rename(self._rows, folder)
-            rows = (rows for one in kept for rows, _ in batches_of(folder / one.name, "arrow"))
+            rows = (rows for one in kept for rows, _ in rows_of(folder / one.name, "arrow"))
             stage.seal(make_store(stage.tree, self._how, rows).counts())
 
         counts = publish_job(self._target, job, lambda _: False, self.files, self._rows)

@@ -2,8 +2,8 @@
 
 Files of rows that come in: Parquet and Arrow, alone or in directories, batch by batch.
 
-The columns are named as the JSON fields of a message. Of an export the topic may stand in the path
-alone (`topic=T/`), as Hive and Spark write it.
+The columns are named as the JSON fields of a message. They may stand in the path alone (`topic=T/queue_id=0/`),
+as Hive and Spark write them.
 
 Files of rows as one stream in the order of their times, in bounded memory.
 
@@ -13,13 +13,13 @@ which go to an unnamed temporary file, and merged from there: nothing is left of
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, TypeAlias
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -32,16 +32,25 @@ from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
-from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
+from ..put.new_message import COPIED, STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
-from .messages import columns_of_rows, corrupted_rows, numbered, record_of
+from .log_columns import SCHEMA
+from .messages import ODD, columns_of_rows, corrupted_rows, numbered, record_of
 from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""
-TOPIC = "topic"
-_IN_PATH = f"{TOPIC}="
+_TEXTS = tuple(name for name in (*ODD, "type", "inner_number") if name not in SCHEMA.names)
+_IN_PATH = pa.schema(
+    [
+        *(pa.field(f.name, pa.string() if pa.types.is_nested(f.type) else f.type) for f in SCHEMA),
+        *(pa.field(name, pa.string()) for name in _TEXTS),
+    ]
+)
+"""The columns that may stand in a path: what an export writes, and what else is read of a row."""
+_DAY = "date"
+"""What an export by day calls its folders: `store_timestamp` says more."""
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
@@ -73,14 +82,23 @@ def form_of(path: Path) -> str:
 
 
 def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """Batches of a file, and which share of the file they end.
+    """Batches of a file with the columns that its path names, and which share of the file they end.
 
     form: `parquet` or `arrow` (file or stream). columns: only those, as far as they are there.
-    Raises Missing, Unreadable; InvalidInput for what is no such file.
+    Raises Missing, Unreadable; InvalidInput for what is no such file, or a path with a value that is none.
     """
+    beside = {name: value for name, value in _in_path(path).items() if columns is None or name in columns}
+    for batch, share in rows_of(path, form, columns):
+        for name, value in beside.items():
+            if name not in batch.schema.names:
+                batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        yield batch, share
+
+
+def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
+    """The same with the columns of the file alone."""
     try:
-        for batch, share in (_parquet if form == "parquet" else _arrow)(path, columns):
-            yield _with_topic(batch, path, columns), share
+        yield from (_parquet if form == "parquet" else _arrow)(path, columns)
     except OSError as error:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
@@ -88,7 +106,7 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
 
 
 def schema_of(path: Path, form: str) -> pa.Schema:
-    """The columns of a file. Raises as `batches_of`."""
+    """The columns of `batches_of`. Raises as that."""
     try:
         if form == "parquet":
             import pyarrow.parquet as pq
@@ -101,27 +119,39 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"not a {form} file: {error}", path=path) from None
-    if TOPIC not in schema.names and topic_in_path(path) is not None:
-        schema = schema.append(pa.field(TOPIC, pa.string()))
+    for name, value in _in_path(path).items():
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, value.type))
     return schema.remove_metadata()
 
 
-def topic_in_path(path: Path) -> str | None:
-    """The topic that a path names, None for none.
+def _in_path(path: Path) -> dict[str, pa.Scalar]:
+    """The columns that a path names; of one that is there twice the value next to the file.
 
-    >>> topic_in_path(Path("/x/topic=%25RETRY%25g/date=2026-01-01/part-0.parquet"))
-    '%RETRY%g'
+    Raises InvalidInput for a value that is none of its column.
+
+    >>> found = _in_path(Path("/x/topic=%25RETRY%25g/queue_id=3/part-0.parquet"))
+    >>> {name: value.as_py() for name, value in found.items()}
+    {'queue_id': 3, 'topic': '%RETRY%g'}
     """
-    named = [part for part in path.parent.parts if part.startswith(_IN_PATH)]
-    return unquote(named[-1].removeprefix(_IN_PATH)) if named else None
+    if "=" not in str(path.parent):
+        return {}
+    import pyarrow.dataset as ds
+
+    folders = b"".join(os.fsencode(folder.name) + b"/" for folder in path.parents)
+    try:
+        found = ds.get_partition_keys(ds.partitioning(_IN_PATH, flavor="hive").parse(folders))
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"its path has no value of a column: {error}", path=path) from None
+    return {f.name: pa.scalar(found[f.name], f.type) for f in _IN_PATH if f.name in found}
 
 
-def _with_topic(batch: pa.RecordBatch, path: Path, columns: Sequence[str] | None) -> pa.RecordBatch:
-    topic = topic_in_path(path)
-    wanted = columns is None or TOPIC in columns
-    if topic is None or not wanted or TOPIC in batch.schema.names:
-        return batch
-    return batch.append_column(TOPIC, pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows))
+def unread_folders(files: Iterable[Path]) -> Iterator[str]:
+    """What people should know of folders `NAME=VALUE` above files that are no columns of messages."""
+    folders = {folder for path in files for folder in path.parents}
+    names = {folder.name.partition("=")[0] for folder in folders if "=" in folder.name}
+    for name in sorted(names - {*_IN_PATH.names, _DAY}):
+        yield f"folders {name}=: not a column of messages, nothing is taken of it"
 
 
 def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
@@ -169,7 +199,6 @@ def _error_of(error: OSError, path: Path, form: str) -> StoreError:
 
 
 TIME, POSITION = "store_timestamp", "position"
-_KEYS = (TIME, STORE, POSITION)
 _PIECE_BYTES = 96 << 20
 _BLOCK_BYTES_MAX = 1 << 20
 _HEADS_BYTES = 128 << 20
@@ -184,12 +213,13 @@ Note = Callable[[int], None]
 def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterator[pa.RecordBatch]:
     """The rows of all files in the order of `store_timestamp`, `store`, `position`.
 
-    What is equal, or lacks these columns, keeps the order of the files. note: told how many bytes
+    Rows without a position are in order by `COPIED`: files may each have a part of a queue. What is equal, or
+    lacks these columns, keeps the order of the files. note: told how many bytes
     of the files were read. Raises Missing, Unreadable, NoSpace; InvalidInput for what is no such file,
     or columns whose types do not fit together.
     """
-    order = _SortColumns()
     schema = _schema_of(files)
+    order = _SortColumns(schema)
     in_order = _in_order(files, order)
     rows = _aligned(in_order or files, schema, note)
     if in_order:
@@ -205,14 +235,16 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
 
 
 class _SortColumns:
-    """Makes columns to sort by: time, number of the store, position."""
+    """Makes columns to sort by: time, number of the store, position, or what tells it of all rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._stores: dict[str | None, int] = {}
+        position = next((name for name in (POSITION, *reversed(COPIED)) if name in schema.names), POSITION)
+        self.names = (TIME, STORE, position)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> tuple[Ints, Ints, Ints]:
         """int64[n] each; stores are numbered as they are met."""
-        return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, POSITION)
+        return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, self.names[-1])
 
     def _numbered(self, rows: pa.RecordBatch | pa.Table) -> Ints:
         if STORE not in rows.schema.names:
@@ -259,7 +291,7 @@ def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
     for path in files:
         first: Key | None = None
         last: Key | None = None
-        for batch, _ in batches_of(path, form_of(path), _KEYS):
+        for batch, _ in batches_of(path, form_of(path), order.names):
             if not batch.num_rows:
                 continue
             keys = order.keys(batch)

@@ -55,7 +55,7 @@ def test_plain_tables_go_as_columns(properties: str, tmp_path: Path) -> None:
     born = pa.array([row["born_timestamp"] for row in found], pa.timestamp("ms", "UTC"))
     table = table.set_column(table.schema.get_field_index("born_timestamp"), "born_timestamp", born)
     source = write(table, tmp_path / "in.arrow")
-    for part in read_rows(source, "arrow", lambda _: None):
+    for part in read_rows(source, "arrow", lambda _: None, print):
         assert columns_of_rows(part.batch, new_reader(True)) is not None
         assert columns_of_rows(part.batch.slice(5, 9), new_reader(True)) is not None
     mqstore("put", tmp_path / "new", "--from", source)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow import append_rows
-from mqstore.store.arrow.append_rows import NewStore, files_of, make_store, sorted_batches
+from mqstore.store.arrow.append_rows import (
+    NewStore,
+    batches_of,
+    files_of,
+    make_store,
+    rows_of,
+    sorted_batches,
+    unread_folders,
+)
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing
 from mqstore.store.findings.catalogue import Severity
@@ -96,6 +106,52 @@ def test_columns_that_some_files_lack(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (("topic", "queue_id"), "position"),
+        (("tags",), "physical_offset"),
+        (("sys_flag", "body_crc_ok"), "queue_offset"),
+        (("store_timestamp",), "position"),
+    ],
+)
+def test_columns_in_the_path_alone(columns: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    """As Spark and Hive write them: folders that split queues; one column tells the order within a millisecond."""
+    rows = table_of(unpack("4.9.7-clean", tmp_path), body="plain")
+    kept = ["topic", "queue_id", "store_timestamp", "unique_key", "properties", *columns, told]
+    rows = rows.slice(length=100).select(list(dict.fromkeys(kept)))
+    hive = ds.partitioning(pa.schema([rows.schema.field(name) for name in columns]), flavor="hive")
+    ds.write_dataset(rows, tmp_path / "in", format="parquet", partitioning=hive, max_partitions=1024)
+    found = pa.Table.from_batches(sorted_batches(files_of([tmp_path / "in"]))).select(rows.column_names)
+    assert found.schema.equals(rows.schema)
+    assert _by_queue(found) == _by_queue(rows)
+
+
+def _by_queue(rows: pa.Table) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        found.setdefault((row["topic"], row["queue_id"]), []).append(row)
+    return found
+
+
+def test_paths_that_name_no_column(tmp_path: Path) -> None:
+    """A missing value is one; what is next to the file counts; what is written by day has all in its rows."""
+    default = "__HIVE_DEFAULT_PARTITION__"
+    rows = pa.table({"topic": ["T"]})
+    for folder in (f"queue_id=1/region=eu/queue_id=2/tags={default}", "date=2026-11-22/keys=a%20b/topic=other"):
+        write(rows, tmp_path / folder / "a.parquet")
+    files = files_of([tmp_path])
+    found = [row for path in files for batch, _ in batches_of(path, "parquet") for row in batch.to_pylist()]
+    assert found == [{"topic": "T", "keys": "a b"}, {"topic": "T", "queue_id": 2, "tags": None}]
+    assert [batch.schema.names for path in files for batch, _ in rows_of(path, "parquet")] == [["topic"], ["topic"]]
+    assert list(unread_folders(files)) == ["folders region=: not a column of messages, nothing is taken of it"]
+    for value in ("abc", "", "99999999999", "1.5"):
+        path = write(rows, tmp_path / f"wrong/queue_id={value}/a.parquet")
+        with pytest.raises(InvalidInput, match="no value of a column") as refused:
+            list(sorted_batches([path]))
+        assert refused.value.path == str(path)
+
+
 def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no Parquet or Arrow file there"):
         files_of([tmp_path])
@@ -127,9 +183,10 @@ def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"
     rows = table_of(root, body="plain").combine_chunks()
     for number in range(3):
-        write(rows.take(list(range(number, rows.num_rows, 3))), tmp_path / f"in/{number}.parquet")
+        write(rows.take(list(range(number, rows.num_rows, 3))), tmp_path / f"in/run={number}/a.parquet")
     words = ["put", str(new), "--from", str(tmp_path / "in"), "--keep-times", "--no-answers"]
-    assert run_here(words).code == 0
+    ended = run_here(words)
+    assert ended.code == 0 and "folders run=: not a column of messages" in ended.stderr
     assert given(table_of(new, body="plain")) == given(rows)
 
 
