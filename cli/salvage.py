@@ -80,7 +80,8 @@ def salvage(
     lengths and checksums. The same record twice counts once; two that claim the same place are both
     kept, the second in DIR/conflicts. A head whose body does not follow is listed, nothing is guessed.
     DIR/manifest.ndjson says of each record where it came from and what is proven of it. What is
-    salvaged is only read; DIR must lie on another disk than a device that is.
+    salvaged is only read; DIR must lie on another disk than a device that is. Links in a directory are
+    followed; one that leads to no file or directory is named on stderr.
 
     Renumbered, what decides a transaction names the new places of its half messages. Where these do not
     come along, it is left out, as are check points and acknowledgements of POP that name other places.
@@ -121,19 +122,19 @@ def _wanted(
 
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
     from ..store.disk.files import Files
-    from ..store.salvage.runs import SalvageSource, paths_of
+    from ..store.salvage.runs import SalvageSource, images_of
     from ..store.salvage.salvage import check_target, look, write
 
-    paths = paths_of(images)
+    found = images_of(images, common.warn)
     if to is not None:
-        check_target(images, to)
+        check_target(found, to)
     total = 0
-    for path in paths:
+    for path in found.files:
         source = SalvageSource(path)
         total += source.size
         source.close()
     with common.progress("searching", total) as bar:
-        done = look(images, paths, wanted, _teller(bar.advance))
+        done = look(images, found.files, wanted, _teller(bar.advance))
     with ExitStack() as stack:
         stack.enter_context(done.sources)
         if to is not None:

@@ -12,7 +12,7 @@ import re
 import stat
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -28,7 +28,7 @@ from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
 from ..disk.file_queue import is_directory, is_file
-from ..errors import Missing, Unreadable, os_errors
+from ..errors import Unreadable, os_errors
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
@@ -163,28 +163,44 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
-def paths_of(images: Iterable[Path]) -> list[Path]:
-    """The files and devices to carve: those named, and all files of directories, by name.
+class Images(NamedTuple):
+    """What is carved: files and devices, and the directories that they were found in."""
 
-    A link inside a directory is not followed. Raises Missing, Unreadable.
+    files: list[Path]
+    folders: list[Path]
+
+
+def images_of(named: Iterable[Path], tell: Callable[[str], None] = lambda _: None) -> Images:
+    """The files and devices to carve: those named, and all files of directories, by name; links are followed.
+
+    What is there by several names counts once. tell: told of links that lead to nothing that can be carved.
+    Raises Missing, Unreadable.
     """
-    found: dict[Path, None] = {}
-    for image in images:
-        if not image.exists():
-            raise Missing("no such file or directory", path=image)
-        found.update(dict.fromkeys(_below(image) if image.is_dir() else [image]))
-    return list(found)
-
-
-def _below(directory: Path) -> Iterator[Path]:
-    pending = [directory]
+    files: dict[tuple[int, int], Path] = {}
+    folders: dict[tuple[int, int], Path] = {}
+    pending = list(reversed(list(named)))
     while pending:
-        folder = pending.pop()
-        with os_errors(folder), os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-        here = [entry for entry in entries if not entry.is_symlink()]
-        yield from (Path(entry.path) for entry in here if is_file(entry))
-        pending += [Path(entry.path) for entry in reversed(here) if is_directory(entry)]
+        path = pending.pop()
+        with os_errors(path):
+            status = path.stat()
+        is_folder = stat.S_ISDIR(status.st_mode)
+        met = folders if is_folder else files
+        if met.setdefault((status.st_dev, status.st_ino), path) is path and is_folder:
+            pending += reversed(_entries(path, tell))
+    return Images(list(files.values()), list(folders.values()))
+
+
+def _entries(folder: Path, tell: Callable[[str], None]) -> list[Path]:
+    """The files of a directory, and the directories behind them."""
+    with os_errors(folder), os.scandir(folder) as listed:
+        entries = sorted(listed, key=lambda entry: (is_directory(entry), entry.name))
+    found = []
+    for entry in entries:
+        if is_file(entry) or is_directory(entry):
+            found.append(Path(entry.path))
+        elif entry.is_symlink():
+            tell(f"left out: a link to no file or directory that is there: {entry.path}")
+    return found
 
 
 class Grade(IntEnum):

@@ -40,7 +40,7 @@ from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
 from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Grade, Layer, SalvageRun, SalvageSource, Sources, mark_odd, record_places, windows_of
+from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, mark_odd, record_places, windows_of
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
@@ -458,19 +458,17 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
     return Salvaged(sources, found, arranged, aside, file_bytes, unreadable)
 
 
-def check_target(images: Iterable[Path], target: Path) -> None:
+def check_target(images: Images, target: Path) -> None:
     """Raises Refused for a target in what is salvaged, InvalidInput for one that holds something."""
     check_empty(target)
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
-    for image in images:
-        if not image.exists():
-            continue
+    for image in images.files:
         status = image.stat()
         if stat.S_ISBLK(status.st_mode) and status.st_rdev == above.stat().st_dev:
             hint = "every write there may destroy what is looked for: name another disk"
             raise Refused("the new store would lie on the device itself", path=target, hint=hint)
-        if image.is_dir() and target.resolve().is_relative_to(image.resolve()):
-            raise Refused("the new store would lie in what is salvaged", path=target)
+    if any(target.resolve().is_relative_to(folder.resolve()) for folder in images.folders):
+        raise Refused("the new store would lie in what is salvaged", path=target)
 
 
 def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:

@@ -160,11 +160,11 @@ def carve(path: str) -> dict[str, Any]:
     """Carve the records out of a file or of all files of a directory; nothing is written."""
     from mqstore.store.salvage.carve import Carved
     from mqstore.store.salvage.carve import carve as carve_one
-    from mqstore.store.salvage.runs import SalvageSource, paths_of
+    from mqstore.store.salvage.runs import SalvageSource, images_of
 
     start = _cpu_s()
     found = Carved()
-    for number, each in enumerate(paths_of([Path(path)])):
+    for number, each in enumerate(images_of([Path(path)]).files):
         source = SalvageSource(each)
         carve_one(source, number, found)
         source.close()

@@ -93,6 +93,27 @@ def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(layout
     assert run_here(["verify", str(new), "--quick"]).code == 0
 
 
+def test_what_a_full_disk_has_moved_behind_links_is_salvaged(tmp_path: Path) -> None:
+    """Files and directories, each once, whatever leads to them; a link to nothing is told."""
+    root, other = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "other"
+    log, later = root / "commitlog", tmp_path / "disk9" / file_name(0)
+    last = max(log.iterdir())
+    log.rename(other)
+    log.symlink_to(other)
+    last = (other / last.name).rename(tmp_path / "moved")
+    (other / "000").symlink_to(last)
+    (other / "001").hardlink_to(last)
+    (other / "loop").symlink_to(root)
+    (other / "self").symlink_to("self")
+    (other / "gone").symlink_to(later)
+    done = run_here(["salvage", str(root), str(other), str(last), "--dry-run", "--format", "json"])
+    told = json.loads(done.stdout)
+    count = len(list(stores.messages("5.3.3-clean")))
+    assert (told["records"], told["whole"], told["duplicates"]) == (count, count, 0)
+    named = [f"mqstore: left out: a link to no file or directory that is there: {log / n}" for n in ("gone", "self")]
+    assert done.stderr.splitlines() == named
+
+
 def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
     root = stores.unpack("4.9.7-clean", tmp_path)
     late = ["--layout", "compact", "--since", "now", "--until", "-1h"]

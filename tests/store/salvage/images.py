@@ -12,7 +12,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.carve import Carved, carve
-from mqstore.store.salvage.runs import SalvageRun, SalvageSource, Sources, mark_odd, paths_of
+from mqstore.store.salvage.runs import SalvageRun, SalvageSource, Sources, images_of, mark_odd
 from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, look, write
 from tests.cli.json_schema import errors
 from tests.stores import messages
@@ -33,7 +33,7 @@ def records_of(name: str, root: Path) -> list[tuple[int, bytes]]:
 def found_in(*images: Path) -> Carved:
     """What carving finds."""
     found = Carved()
-    with Sources(paths_of(images)) as sources:
+    with Sources(images_of(images).files) as sources:
         for number in range(len(sources)):
             source = sources[number]
             assert isinstance(source, SalvageSource)
@@ -89,7 +89,7 @@ SMALL = BrokerConfig({"mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "1
 def salvaged(target: Path, *images: Path, **asked: Any) -> Salvaged:
     """A new store at `target` from images; asked: of `SalvageRequest`."""
     wanted = SalvageRequest(**{"config": SMALL, **asked})
-    done = look(images, paths_of(images), wanted, lambda _step, _size: None)
+    done = look(images, images_of(images).files, wanted, lambda _step, _size: None)
     with done.sources:
         write(done, target, wanted, Files(), lambda _step, _size: None)
     return done

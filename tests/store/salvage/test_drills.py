@@ -10,7 +10,7 @@ import pytest
 from mqstore.formats.message import MESSAGE
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
-from mqstore.store.salvage.runs import Grade, paths_of
+from mqstore.store.salvage.runs import Grade, images_of
 from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, batches_of, look
 from mqstore.store.search.store import StoreReader
 from tests.slices import rng, share
@@ -28,7 +28,7 @@ FAST = ("illegal-magic", "stale-tail", "cut-segment")
 
 def seen(*images: Path) -> Salvaged:
     """What would be salvaged."""
-    done = look(images, paths_of(images), SalvageRequest(config=SMALL), lambda _step, _size: None)
+    done = look(images, images_of(images).files, SalvageRequest(config=SMALL), lambda _step, _size: None)
     with done.sources:
         return done
 

@@ -18,7 +18,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.salvage.runs import Grade
+from mqstore.store.salvage.runs import Grade, images_of
 from mqstore.store.salvage.salvage import check_target
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import load_checks, verify
@@ -293,9 +293,11 @@ def test_queue_offsets_that_cannot_be_are_not_believed(tmp_path: Path) -> None:
 
 def test_targets_and_images_that_will_not_do(tmp_path: Path) -> None:
     root = unpack(STORE, tmp_path)
-    for target, error in ((root / "new", Refused), (root, InvalidInput)):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (root / "link").symlink_to(elsewhere)
+    for target, error in ((root / "new", Refused), (root, InvalidInput), (elsewhere / "new", Refused)):
         with pytest.raises(error):
-            check_target([root], target)
+            check_target(images_of([root]), target)
     nothing = image(tmp_path, bytes(1 << 20), "nothing")
     with pytest.raises(NotFound):
         salvaged(tmp_path / "new", nothing)
