@@ -111,9 +111,10 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         if form == "parquet":
             import pyarrow.parquet as pq
 
-            schema = pq.read_schema(path)
+            with pa.OSFile(os.fsencode(path)) as source:
+                schema = pq.read_schema(source)
         else:
-            with pa.memory_map(str(path)) as source:
+            with pa.memory_map(os.fsencode(path)) as source:
                 schema = _opened(source).schema
     except OSError as error:
         raise _error_of(error, path, form) from error
@@ -157,7 +158,7 @@ def unread_folders(files: Iterable[Path]) -> Iterator[str]:
 def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pa.OSFile(os.fsencode(path)) as source, pq.ParquetFile(source) as file:
         given = file.schema_arrow.names
         wanted = None if columns is None else [name for name in columns if name in given]
         rows = 0
@@ -167,7 +168,7 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.Rec
 
 
 def _arrow(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(os.fsencode(path)) as source:
         for batch, share in _shares(_opened(source), source):
             if columns is not None:
                 batch = batch.select([name for name in columns if name in batch.schema.names])

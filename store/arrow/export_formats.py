@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -218,11 +219,12 @@ def note_of(path: Path, form: str) -> str | None:
 def _note_of_parquet(path: Path) -> str | None:
     import pyarrow.parquet as pq
 
-    return _note_in(pq.read_schema(path))
+    with pa.OSFile(os.fsencode(path)) as source:
+        return _note_in(pq.read_schema(source))
 
 
 def _note_of_arrow(path: Path) -> str | None:
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(os.fsencode(path)) as source:
         return _note_in(pa.ipc.open_file(source).schema)
 
 

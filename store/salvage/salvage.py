@@ -107,7 +107,7 @@ class Manifest:
         self._write([json.dumps(record, separators=(",", ":"))])
 
     def _name(self, source: int) -> str:
-        return str(self._sources.paths[source]).encode("utf-8", "backslashreplace").decode()
+        return str(self._sources.paths[source])
 
     def _write(self, lines: list[str]) -> None:
         self._lines += lines

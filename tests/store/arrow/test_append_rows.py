@@ -51,11 +51,12 @@ def table(count: int, seed: int) -> pa.Table:
 
 def write(rows: pa.Table, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".parquet":
-        pq.write_table(rows, path, row_group_size=50)
-    else:
-        with pa.ipc.new_file(path, rows.schema) as file:
-            file.write_table(rows, max_chunksize=50)
+    with path.open("wb") as opened:
+        if path.suffix == ".parquet":
+            pq.write_table(rows, opened, row_group_size=50)
+        else:
+            with pa.ipc.new_file(opened, rows.schema) as file:
+                file.write_table(rows, max_chunksize=50)
     return path
 
 
@@ -73,7 +74,7 @@ def test_any_files(piece_bytes: int, block_bytes: int, tmp_path: Path, monkeypat
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(append_rows, "_BLOCK_BYTES_MAX", block_bytes)
     tables = [table(300, 1), table(1, 2), table(0, 3), table(150, 4)]
-    names = ("a.parquet", "b.arrow", "c.parquet", "d/topic=x/e.feather")
+    names = ("a.parquet", "b.arrow", "no-utf8-\udcff/c.parquet", "no-utf8-\udcff/topic=x/e.feather")
     for rows, name in zip(tables, names, strict=True):
         write(rows, tmp_path / name)
     told: list[int] = []
@@ -145,7 +146,7 @@ def test_paths_that_name_no_column(tmp_path: Path) -> None:
     assert found == [{"topic": "T", "keys": "a b"}, {"topic": "T", "queue_id": 2, "tags": None}]
     assert [batch.schema.names for path in files for batch, _ in rows_of(path, "parquet")] == [["topic"], ["topic"]]
     assert list(unread_folders(files)) == ["folders region=: not a column of messages, nothing is taken of it"]
-    for value in ("abc", "", "99999999999", "1.5"):
+    for value in ("abc", "", "99999999999", "1.5", "\udcff"):
         path = write(rows, tmp_path / f"wrong/queue_id={value}/a.parquet")
         with pytest.raises(InvalidInput, match="no value of a column") as refused:
             list(sorted_batches([path]))

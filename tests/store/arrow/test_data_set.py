@@ -60,7 +60,8 @@ def test_append_adds_files_that_every_reader_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv", "avro"])
 def test_every_format_tells_where_it_ended(form: str, tmp_path: Path) -> None:
-    root, out = put(tmp_path / "store", "a"), tmp_path / "out"
+    """Whatever its directory is called, and the store: a name need not be UTF-8."""
+    root, out = put(tmp_path / "store\udcff", "a"), tmp_path / "out\udcff"
     how = ExportHow(ExportFormat(form), by_day=form == "json")
     exported(root, out, Mode.SINCE_LAST, how=how)
     put(root, "b")

@@ -75,3 +75,10 @@ def test_a_message_that_the_writer_refuses_is_told(tmp_path: Path) -> None:
     assert done.written is not None
     assert (done.written.stored, done.written.refused) == (2, 1)
     assert [line["fate"] for line in manifest(tmp_path / "new")] == ["kept", "refused", "kept"]
+
+
+def test_a_source_is_named_as_it_is_called(tmp_path: Path) -> None:
+    """In all JSON a byte that is no UTF-8 is half a surrogate pair, from which programs make it again."""
+    path = image(tmp_path, fake(0, b"a", crc=crc31(b"a")), "\udcff")
+    salvaged(tmp_path / "new", path)
+    assert {line["source"] for line in manifest(tmp_path / "new")} == {str(path)}
