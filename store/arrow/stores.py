@@ -29,6 +29,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
+from ..broker.snapshot import Snapshot, directories_without_files
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import COMPRESSED, Unread
@@ -216,16 +217,26 @@ _BLOCKS = 8
 
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
-    """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore, Unsupported for
-    files with other names than those of a log, Unreadable; of object storage as `plain_of`."""
+    """The commit log of a store. Raises Missing, NotAStore, Unsupported for files with other names than those of a log,
+    Unreadable, Refused where a directory is not there that had files; of object storage as `plain_of`."""
     if is_uri(root):
         _refuse_dledger(root, config)
         return _with_files(CommitLog(RemoteFiles(root)))
     layout = Layout.open(root, config)
-    for directory in layout.commit_log_directories:
-        if not directory.is_dir():  # nobody would see that its messages are not there
-            raise Missing(f"no {directory.name} here", path=directory.parent)
+    _refuse_lost_directory(layout)
     return _with_files(commit_log_of(layout))
+
+
+def _refuse_lost_directory(layout: Layout) -> None:
+    """Raises Missing, Refused where nobody would see that messages of the log are not there."""
+    directories, bare = layout.commit_log_directories, directories_without_files(layout)
+    missing = [directory for directory in directories if not directory.is_dir()]
+    if missing and len(bare) in (0, len(directories)):
+        raise Missing(f"no {missing[0].name} here", path=missing[0].parent)
+    if bare:  # rare: what looks at all of a store need not be there for each command
+        from ..plan.normalize import refuse_lost_directory
+
+        refuse_lost_directory(Snapshot.of(layout))
 
 
 def _refuse_dledger(root: str, config: BrokerConfig) -> None:

@@ -15,9 +15,10 @@ from mqstore.store.arrow.log_rows import LogSplit, damage_of, fields_of, parts_o
 from mqstore.store.arrow.stores import Ask, in_directory, log_sizes, open_log, place_of, stores_of
 from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.errors import InvalidInput, Missing, Unreadable, Unsupported
+from mqstore.store.errors import InvalidInput, Missing, Refused, Unreadable, Unsupported
 
 from ...packing import PACKERS, pack, pack_below
+from ...stores import config as stores_config
 from ...stores import unpack
 from .rows import ask_of, rows
 
@@ -263,3 +264,35 @@ def test_a_log_that_goes_on_in_dledger_is_refused_in_object_storage(storage: str
         open_log(storage + root.name, BrokerConfig())
     with open_log(storage + root.name, BrokerConfig({"enableDLegerCommitLog": "false"})).queue as files:
         assert files.size
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize(
+    ("disk", "refusal"), [("d1", "queues name messages in front"), ("d2", "the log has a gap at 262,144"), ("d3", "")]
+)
+def test_a_disk_of_the_log_that_is_not_mounted(disk: str, refusal: str, empty: bool, tmp_path: Path) -> None:
+    """Refused where messages are missing, as by verify; the third one has none yet."""
+    name = "5.3.3-multipath-killed"
+    root = unpack(name, tmp_path)
+    config = BrokerConfig(stores_config(name, root))
+    with open_log(str(root), config).queue as files:
+        whole = files.size
+    (root / disk).rename(tmp_path / "away")
+    if empty:
+        (root / disk / "commitlog").mkdir(parents=True)
+    if refusal:
+        with pytest.raises(Refused, match=f"{refusal}.*/{disk}/commitlog is {'empty' if empty else 'not there'}"):
+            open_log(str(root), config)
+    else:
+        with open_log(str(root), config).queue as files:
+            assert files.size == whole - files.file_size
+
+
+def test_a_log_none_of_whose_disks_is_mounted(tmp_path: Path) -> None:
+    root = unpack("5.3.3-multipath-killed", tmp_path)
+    config = BrokerConfig(stores_config("5.3.3-multipath-killed", root))
+    for disk in ("d1", "d2", "d3"):
+        (root / disk).rename(tmp_path / disk)
+    (root / "d1/commitlog").mkdir(parents=True)
+    with pytest.raises(Missing, match="no commitlog here"):
+        open_log(str(root), config)
