@@ -70,7 +70,16 @@ def files_of(places: Sequence[Path]) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.suffix in FORMS and not p.is_dir())
+    """Links are followed, to each directory once."""
+    found, met = list[Path](), set[tuple[int, int]]()
+    for top, folders, names in os.walk(folder, followlinks=True):
+        status = os.stat(top)
+        if (key := (status.st_dev, status.st_ino)) in met:
+            folders.clear()
+            continue
+        met.add(key)
+        found += (Path(top, name) for name in names if Path(name).suffix in FORMS)
+    return sorted(found)
 
 
 def form_of(path: Path) -> str:

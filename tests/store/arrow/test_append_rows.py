@@ -179,6 +179,17 @@ def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     assert [path.name for path in files_of(named)] == ["b.arrow", "a.parquet", "c.parquet"]
 
 
+def test_links_are_followed_and_end(tmp_path: Path) -> None:
+    there, elsewhere = tmp_path / "rows", tmp_path / "elsewhere"
+    for folder in (there, elsewhere):
+        folder.mkdir()
+    (elsewhere / "a.parquet").touch()
+    (there / "b.arrow").symlink_to(elsewhere / "b.arrow")
+    (there / "topic=T").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(there)
+    assert [path.relative_to(there).as_posix() for path in files_of([there])] == ["b.arrow", "topic=T/a.parquet"]
+
+
 def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", 20_000)
     root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"
