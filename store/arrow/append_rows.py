@@ -73,7 +73,7 @@ def _inside(folder: Path) -> list[Path]:
     """Links are followed, to each directory once."""
     found, met = list[Path](), set[tuple[int, int]]()
     for top, folders, names in os.walk(folder, followlinks=True):
-        status = os.stat(top)
+        status = Path(top).stat()
         if (key := (status.st_dev, status.st_ino)) in met:
             folders.clear()
             continue
