@@ -1,15 +1,18 @@
 """What a plan does to a DLedger log: entries that follow one another, and their index (spec 1.13).
 
 DLedger cuts at the first entry whose head does not follow; the record in it does not matter to it. Under
-`keep` heads that are lost are made again: of the index's units, else of what queues name, else of the
-numbers that are missing. A record that is lost has a tombstone in its entry, of its size.
+`keep` heads that are lost are made again: of the index's units, else of what queues and the message index name, and of
+the numbers that are missing. A record that is lost has a tombstone in its entry, of its size.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +39,7 @@ from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, 
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
 from .gaps import Forms, Gap, TornRecord, readable_numbers, silent_records
 from .log import LogPlan, tail_edits, written
-from .lost_messages import LostUnits, lost_units
+from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
 from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
@@ -262,7 +265,7 @@ def keep_entries(
     heads = [(t.position, t.head) for t in [*finder.heads, *(t for t in tiles if t.record in saved)]]
     made = ((t.position, t.head) for t in tiles if t.record not in saved)
     pieces = [*encoded(fills, forms, {}), *made, *blanks]
-    log = sorted(pieces, key=_place)
+    log = sorted(pieces, key=itemgetter(0))
     edits = [*lengths_of(snapshot, entries, finder.end, stale=False), *writes_of(snapshot, entries, log)]
     further = further_queues(snapshot, finder.cut)
     cut = cut_properties(queue, finder.cut, further, with_crc=finder.crc_items)
@@ -311,10 +314,6 @@ def _restored(
     found = all_put_right(queue, mine, np.arange(len(mine)), np.zeros(len(mine), np.int64), rules)
     pieces = (piece for records in found.values() for piece in records.items())
     return {position: record for position, record in pieces if queue.read(position, len(record)) != record}
-
-
-def _place(piece: Piece) -> int:
-    return piece[0]
 
 
 def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
@@ -376,16 +375,11 @@ def _tiled(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[
     count = gap.after.number - first
     parts = list(_by_file(gap, snapshot.log_file_bytes))
     term = gap.before.term if gap.before.term >= 0 else gap.after.term
-    for found in (_by_units(gap, index.units(first, count), first, count), _by_queues(gap, snapshot, count)):
-        blanks = None if found is None else _closed(found, parts)
-        if found is not None and blanks is not None:
-            terms = range(first, first + count)
-            return [Tile(p, s, n, term) for (p, s), n in zip(found, terms, strict=True)], blanks
-    spread = _spread(gap, parts, count)
-    blanks = _closed(spread, parts)
-    assert blanks is not None
-    numbers = range(first, first + count)
-    return [Tile(p, s, n, term) for (p, s), n in zip(spread, numbers, strict=True)], blanks
+    of_index = _by_units(gap, index.units(first, count), first, count)
+    for found in chain([of_index], (_spread(each, count) for each in _known_parts(parts, snapshot))):
+        if found is not None and (blanks := _closed(found, parts)) is not None:
+            return [Tile(p, s, n, term) for n, (p, s) in enumerate(found, first)], blanks
+    raise _no_room(gap.begin, gap.end - gap.begin)
 
 
 def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
@@ -400,13 +394,23 @@ def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
     raise Refused("the number of the log's first entry is lost, in the index, too", offset=gap.begin)
 
 
-def _by_file(gap: EntryGap, size: int) -> Iterator[tuple[int, int, bool]]:
-    """Parts of a gap: begin, end, whether it reaches to the end of its file."""
+class _Part(NamedTuple):
+    """Log positions [begin, end) in a gap. least, most: entries that have room there, as far as anything tells."""
+
+    begin: int
+    end: int
+    to_file_end: bool
+    least: int = 1
+    most: int = EVERYWHERE
+
+
+def _by_file(gap: EntryGap, size: int) -> Iterator[_Part]:
+    """A gap, file by file."""
     begin = gap.begin
     while begin < gap.end:
         file_end = (begin // size + 1) * size
         end = min(gap.end, file_end)
-        yield begin, end, end == file_end
+        yield _Part(begin, end, end == file_end)
         begin = end
 
 
@@ -425,21 +429,37 @@ def _by_units(gap: EntryGap, units: Structs, first: int, count: int) -> Places |
     return list(zip(units["pos"].tolist(), units["size"].tolist(), strict=True))
 
 
-def _by_queues(gap: EntryGap, snapshot: Snapshot, count: int) -> Places | None:
-    """The entries as units of queues name their records, None where these are not all."""
-    nothing = np.zeros(0, np.int64)
-    whole = [Gap(gap.begin, gap.end, False, 0)]
-    units = lost_units(snapshot, whole, (), nothing, {})
-    if len(units) != count:
-        return None
-    pairs = zip(units.position.tolist(), units.size.tolist(), strict=True)
-    return [(position - HEADER_BYTES, size + HEADER_BYTES) for position, size in pairs]
+def _known_parts(parts: Sequence[_Part], snapshot: Snapshot) -> Iterator[list[_Part]]:
+    """The parts, cut where units of queues and items of the message index say that records are; by units alone, as
+    an item may be wrong; and as they are.
+    """
+    gaps = [Gap(part.begin, part.end, part.to_file_end, 0) for part in parts]
+    units = lost_units(snapshot, gaps, (), np.zeros(0, np.int64), {})
+    items = np.unique(np.array([position for position, _, _ in items_in(snapshot, gaps)], np.int64))
+    before = np.searchsorted(units.position, items, side="right") - 1
+    items = items[(before < 0) | (items >= np.append(units.end, 0)[before])]
+    yield list(_cut(parts, units, items))
+    yield list(_cut(parts, units, items[:0]))
+    yield list(parts)
 
 
-def _closed(entries: Places, parts: Sequence[tuple[int, int, bool]]) -> list[Piece] | None:
+def _cut(parts: Sequence[_Part], units: LostUnits, items: Ints) -> Iterator[_Part]:
+    """The parts, cut where an entry begins or ends: a unit names its record whole, an item where it begins."""
+    begins, ends = (units.position - HEADER_BYTES).tolist(), units.end.tolist()
+    whole = dict(zip(begins, ends, strict=True))
+    marks = sorted({*begins, *ends, *(items - HEADER_BYTES).tolist()})
+    for part in parts:
+        inside = marks[bisect_right(marks, part.begin) : bisect_left(marks, part.end)]
+        for begin, end in pairwise([part.begin, *inside, part.end]):
+            most = 1 if whole.get(begin) == end else EVERYWHERE
+            last = part.to_file_end and end == part.end
+            yield _Part(begin, end, last, 0 if last and begin in ends else 1, most)
+
+
+def _closed(entries: Places, parts: Sequence[_Part]) -> list[Piece] | None:
     """The BLANKs behind entries that fill the parts of a gap; None where they do not."""
     blanks, left = list[Piece](), list(entries)
-    for begin, end, to_file_end in parts:
+    for begin, end, to_file_end, *_ in parts:
         at = begin
         while left and left[0][0] == at and at + left[0][1] <= end:
             at += left.pop(0)[1]
@@ -450,25 +470,19 @@ def _closed(entries: Places, parts: Sequence[tuple[int, int, bool]]) -> list[Pie
     return None if left else blanks
 
 
-def _spread(gap: EntryGap, parts: Sequence[tuple[int, int, bool]], count: int) -> Places:
-    """So many entries anywhere in a gap: small ones, and one that takes what is left. Raises Refused."""
+def _spread(parts: Sequence[_Part], count: int) -> Places | None:
+    """So many entries anywhere in the parts, of one size where nothing tells theirs; None where they do not fit."""
     found: Places = []
-    left = count
-    for number, (begin, end, to_file_end) in enumerate(parts):
-        room = end - begin - (BLANK.sizeof() if to_file_end else 0)
-        later = len(parts) - number - 1
-        own = min(left - later, room // _LEAST) if later else left
-        if own <= 0 and to_file_end:
-            continue
-        if own <= 0 or own * _LEAST > room:
-            raise _no_room(begin, end - begin)
-        found += [(begin + n * _LEAST, _LEAST) for n in range(own - 1)]
-        last = begin + (own - 1) * _LEAST
-        found.append((last, begin + room - last))
-        left -= own
-    if left:
-        raise _no_room(gap.begin, gap.end - gap.begin)
-    return found
+    left, later = count, sum(part.least for part in parts)
+    for part in parts:
+        later -= part.least
+        room = part.end - part.begin - (BLANK.sizeof() if part.to_file_end else 0)
+        own = min(left - later, room // _LEAST, part.most)
+        if own > 0:
+            places = [*(part.begin + n * (room // own) for n in range(own)), part.begin + room]
+            found += [(begin, end - begin) for begin, end in pairwise(places)]
+            left -= own
+    return None if left else found
 
 
 class _FileOfLog:

@@ -358,7 +358,8 @@ def named(
     if damaged:
         _add_times(damaged, log, gaps)
         _mark_unreferenced(damaged, snapshot)
-        damaged = [row for row in damaged if row["known_from"] == "queue_unit"]
+        alone = {(gap.begin, gap.end - gap.begin) for gap in gaps}  # no other was there: an item tells of it
+        damaged = [r for r in damaged if r["known_from"] == "queue_unit" or (r["position"], r["size"]) in alone]
     rows = [*rows, *_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
     rows = sorted(rows, key=_place)[:most]
     _add_records(rows, log)
@@ -515,7 +516,8 @@ def _of_index(
     known: dict[int, list[dict[str, Any]]] = {}
     for row in damaged:
         known.setdefault(row["position"], []).append(row)
-    inside = sorted((row["position"], row["position"] + row["size"]) for row in damaged)
+    units = (row for row in damaged if row["known_from"] == "queue_unit")
+    inside = sorted((row["position"], row["position"] + row["size"]) for row in units)
     more: dict[int, dict[str, Any]] = {}
     for position, key_hash, time in items_in(snapshot, ordered):
         if position > reach:

@@ -291,6 +291,53 @@ def test_messages_that_units_name_take_no_place_of_others(base: Path, tmp_path: 
         assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
 
 
+def topic_a(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue/TopicA")
+
+
+def message_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+PLACES = [(58475, 263), (58786, 285), (59119, 226)]
+
+
+@pytest.mark.parametrize(
+    ("gone", "places"),
+    [
+        ((topic_a,), PLACES),
+        ((topic_a, message_index), [PLACES[0], (58786, 255), (59089, 256)]),
+        ((queues, message_index), [(58475, 258), (58781, 258), (59087, 258)]),
+    ],
+    ids=["TopicA", "TopicA, index", "queues, index"],
+)
+def test_entries_of_which_something_is_known(
+    gone: tuple[Callable[[Path], None], ...], places: list[tuple[int, int]], base: Path, tmp_path: Path
+) -> None:
+    """Units of one queue and items of the message index tell where entries were that the DLedger index has lost; what
+    nothing tells of has room enough, so that no unit before stands in its place.
+    """
+    root = tmp_path / "store"
+    shutil.copytree(base, root, copy_function=sparse_copy)
+    for mishap in (index, *gone):
+        mishap(root)
+    begin, end = PLACES[0][0] - HEADER_BYTES, sum(PLACES[-1])
+    with (root / DATA / f"{FILE_BYTES:020d}").open("r+b") as file:
+        file.seek(begin % FILE_BYTES)
+        file.write(bytes(end - begin))
+    first = found(root)
+    first.name_lost()
+    rows = first.to_json()["plan"]["lost_messages"]
+    assert [(row["position"], row["size"]) for row in rows] == places
+    assert all(row["key_hashes"] for row in rows) == (message_index not in gone)
+    offsets = {(row["topic"], row["queue_offset"]) for row in rows}
+    assert offsets == {("TopicB", 66), ("TopicA", 25), ("TopicA", 26)}
+    assert first.plan is not None and first.plan.lost.messages == 3
+    assert recovered(root).nothing_to_do
+    with Store(root) as store:
+        assert not [f for f in verify(store).findings if f.severity >= Severity.ERROR]
+
+
 @pytest.mark.parametrize(
     "wrong", [{"topic": b"TopicC"}, {"queue_id": 3}, {"queue_offset": 0}, {"sys_flag": 4}], ids=str
 )
