@@ -33,7 +33,6 @@ from ...formats.hashing import java_string
 from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ...formats.tombstone import LOST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
@@ -52,6 +51,7 @@ from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, good_records
 from ..log.commit_log import batches
+from ..log.message import tombstones
 from ..queues.read import ConsumeQueue
 from ..queues.references import of_queue
 from ..queues.rocksdb_copy import database_loss
@@ -350,9 +350,7 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     found: dict[str, Transaction] = {}
     for batch in topic_records(store, HALF_TOPIC, note):
         _add(found, batch, in_rocksdb=False)
-    ops, positions = OpRecords(), set[int]()
-    if found:
-        ops = _op_records(store, note)
+    ops, positions = _op_records(store, note) if found else OpRecords(), set[int]()
     # few brokers have them: their topics are not looked for in the log while there are queues
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
         for batch in topic_records(store, ROCKSDB_HALF_TOPIC, note):
@@ -535,6 +533,7 @@ def _keys(batch: Batch, items: PropertyItems) -> list[str]:
 
 
 def _add(found: dict[str, Transaction], batch: Batch, *, in_rocksdb: bool) -> None:
+    batch = batch.take(~tombstones(batch.columns))  # no broker asks for what they stand for
     columns, items = batch.columns, _items(batch)
     texts = (items.find(name).tolist() for name in (names.REAL_TOPIC, names.REAL_QID, names.PGROUP))
     rows = zip(
@@ -566,7 +565,7 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
     found, left = OpRecords(), sum(_units(store, (OP_TOPIC,)))
     for batch in topic_records(store, OP_TOPIC, note):
         left -= len(batch)
-        lost = _items(batch).find(LOST).length > 0
+        lost = tombstones(batch.columns)
         if (crc_ok := batch.checked().body_crc_ok) is not None:
             lost |= ~crc_ok
         found.lost += int(lost.sum())

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect import own_topics
 from mqstore.store.inspect.own_topics import (
@@ -26,8 +29,11 @@ from mqstore.store.inspect.own_topics import (
 )
 from mqstore.store.inspect.pop import pop
 from mqstore.store.inspect.stats_dimensions import CountKey, _of_pop, retries
+from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
 
 from ...archives import extract
@@ -330,6 +336,29 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
             TransactionState.ROLLED_BACK: states["ROLLBACK_MESSAGE"],
         }
         assert "I-047" not in {finding.code for finding in verify(store).findings}
+
+
+@pytest.mark.parametrize("name", ["5.5.1-rocks-trans-open", "4.9.7-clean"])
+def test_a_tombstone_of_a_half_message_is_no_transaction(name: str, tmp_path: Path) -> None:
+    """Nobody is asked for what it stands for: a broker passes it."""
+    root = unpack(name, tmp_path)
+    with StoreReader(root) as store:
+        before = transactions(store, silent).rows
+        lost = next(row for row in before if row.state is TransactionState.OPEN)
+        sizes = [int(store.log.record(at).columns.ints("total_size")[0]) for at in lost.positions]
+    file_bytes = (root / "commitlog" / file_name(0)).stat().st_size
+    for at, size in zip(lost.positions, sizes, strict=True):
+        with (root / "commitlog" / file_name(at // file_bytes * file_bytes)).open("r+b") as file:
+            file.seek(at % file_bytes)
+            file.write(bytes(size))
+    layout = Layout.open(root)
+    options = RecoveryOptions(Policy.KEEP)
+    plan = analyze(layout, truth(name)["broker_version"].rpartition(".")[0], options=options).plan
+    assert plan is not None and plan.lost.messages == len(sizes)
+    apply(layout, plan, lambda: plan, Files())
+    with StoreReader(root) as store:
+        rows = transactions(store, silent).rows
+    assert [row.unique_key for row in rows] == [row.unique_key for row in before if row is not lost]
 
 
 def test_a_queue_that_nobody_has_read_and_that_is_cut(tmp_path: Path) -> None:
