@@ -85,9 +85,11 @@ def salvage(
 
     Renumbered, what decides a transaction names the new places of its half messages. Where these do not
     come along, it is left out, as are check points and acknowledgements of POP that name other places.
+    rocksdbstore, where transRocksDBEnable has brokers find open transactions, is not brought: a copy of
+    that of the old store fits a DIR that is not renumbered.
 
     Exit code: 0 every record found is whole and in DIR; 1 no record, or some are damaged, split or
-    in conflict; 5 cannot read or write.
+    in conflict, or no broker asks for open transactions in DIR; 5 cannot read or write.
 
     \b
     Examples:
@@ -173,6 +175,8 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
         record |= {name: getattr(done.restored, name) for name in _OF_RESTORED}
     if done.written is not None:
         record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
+    if to is not None:
+        record["open_transactions"] = done.open_transactions
     return record
 
 
@@ -201,6 +205,9 @@ def _text(record: Mapping[str, Any]) -> str:
     lines.append(f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}")
     if record["to"] is not None:
         lines += _made(record)
+        if record["open_transactions"]:
+            count = counted(record["open_transactions"], "open transaction is", "open transactions are")
+            lines.append(f"  {count} not asked for: rocksdbstore, which brokers find them in, is not brought")
     return page_of(lines)
 
 

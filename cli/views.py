@@ -175,11 +175,12 @@ def _popped(row: Record, common: Common) -> str:
 
 
 def _transactions_text(record: Record, common: Common) -> Iterator[str]:
+    unknown = f", {record['unknown']:,} unknown: rocksdbstore is missing" if record["unknown"] else ""
     yield (
         f"transactions: {record['open']:,} open, {record['committed']:,} committed,"
-        f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up"
+        f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up{unknown}"
     )
-    rows = [row for row in record["transactions"] if row["state"] in ("open", "given_up")]
+    rows = [row for row in record["transactions"] if row["state"] in ("open", "given_up", "unknown")]
     yield from _folded(rows, _transaction, common)
 
 

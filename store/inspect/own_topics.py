@@ -54,6 +54,7 @@ from ..log.commit_log import batches
 from ..log.message import tombstones
 from ..queues.read import ConsumeQueue
 from ..queues.references import of_queue
+from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind
@@ -299,12 +300,13 @@ _GIVES_UP_SILENTLY = "4.3"
 
 
 class TransactionState(StrEnum):
-    """What became of a prepared message."""
+    """What became of a prepared message. unknown: the RocksDB is missing that tells whether a broker asks for it."""
 
     OPEN = "open"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"
     GIVEN_UP = "given_up"
+    UNKNOWN = "unknown"
 
 
 @dataclass
@@ -368,6 +370,8 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
             row.state = TransactionState.GIVEN_UP
         elif positions & set(row.positions) if row.in_rocksdb else row.offsets[-1] in ops.decided:
             row.state = TransactionState.ROLLED_BACK
+        elif row.in_rocksdb and not is_rocksdb(store.layout.rocksdb_store):
+            row.state = TransactionState.UNKNOWN
     own = [row for row in found.values() if not row.in_rocksdb]
     queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))
     _hold_against_positions(queues, stored_positions(store), note)

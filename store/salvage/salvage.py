@@ -26,18 +26,21 @@ from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
+from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import file_name
 from ..disk.files import Files, OpenFile, new_directory
-from ..disk.layout import COMMIT_LOG
+from ..disk.layout import COMMIT_LOG, Layout
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
+from ..inspect.own_topics import TransactionState, transactions
 from ..put.bulk import StoredColumns
 from ..put.new_message import COPIED, WriterOptions
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange
+from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
 from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, mark_odd, record_places, windows_of
@@ -398,7 +401,8 @@ Told = Callable[[str, int], None]
 class Salvaged:
     """What was found and what was made of it. Counts are of records.
 
-    aside: records that lie in `conflicts`. unreadable: bytes that a device did not give.
+    aside: records that lie in `conflicts`. unreadable: bytes that a device did not give. open_transactions: those that
+    a broker finds in a RocksDB alone, which is not brought.
     """
 
     sources: Sources
@@ -409,6 +413,7 @@ class Salvaged:
     unreadable: int
     restored: Restored | None = None
     written: Written | None = None
+    open_transactions: int = 0
 
     @property
     def log(self) -> Layer:
@@ -430,7 +435,7 @@ class Salvaged:
         refused = self.written is not None and self.written.refused
         damaged = self.grades["body"] + self.grades["structure"] + self.found.split
         aside = any(layer.runs for layer in self.aside)
-        return not (left or refused or damaged or aside or self.unreadable)
+        return not (left or refused or damaged or aside or self.unreadable or self.open_transactions)
 
 
 def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told: Told) -> Salvaged:
@@ -480,6 +485,12 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
         check_layer(salvaged.log, salvaged.file_bytes)
     with new_directory(target, files):
         _write(salvaged, target, wanted, files, told)
+    if not salvaged.log.runs:
+        return
+    with StoreReader(Layout.open(target, wanted.config.for_new_store())) as store:
+        if store.queues.has_topic(ROCKSDB_HALF_TOPIC):
+            rows = transactions(store, lambda _: None).rows
+            salvaged.open_transactions = sum(row.state is TransactionState.UNKNOWN for row in rows)
 
 
 def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:

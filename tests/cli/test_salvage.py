@@ -114,6 +114,20 @@ def test_what_a_full_disk_has_moved_behind_links_is_salvaged(tmp_path: Path) -> 
     assert done.stderr.splitlines() == named
 
 
+@pytest.mark.parametrize("layout", ["original", "compact"])
+def test_open_transactions_that_only_a_rocksdb_names(layout: str, tmp_path: Path) -> None:
+    """No image brings it: a broker asks for none of them, until it is put beside the log again."""
+    name, new = "5.5.1-rocks-trans-open", tmp_path / "new"
+    root = stores.unpack(name, tmp_path)
+    waits = sum(row.get("transaction_state") == "UNKNOW" for row in stores.sent(name))
+    sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), "--layout", layout, *sizes])
+    told = f"  {waits} open transactions are not asked for: rocksdbstore, which brokers find them in, is not brought"
+    assert done.code == 1 and told in done.stdout.splitlines()
+    (found,) = printed("inspect", new, "--transactions")
+    assert (found["open"], found["unknown"]) == (0, waits)
+
+
 def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
     root = stores.unpack("4.9.7-clean", tmp_path)
     late = ["--layout", "compact", "--since", "now", "--until", "-1h"]

@@ -338,6 +338,16 @@ def test_transactions_in_a_rocksdb_are_those_that_were_sent(tmp_path: Path) -> N
         assert "I-047" not in {finding.code for finding in verify(store).findings}
 
 
+def test_without_their_rocksdb_nobody_knows_which_are_open(tmp_path: Path) -> None:
+    """A broker asks for those that it has there: without it for none."""
+    root = unpack("5.5.1-rocks-trans-open", tmp_path)
+    waits = sum(row.get("transaction_state") == "UNKNOW" for row in sent("5.5.1-rocks-trans-open"))
+    shutil.rmtree(root / "rocksdbstore")
+    with StoreReader(root) as store:
+        found = transactions(store, silent).to_json()
+    assert (found["open"], found["unknown"]) == (0, waits)
+
+
 @pytest.mark.parametrize("name", ["5.5.1-rocks-trans-open", "4.9.7-clean"])
 def test_a_tombstone_of_a_half_message_is_no_transaction(name: str, tmp_path: Path) -> None:
     """Nobody is asked for what it stands for: a broker passes it."""
