@@ -223,6 +223,8 @@ def _made(record: Mapping[str, Any]) -> list[str]:
             if count:
                 lines.append(f"  {count} {what}")
         return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]
+    if "tombstones" not in record:  # there is no record for a log
+        return lines
     if record["tombstones"] or record["fillers"]:
         lines.append(
             f"  holes closed with {counted(record['tombstones'], 'tombstone')} and"

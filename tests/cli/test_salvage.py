@@ -30,6 +30,16 @@ def test_a_damaged_body_is_told_and_ends_with_1(tmp_path: Path) -> None:
     assert (told["whole"], told["structure"], told["to"]) == (count - 1, 1, None)
 
 
+def test_without_a_record_for_a_log_all_lies_in_conflicts(tmp_path: Path) -> None:
+    """The one record of the image has a damaged body."""
+    log = stores.unpack("5.3.3-clean", tmp_path) / "commitlog" / file_name(0)
+    record = MESSAGE.parse(log.read_bytes())
+    (tmp_path / "image").write_bytes(MESSAGE.build({**record, "body_crc": record.body_crc ^ 1}))
+    done = run_here(["salvage", str(tmp_path / "image"), "--to", str(tmp_path / "new")])
+    assert done.code == 1 and "          1 beside the log, in conflicts" in done.stdout.splitlines()
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["conflicts", "manifest.ndjson"]
+
+
 def test_a_queue_offset_that_no_record_has_is_told_with_what_consumers_get(tmp_path: Path) -> None:
     """A wrong topic in the first record: nothing in an image tells what it was."""
     root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
