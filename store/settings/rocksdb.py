@@ -478,13 +478,13 @@ def _written_ns(paths: Iterable[Path]) -> int:
 assert set(SEPARATE) <= {kind.file for kind in KINDS.values()}
 
 
-def transaction_is_open(path: Path, position: int) -> bool:
+def transaction_is_open(path: Path, position: int) -> bool | None:
     """Whether the half message at a position of the log is kept for a check.
 
-    path: of the RocksDB; without one nothing is. Raises Unreadable, Unsupported.
+    path: of the RocksDB; without one it is not known. Raises Unreadable, Unsupported.
     """
     if not is_rocksdb(path):
-        return False
+        return None
     with RocksDb.open(path) as database:
         start = rocksdb_store.POSITION.build({"value": position})
         key, _ = next(database.items(rocksdb_store.TRANSACTION, start), (b"", b""))

@@ -138,6 +138,9 @@ class Waiting:
             open_ = transaction_is_open(self._store.layout.rocksdb_store, half.position)
         except StoreError as error:
             return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence))
+        if open_ is None:
+            reason = f"{where} is missing, which tells whether its transaction is open: no broker asks without it"
+            return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
         if open_:

@@ -10,6 +10,7 @@ import pytest
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.inspect.own_topics import TransactionState, transactions
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate
@@ -42,6 +43,21 @@ def test_transactions_of_our_own(tmp_path: Path) -> None:
     assert rolled_back.for_all is not None
     assert rolled_back.for_all.verdict is DeliveryVerdict.TRANSACTION
     assert "rolled back" in rolled_back.for_all.reason
+
+
+def test_transactions_that_a_rocksdb_has(tmp_path: Path) -> None:
+    """Open; without the RocksDB that tells it nobody knows."""
+    root = unpack("5.5.1-rocks-trans-open", tmp_path)
+    with StoreReader(root) as store:
+        rows = transactions(store, lambda _: None).rows
+    key = next(row.unique_key for row in rows if row.state is TransactionState.OPEN)
+    found = one(root, key)
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.TRANSACTION
+    assert "its transaction is open" in found.for_all.reason
+    shutil.rmtree(root / "rocksdbstore")
+    found = one(root, key)
+    assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.UNKNOWN
+    assert "rocksdbstore is missing" in found.for_all.reason
 
 
 def test_a_committed_record_that_cannot_be_read(tmp_path: Path) -> None:
