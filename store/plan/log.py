@@ -38,9 +38,10 @@ from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
-from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot, list_entries
 from ..disk.file_queue import file_name
 from ..disk.files import Edit
+from ..disk.layout import queue_directories
 from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
@@ -241,7 +242,9 @@ _CODES = ("I-002",)
 
 
 def put_away(snapshot: Snapshot) -> Iterator[Edit]:
-    """Edits that leave a store without queues, index and timer. Raises Refused.
+    """Edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
+
+    Of a compaction topic a broker serves what compaction has kept, and of new messages none up to the last of that.
 
     A log directory has to be there: it is what keeps brokers from starting meanwhile.
     """
@@ -254,12 +257,15 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
     yield from _moved(snapshot.index)
     yield from _moved(snapshot.timer_log)
     layout = snapshot.layout
+    for kept in (layout.compaction_log, layout.compaction_queues):
+        for queue in queue_directories(kept):
+            yield from _moved(entry for entry in list_entries(queue.path) if not entry.directory)
     for path in (layout.timer_wheel, layout.config / TIMER_CHECK):
         if path.exists():
             yield Edit("move", str(path), _REASON, _CODES)
 
 
-def _moved(entries: tuple[DirectoryEntry, ...]) -> Iterator[Edit]:
+def _moved(entries: Iterable[DirectoryEntry]) -> Iterator[Edit]:
     for entry in entries:
         yield Edit("move", entry.path, _REASON, _CODES)
 

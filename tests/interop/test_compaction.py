@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
+from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.search.find import find
 from mqstore.store.search.queue_search import compaction_queues
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import apply
 
 from .. import stores
 from ..store.repair.test_repair import repaired
@@ -73,6 +78,29 @@ def test_a_log_that_is_made_of_the_commit_log_is_served(
     answer = oracle(version).run(root, config=config, topics=topics, steps=steps)
     assert answer["loaded"]
     assert [[m["queue_offset"] for m in step["messages"]] for step in answer["steps"]] == [[at] for _, at in wanted]
+
+
+def test_new_messages_are_served_where_the_log_started_over(tmp_path: Path, oracle: Callable[[str], Oracle]) -> None:
+    """What compaction has kept of the log that is gone would hide them."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    config = stores.config(name, root)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    layout = Layout.open(root, BrokerConfig(config))
+    plan = analyze(layout, "5.3", options=RecoveryOptions(Policy.KEEP, force_empty_log=True)).plan
+    assert plan is not None
+    apply(layout, plan, lambda: plan, Files())
+    new = [{"topic": TOPIC, "queue_id": 0, "body": f"new {n}", "properties": {"KEYS": f"k{n}"}} for n in range(3)]
+    steps = [
+        {"do": "put", "messages": new},
+        {"do": "wait", "ms": 3000},
+        {"do": "get_message", "topic": TOPIC, "queue_id": 0, "offset": 0, "max": 32},
+    ]
+    topics = {TOPIC: {"cleanup.policy": "COMPACTION"}}
+    answer = oracle("5.3.3").run(root, config=config, topics=topics, files="none", steps=steps)
+    assert answer["loaded"]
+    assert [m["queue_offset"] for m in answer["steps"][2]["messages"]] == [0, 1, 2]
 
 
 def _pull(store: StoreReader, queue_id: int, offset: int) -> list[tuple[int, int, str]]:

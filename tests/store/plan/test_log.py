@@ -216,3 +216,22 @@ def test_old_records_behind_the_end_beside_a_queue_that_is_gone(gone: str, tmp_p
     carried_out(root, before)
     assert found(root).nothing_to_do
     assert units_of(root, CONFIG) == units_of(base, CONFIG)
+
+
+def test_what_compaction_has_kept_goes_with_the_log(tmp_path: Path) -> None:
+    """It would hide what comes next: brokers count up from it."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    before = content(root)
+    config = BrokerConfig(stores.config("5.3.3-compaction", root))
+    layout = Layout.open(root, config)
+    recovery = analyze(layout, VERSION, options=RecoveryOptions(Policy.KEEP, force_empty_log=True))
+    plan = recovery.plan
+    assert plan is not None
+    apply(layout, plan, lambda: plan, Files())
+    assert not [
+        name for name in content(root) if name.startswith(("compaction/compactionLog/", "compaction/compactionCq/"))
+    ]
+    undo(layout, session_to_undo(layout), Files())
+    assert content(root) == before
