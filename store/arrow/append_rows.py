@@ -27,28 +27,22 @@ import pyarrow as pa
 from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
 from ..disk.broker_conf import BrokerConfig
-from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
+from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error, os_errors
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
-from ..put.new_message import COPIED, STORE, NewMessage, UniqueKeys, WriterOptions
+from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
-from .messages import ODD, columns_of_rows, corrupted_rows, numbered, record_of
+from .messages import columns_of_rows, corrupted_rows, numbered, record_of
 from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""
-_TEXTS = tuple(name for name in (*ODD, "type", "inner_number") if name not in SCHEMA.names)
-_IN_PATH = pa.schema(
-    [
-        *(pa.field(f.name, pa.string() if pa.types.is_nested(f.type) else f.type) for f in SCHEMA),
-        *(pa.field(name, pa.string()) for name in _TEXTS),
-    ]
-)
-"""The columns that may stand in a path: what an export writes, and what else is read of a row."""
+_IN_PATH = pa.schema([pa.field(f.name, pa.string() if pa.types.is_nested(f.type) else f.type) for f in SCHEMA])
+"""The columns that may stand in a path: those that an export writes."""
 _DAY = "date"
 """What an export by day calls its folders: `store_timestamp` says more."""
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
@@ -70,15 +64,21 @@ def files_of(places: Sequence[Path]) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Links are followed, to each directory once."""
+    """Links are followed, to each directory once: where it lies, if that is inside."""
     found, met = list[Path](), set[tuple[int, int]]()
-    for top, folders, names in os.walk(folder, followlinks=True):
-        status = Path(top).stat()
+    inside, links = [folder], list[Path]()
+    while inside or links:
+        top = inside.pop() if inside else links.pop(0)
+        with os_errors(top):
+            status, entries = top.stat(), sorted(top.iterdir())
         if (key := (status.st_dev, status.st_ino)) in met:
-            folders.clear()
             continue
         met.add(key)
-        found += (Path(top, name) for name in names if Path(name).suffix in FORMS)
+        for path in entries:
+            if path.is_dir():
+                (links if path.is_symlink() else inside).append(path)
+            elif path.suffix in FORMS:
+                found.append(path)
     return sorted(found)
 
 
@@ -209,6 +209,7 @@ def _error_of(error: OSError, path: Path, form: str) -> StoreError:
 
 
 TIME, POSITION = "store_timestamp", "position"
+_KEYS = (TIME, STORE, POSITION)
 _PIECE_BYTES = 96 << 20
 _BLOCK_BYTES_MAX = 1 << 20
 _HEADS_BYTES = 128 << 20
@@ -223,13 +224,12 @@ Note = Callable[[int], None]
 def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterator[pa.RecordBatch]:
     """The rows of all files in the order of `store_timestamp`, `store`, `position`.
 
-    Rows without a position are in order by `COPIED`: files may each have a part of a queue. What is equal, or
-    lacks these columns, keeps the order of the files. note: told how many bytes
+    What is equal, or lacks these columns, keeps the order of the files. note: told how many bytes
     of the files were read. Raises Missing, Unreadable, NoSpace; InvalidInput for what is no such file,
     or columns whose types do not fit together.
     """
+    order = _SortColumns()
     schema = _schema_of(files)
-    order = _SortColumns(schema)
     in_order = _in_order(files, order)
     rows = _aligned(in_order or files, schema, note)
     if in_order:
@@ -245,16 +245,14 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
 
 
 class _SortColumns:
-    """Makes columns to sort by: time, number of the store, position, or what tells it of all rows."""
+    """Makes columns to sort by: time, number of the store, position."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self) -> None:
         self._stores: dict[str | None, int] = {}
-        position = next((name for name in (POSITION, *reversed(COPIED)) if name in schema.names), POSITION)
-        self.names = (TIME, STORE, position)
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> tuple[Ints, Ints, Ints]:
         """int64[n] each; stores are numbered as they are met."""
-        return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, self.names[-1])
+        return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, POSITION)
 
     def _numbered(self, rows: pa.RecordBatch | pa.Table) -> Ints:
         if STORE not in rows.schema.names:
@@ -301,7 +299,7 @@ def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
     for path in files:
         first: Key | None = None
         last: Key | None = None
-        for batch, _ in batches_of(path, form_of(path), order.names):
+        for batch, _ in batches_of(path, form_of(path), _KEYS):
             if not batch.num_rows:
                 continue
             keys = order.keys(batch)

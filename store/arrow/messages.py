@@ -24,7 +24,7 @@ from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_b
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ODD = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
+_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
 """Columns whose values make a row one for the slow way."""
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
@@ -34,7 +34,7 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
     import pyarrow as pa
 
     table = {name: batch.column(name) for name in batch.schema.names}
-    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in ODD):
+    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ODD):
         return None
     if (raw := _all_raw(table)) is None:
         return None

@@ -108,18 +108,12 @@ def test_columns_that_some_files_lack(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
-    [
-        (("topic", "queue_id"), "position"),
-        (("tags",), "physical_offset"),
-        (("sys_flag", "body_crc_ok"), "queue_offset"),
-        (("store_timestamp",), "position"),
-    ],
+    "columns", [("topic", "queue_id"), ("tags",), ("sys_flag", "body_crc_ok"), ("store_timestamp",)], ids=" ".join
 )
-def test_columns_in_the_path_alone(columns: tuple[str, ...], told: str, tmp_path: Path) -> None:
-    """As Spark and Hive write them: folders that split queues; one column tells the order within a millisecond."""
+def test_columns_in_the_path_alone(columns: tuple[str, ...], tmp_path: Path) -> None:
+    """As Spark and Hive write them: folders that split queues."""
     rows = table_of(unpack("4.9.7-clean", tmp_path), body="plain")
-    kept = ["topic", "queue_id", "store_timestamp", "unique_key", "properties", *columns, told]
+    kept = ["topic", "queue_id", "store_timestamp", "unique_key", "properties", *columns, "position"]
     rows = rows.slice(length=100).select(list(dict.fromkeys(kept)))
     hive = ds.partitioning(pa.schema([rows.schema.field(name) for name in columns]), flavor="hive")
     ds.write_dataset(rows, tmp_path / "in", format="parquet", partitioning=hive, max_partitions=1024)
@@ -139,13 +133,13 @@ def test_paths_that_name_no_column(tmp_path: Path) -> None:
     """A missing value is one; what is next to the file counts; what is written by day has all in its rows."""
     default = "__HIVE_DEFAULT_PARTITION__"
     rows = pa.table({"topic": ["T"]})
-    for folder in (f"queue_id=1/region=eu/queue_id=2/tags={default}", "date=2026-11-22/keys=a%20b/topic=other"):
+    for folder in (f"queue_id=1/type=full/queue_id=2/tags={default}", "date=2026-11-22/keys=a%20b/topic=other"):
         write(rows, tmp_path / folder / "a.parquet")
     files = files_of([tmp_path])
     found = [row for path in files for batch, _ in batches_of(path, "parquet") for row in batch.to_pylist()]
     assert found == [{"topic": "T", "keys": "a b"}, {"topic": "T", "queue_id": 2, "tags": None}]
     assert [batch.schema.names for path in files for batch, _ in rows_of(path, "parquet")] == [["topic"], ["topic"]]
-    assert list(unread_folders(files)) == ["folders region=: not a column of messages, nothing is taken of it"]
+    assert list(unread_folders(files)) == ["folders type=: not a column of messages, nothing is taken of it"]
     for value in ("abc", "", "99999999999", "1.5", "\udcff"):
         path = write(rows, tmp_path / f"wrong/queue_id={value}/a.parquet")
         with pytest.raises(InvalidInput, match="no value of a column") as refused:
@@ -186,8 +180,12 @@ def test_links_are_followed_and_end(tmp_path: Path) -> None:
     (elsewhere / "a.parquet").touch()
     (there / "b.arrow").symlink_to(elsewhere / "b.arrow")
     (there / "topic=T").symlink_to(elsewhere)
+    (there / "a").symlink_to("queue_id=1")
+    (there / "queue_id=1").mkdir()
+    (there / "queue_id=1" / "c.parquet").touch()
     (elsewhere / "back").symlink_to(there)
-    assert [path.relative_to(there).as_posix() for path in files_of([there])] == ["b.arrow", "topic=T/a.parquet"]
+    found = [path.relative_to(there).as_posix() for path in files_of([there])]
+    assert found == ["b.arrow", "queue_id=1/c.parquet", "topic=T/a.parquet"]
 
 
 def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
