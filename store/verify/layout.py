@@ -518,16 +518,17 @@ def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:
     known whether there was one.
     """
     reached = {(group, q.topic) for q, offsets in context.progress.items() for group, n in offsets.items() if n > 0}
-    if all(is_system_group(group) for group, _ in reached):
+    rules = config_rules(context.profile)
+    if not rules.databases or all(is_system_group(group) for group, _ in reached):  # 5.1 has no such option
         return
-    modes = request_modes(context.store.layout, config_rules(context.profile))
+    modes = request_modes(context.store.layout, rules)
     retries = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for group, topic in reached)
     own = any(queue.topic == TIMER_TOPIC or queue.topic.startswith(REVIVE_TOPIC) for queue in context.store.queues)
     if not own and (retries or any(modes.get(key, "").upper() == POP for key in reached)):
         text = f"it is missing, and kept {what}"
         context.findings.add("I-014", os.fspath(path), text, severity=Severity.ERROR, repair="")
     else:
-        text = f"it is missing: it kept {what}, if a broker has been started with {KV_OPTION}"
+        text = f"there is none: if a broker has been started with {KV_OPTION} before, {what} were in it"
         context.findings.add("I-014", os.fspath(path), text, repair="")
 
 

@@ -150,6 +150,7 @@ def test_kv_store_that_is_gone(tmp_path: Path) -> None:
         path.unlink()
     assert severities(root, option) == []
     assert severities(stores.unpack("5.5.0-pop", tmp_path), option) == [Severity.WARNING]
+    assert severities(stores.unpack("5.1.4-clean", tmp_path), option) == [], "no broker of 5.1 has the option"
 
 
 def test_kv_store_without_current(store: Path) -> None:
