@@ -49,7 +49,7 @@ from ..queues.edits import is_zero_from, last_byte
 from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, FileRecords, LogWalk
 from ..start.outcome import Outcome
-from .normalize import LARGEST_GAP, renamed
+from .normalize import LARGEST_GAP, renamed, starting_over
 
 
 class LogPlan(NamedTuple):
@@ -250,7 +250,8 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
     """
     directory = snapshot.layout.commit_log_directories[0]
     if not directory.is_dir():
-        raise Refused("there is no commit log directory", path=directory, hint="make it, if the log is to start over")
+        hint = f"if the log is to start over: {starting_over(snapshot.layout)}"
+        raise Refused("there is no commit log directory", path=directory, hint=hint)
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):
             yield from _moved(entries)

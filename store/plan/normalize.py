@@ -202,7 +202,7 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     files, without a record. Raises Refused, and for a replica that is none Missing, NotAStore, Unsupported.
     """
     if rest := what_a_log_left(snapshot):
-        hint = "if the log is gone for good: mqstore recover --force-empty-log"
+        hint = f"if the log is gone for good: {starting_over(snapshot.layout)}"
         if replica and snapshot.layout.dledger is None:
             hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
         harm = "have none of their messages" if unused else "delete the queues"
@@ -211,6 +211,15 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
             path=snapshot.layout.commit_log_directories[0],
             hint=f"a broker started here would {harm}; {hint}",
         )
+
+
+def starting_over(layout: Layout) -> str:
+    """The command that says that the log is gone for good, behind that which makes a directory for it."""
+    from ..findings.next_commands import NextCommand, proposed  # which looks at findings, and they at recoveries
+
+    directory, command = layout.commit_log_directories[0], proposed(layout, "recover", "--force-empty-log")
+    made = "" if directory.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
+    return made + command
 
 
 def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -251,8 +252,10 @@ def test_a_broker_that_looks_into_another_log(option: str, log: str, tmp_path: P
 def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     root, options = of_case("files_missing_all", tmp_path)
     refused = run_here(["recover", str(root), *options, "--apply", "--yes"])
-    assert refused.code == 5 and "--force-empty-log" in refused.stderr
-    shown = run_here(["recover", str(root), *options, "--force-empty-log"])
+    again = shlex.split(refused.stderr.rpartition("gone for good: mqstore ")[2])
+    assert refused.code == 5 and again[:3] == ["recover", str(root), "--force-empty-log"]
+    assert [f"--set={each}" for each in again[4::2]] == options[:-2]
+    shown = run_here([*again, *options[-2:]])
     assert "--apply --force-empty-log --broker-version" in shown.stdout
     done = run_here(["recover", str(root), *options, "--force-empty-log", "--apply", "--yes"])
     assert done.code == 1 and done.stdout.startswith("Done: recovered")

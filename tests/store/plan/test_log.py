@@ -123,6 +123,9 @@ def test_without_the_directory_nobody_could_be_kept_out(root: Path) -> None:
     (root / "commitlog").rmdir()
     refused = found(root)
     assert refused.plan is None and "no commit log directory" in str(refused.refusal)
+    again = f"mkdir -p {root}/commitlog && mqstore recover {root} --force-empty-log"
+    for each in (refused.refusal, found(root, force=False).refusal):
+        assert each is not None and again in each.hint and "--set maxIndexNum=200" in each.hint
 
 
 def test_cut_off_anywhere(root: Path, tmp_path: Path) -> None:
