@@ -70,11 +70,11 @@ JSON = 1
 assert (HEAD.sizeof(), VERSION.sizeof(), OFFSET.sizeof()) == (4, 24, 8)
 
 
-def position_key(group: bytes, topic: bytes, queue_id: int) -> bytes:
+def position_key(group: bytes, topic: bytes, queue_id: int, table: TableId = TableId.CONSUMER_OFFSET) -> bytes:
     """The key of a group's position in a queue."""
     fields = {
         "table_prefix": 1,
-        "table_id": int(TableId.CONSUMER_OFFSET),
+        "table_id": int(table),
         "record_prefix": int(RecordPrefix.DATA),
         "group": group,
         "before_topic": 1,

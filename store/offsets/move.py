@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import steps_to_next
 from ...formats.json_table import DATA_VERSION
-from ...formats.rocksdb_config import position_key, position_value
+from ...formats.rocksdb_config import TableId, position_key, position_value
 from ..broker.profiles import profile_of
 from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..broker.topics import json_bytes, read_json
@@ -48,12 +48,16 @@ from .positions import (
     DELAYED,
     LMQ,
     MEMBER_OF,
+    PULLED,
     TABLES,
+    Bounds,
+    Clamped,
     Only,
     Position,
     Positions,
     StoredPositions,
     bounds_of,
+    clamp,
     entries_of,
     entries_of_database,
     every_file,
@@ -72,6 +76,9 @@ _LOOK_BACK_BYTES = 8 << 30
 """So much of a log at most is asked for messages of a queue that a group is ahead of."""
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
+_Rows = dict[tuple[str, str, str], dict[int, int | None]]
+"""Table, topic, group → positions by queue, None for one that goes."""
+_TABLE_IDS = {CONSUMED: TableId.CONSUMER_OFFSET, PULLED: TableId.PULL_OFFSET}
 
 
 class Ahead(StrEnum):
@@ -461,7 +468,7 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
     names = [name for name in offset_files(layout) if name != DELAYS]
     database = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
     if database is not None:
-        found, digest = _database_edits(database, moves, there, reason)
+        found, digest = _database_edits(database, _rows(moves, there), reason)
         # a broker takes over the file where that was written more often
         names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
     for name in names:
@@ -480,28 +487,54 @@ def _created(path: Path, data: Content, reason: str) -> Edit:
     return Edit("create", str(path), reason, length=len(data), pieces=((0, data),))
 
 
-def _database_edits(
-    path: Path, moves: Sequence[Move], there: Sequence[Position], reason: str
-) -> tuple[list[Edit], str]:
+def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], list[Clamped]]:
+    """Positions in a RocksDB, brought inside their queues, with the edits that do it; none of one that cannot be read.
+    Raises Unsupported, Unreadable.
+    """
+    path = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
+    found = None if path is None else entries_of_database(path)
+    if path is None or found is None or found.problems:
+        return [], []
+    before: _Rows = {}
+    for one in found.positions:
+        before.setdefault((one.table, one.topic, one.group), {})[one.queue_id] = one.offset
+    after: dict[str, dict[str, dict[int, int | None]]] = {}
+    for (table, topic, group), row in before.items():
+        after.setdefault(MEMBER_OF[table], {})[f"{topic}@{group}"] = dict(row)
+    if not (clamped := list(clamp(OFFSETS, after, bounds))):
+        return [], []
+    rows: _Rows = {}
+    for (table, topic, group), row in before.items():
+        if row != (now := after[MEMBER_OF[table]][f"{topic}@{group}"]):
+            rows[table, topic, group] = {queue: now.get(queue) for queue in row}
+    reason = counted(len(clamped), "wrong offset")
+    return _database_edits(path, rows, reason, ("I-144",))[0], clamped
+
+
+def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...] = ()) -> tuple[list[Edit], str]:
     """Files of the database that change, and a digest of what it was. Raises Unsupported, Unreadable."""
-    if path.name == SECOND:
-        after = rewritten(path, {_key(move): position_value(move.after) for move in moves})
-    else:
-        rows = _rows(moves, there).items()
-        entries = {_bytes(f"{topic}@{group}"): _row(offsets) for (topic, group), offsets in rows}
-        after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
+    entries = dict(_entries(path, rows))
+    after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
+    told = f"{after.digest}{sorted(entries.items())}".encode()
     edits = [_created(path / name, after.made[name], reason) for name in in_order(after.made)]
-    edits += [Edit("move", str(path / name), reason) for name in after.gone]
-    return edits, after.digest
+    edits = [edit._replace(codes=codes, stands_for=told) for edit in edits]
+    return edits + [Edit("move", str(path / name), reason, codes) for name in after.gone], after.digest
 
 
-def _key(move: Move) -> bytes:
-    return position_key(_bytes(move.group), _bytes(move.topic), move.queue_id)
+def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
+    """Keys and values of a database, None for what goes."""
+    for (table, topic, group), offsets in rows.items():
+        if path.name != SECOND:
+            yield _bytes(f"{topic}@{group}"), _row(offsets)
+            continue
+        for queue, offset in offsets.items():
+            key = position_key(_bytes(group), _bytes(topic), queue, _TABLE_IDS[table])
+            yield key, None if offset is None else position_value(offset)
 
 
-def _row(offsets: Mapping[int, int]) -> bytes:
+def _row(offsets: Mapping[int, int | None]) -> bytes:
     """The value of one topic and group where each table has its entries as JSON."""
-    row = {str(queue): offset for queue, offset in offsets.items()}
+    row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
     return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
 
 
@@ -509,15 +542,15 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _rows(moves: Sequence[Move], there: Sequence[Position]) -> dict[tuple[str, str], dict[int, int]]:
-    """The offsets of each (topic, group) that changes, by queue, with those that stay."""
-    changed = {(move.topic, move.group) for move in moves}
-    rows: dict[tuple[str, str], dict[int, int]] = {key: {} for key in sorted(changed)}
+def _rows(moves: Sequence[Move], there: Sequence[Position]) -> _Rows:
+    """Each row that changes, with what stays of it."""
+    moved = {(CONSUMED, move.topic, move.group) for move in moves}
+    rows: _Rows = {key: {} for key in sorted(moved)}
     for one in there:
-        if one.table == CONSUMED and (one.topic, one.group) in changed:
-            rows[one.topic, one.group][one.queue_id] = one.offset
+        if (key := (one.table, one.topic, one.group)) in rows:
+            rows[key][one.queue_id] = one.offset
     for move in moves:
-        rows[move.topic, move.group][move.queue_id] = move.after
+        rows[CONSUMED, move.topic, move.group][move.queue_id] = move.after
     return rows
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from, last_byte
+from ..queues.rocksdb_write import database_files
 from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, FileRecords, LogWalk
 from ..start.outcome import Outcome
@@ -241,10 +243,11 @@ _REASON = "what it names is gone with the log"
 _CODES = ("I-002",)
 
 
-def put_away(snapshot: Snapshot) -> Iterator[Edit]:
+def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]:
     """Edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
 
-    Of a compaction topic a broker serves what compaction has kept, and of new messages none up to the last of that.
+    database: of queues in a RocksDB. Of a compaction topic a broker serves what compaction has kept, and of new messages
+    none up to the last of that.
 
     A log directory has to be there: it is what keeps brokers from starting meanwhile.
     """
@@ -254,10 +257,16 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
         raise Refused("there is no commit log directory", path=directory, hint=hint)
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):
-            yield from _moved(entries)
+            # a queue of the database is a copy elsewhere
+            yield from _moved(each for each in entries if Path(each.path).is_relative_to(snapshot.layout.root))
+    layout = snapshot.layout
+    if layout.rocksdb_queues:  # files that were left behind: without the database they would be the queues
+        for topic in sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)}):
+            yield Edit("move", str(topic), _REASON, _CODES)
+    for path in database_files(database) if database is not None else ():
+        yield Edit("move", str(path), _REASON, _CODES)
     yield from _moved(snapshot.index)
     yield from _moved(snapshot.timer_log)
-    layout = snapshot.layout
     for kept in (layout.compaction_log, layout.compaction_queues):
         for queue in queue_directories(kept):
             yield from _moved(entry for entry in list_entries(queue.path) if not entry.directory)

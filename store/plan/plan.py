@@ -48,7 +48,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, has_queues, normalize, what_a_log_left
+from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -272,13 +272,7 @@ def _plan(
     normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
     edits += wrong_type
     if not normalized.log:
-        if database.source is not None and (edits or has_queues(snapshot)):
-            raise Refused(
-                "the log is gone, and queues are in a RocksDB: there is nothing to bring it in line with",
-                path=database.source.path,
-                hint="move that directory out of the store, then run this again",
-            )
-        return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
+        return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}), database.stores.database)
     verified = None if edits else verified
     queue, builder = _files_of(normalized), None
     how = database.stores.making(switches.dispatching(profile.dispatch))
@@ -509,8 +503,10 @@ def _without_dead_tail(
     return again
 
 
-def _without_log(snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss) -> Plan:
-    """The plan where there is no log, and none is missed. Raises Refused."""
+def _without_log(
+    snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss, database: Path | None
+) -> Plan:
+    """The plan where there is no log, and none is missed. database: of queues. Raises Refused."""
     if not what_a_log_left(snapshot):
         return Plan(policy, 0, 0, groups=groups)
     lost = Tally()
@@ -520,9 +516,12 @@ def _without_log(snapshot: Snapshot, policy: str, profile: Profile, edits: list[
         lost.add(messages.queue, "", messages.size, times, messages.offset)
     old = Checkpoint(**snapshot.checkpoint)
     new = new_checkpoint(old, profile, -1, 0, 0)
-    edits = [*edits, *put_away(snapshot), *ending(snapshot, new)]
+    edits = [*edits, *put_away(snapshot, database), *ending(snapshot, new)]
     check_kinds(edits)
-    return Plan(policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, complete_checkpoint=new)
+    # where the queues are gone as well, the index alone tells
+    indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
+    plan = Plan(policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
+    return replace(plan, checkpoint=new, complete_checkpoint=new)
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:

@@ -77,8 +77,8 @@ class Rewritten(NamedTuple):
     digest: str
 
 
-def rewritten(path: Path, entries: Mapping[bytes, bytes], family: str = DEFAULT) -> Rewritten:
-    """The database in `path` with these entries of one of its column families. As `changed`."""
+def rewritten(path: Path, entries: KeyChanges, family: str = DEFAULT) -> Rewritten:
+    """The database in `path` with these changes of one of its column families. As `changed`."""
     return changed(path, {family: entries})
 
 

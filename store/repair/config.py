@@ -2,10 +2,10 @@
 
 Entries that contradict their own key, or what no broker writes, are put right: the key is what a broker looks up, so
 names inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages
-need (I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels are brought
-inside their queues (I-077, I-144, I-146, I-152): a queue that the store proves never to have had a message ends at 0,
-what names no queue at all is taken out. Positions of transactions follow their topics (I-189), those of compaction
-their queues (I-165). All else stays.
+need (I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels, of consumers in a
+RocksDB too, are brought inside their queues (I-077, I-144, I-146, I-152): a queue that the store proves never to have
+had a message ends at 0, what names no queue at all is taken out. Positions of transactions follow their topics (I-189),
+those of compaction their queues (I-165). All else stays.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import TransactionPositions, has_own_records, transaction_queues
+from ..offsets.move import clamped_in_database
 from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
@@ -276,6 +277,9 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             if not judge(name, data, rules).problem:
                 made.edits.append(_edit(path, data, reasons, moved, repaired))
                 made.clamped += moved
+    edits, moved = clamped_in_database(layout, bounds)
+    made.edits += edits
+    made.clamped += moved
     return made
 
 

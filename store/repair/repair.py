@@ -283,7 +283,8 @@ def repair_parts(
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if whole.without_log:
         snapshot = replace(snapshot, log=())
-        ranges = dict.fromkeys((*snapshot.queues, *snapshot.batch_queues), (0, 0))
+        named = (queue for queue, _ in whole.lost.shares)  # in a RocksDB, too
+        ranges = dict.fromkeys((*snapshot.queues, *snapshot.batch_queues, *named), (0, 0))
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, profile, writer)

@@ -16,9 +16,10 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
+from .. import stores
 from ..rocks_cases import Case, cases, damaged
 from ..slices import SEED, share
-from .served import loaded
+from .served import loaded, mqstore, settings
 
 pytestmark = pytest.mark.interop
 
@@ -52,3 +53,21 @@ def test_everything_is_served(case: Case, oracle: Any, tmp_path: Path) -> None:
     # a tombstone is served in each queue that its message was in, light ones too
     assert len(served) >= after.messages + after.tombstones
     assert all(message["look_ok"] for message in served)
+
+
+@pytest.mark.parametrize("name", ["5.5.1-rocksdb", "5.5.1-config-v2"])
+def test_a_log_that_is_gone(name: str, oracle: Any, tmp_path: Path) -> None:
+    """A broker starts over, and its groups with it: at 0."""
+    root = stores.unpack(name, tmp_path)
+    config = stores.config(name, root)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    options = ["--force-empty-log", "--apply", "--yes", "--broker-version", name[:5]]
+    mqstore("recover", root, *options, *settings(config), codes=(1,))
+    new = {"topic": "TopicA", "queue_id": 0, "body": "after", "store_timestamp": 1_795_400_000_000}
+    steps = ({"do": "get"}, {"do": "put", "messages": [new]}, {"do": "get"})
+    answer = loaded(oracle(name[:5]), root, dict(config), *steps, queues=[["TopicA", 0]], files="none")
+    assert [message for message in answer["steps"][0] if "sha1" in message] == []
+    (message,) = answer["steps"][2]
+    assert (message["queue_offset"], message["look_ok"]) == (0, True)
+    assert mqstore("verify", root, *settings(config))

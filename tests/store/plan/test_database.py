@@ -144,18 +144,26 @@ def test_the_unit_of_a_record_that_lost_its_tag_says_so_in_the_database_as_in_fi
     assert found.status is Status.CLEAN and [f for f in found.findings if f.severity > Severity.INFO] == []
 
 
-def test_no_empty_log_beside_queues_in_a_database(tmp_path: Path) -> None:
-    """Nothing is planned for the copies of its queues; once it is put away a broker begins at 0."""
-    root = stores.unpack("5.3.3-rocksdb", tmp_path)
-    config = BrokerConfig(stores.config("5.3.3-rocksdb", root))
+@pytest.mark.parametrize(
+    ("name", "lost", "indexed"), [("5.3.3-rocksdb", 207, 207), ("5.5.1-combine-finished", 179, 180)]
+)
+def test_a_database_beside_a_log_that_is_gone(name: str, lost: int, indexed: int, tmp_path: Path) -> None:
+    """It is put away, not the copies of its queues, and with it files that no broker has read since it was there."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
     for file in (root / "commitlog").iterdir():
         file.unlink()
-    options = RecoveryOptions(force_empty_log=True)
-    found = analyze(Layout.open(root, config), None, options=options)
-    assert found.plan is None and "queues are in a RocksDB" in str(found.refusal)
-    (root / "consumequeue").rename(tmp_path / "aside")
+    layout, options = Layout.open(root, config), RecoveryOptions(force_empty_log=True)
+    database = layout.queue_database
+    plan = analyze(layout, None, options=options).plan
+    assert plan is not None and plan.lost_messages == lost and database is not None
+    gone = {Path(edit.path) for edit in plan.edits if edit.kind == "move"}
+    assert all(path.is_relative_to(root) for path in gone)
+    assert {path for place in {layout.consume_queue, database} for path in place.iterdir()} <= gone
+    for place in {layout.consume_queue, database}:
+        shutil.rmtree(place)
     plan = analyze(Layout.open(root, config), None, options=options).plan
-    assert plan is not None and all(edit.path.startswith(str(root)) for edit in plan.edits)
+    assert plan is not None and plan.lost_messages == indexed
 
 
 def test_a_database_without_rows_is_in_order_beside_a_log_without_messages(tmp_path: Path) -> None:

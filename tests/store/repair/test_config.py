@@ -16,6 +16,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import tidying_commands
+from mqstore.store.offsets.move import clamped_in_database
+from mqstore.store.offsets.positions import Bounds
 from mqstore.store.repair import config
 from mqstore.store.repair.parts import RepairPart, chosen
 from mqstore.store.repair.recheck import unrepairable_of
@@ -30,6 +32,7 @@ from mqstore.store.verify.verdict import Verdict
 from ... import stores, tiered
 from ...cli.datadriven import run_here
 from ...verdict import said_of
+from ..offsets.moved import positions
 from .mended import check_mended
 from .test_repair import NOW_MS, examined, repaired
 
@@ -432,6 +435,24 @@ def test_a_log_file_whose_name_is_no_number(root: Path) -> None:
     """It sorts before all others, and says nothing of where the log begins."""
     (root / "commitlog" / "(copy)").write_bytes(bytes(100))
     assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["5.3.3-rocksdb", "5.5.1-config-single", "5.5.1-config-v2"])
+def test_positions_in_a_rocksdb_behind_the_end_of_their_queues(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    before, queue = positions(root), QueueId("TopicA", 0)
+    bounds = Bounds({queue: (1 << 20, 1 << 20)}, frozenset(), None, from_zero=False)
+    for edit in clamped_in_database(Layout.open(root), bounds)[0]:
+        path = Path(edit.path)
+        path.unlink(missing_ok=True)
+        if edit.kind == "create":
+            path.write_bytes(edit.pieces[0][1])
+    assert before != positions(root)
+    assert {(each.before, each.queue) for each in mended(root).clamped} == {(1 << 20, queue)}
+    others = {key: at for key, at in before.items() if key[2:] != queue}
+    after = positions(root)
+    assert after.keys() == before.keys() and others.items() <= after.items()
 
 
 def test_a_table_in_a_rocksdb_that_does_not_open_is_no_file_to_make(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
+from mqstore.store.offsets.positions import positions_of
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.broker_bugs import TimerLoss
@@ -85,9 +86,15 @@ def recovered(
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-compaction", "5.5.0-timer-killed"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("4.9.7-clean", "5.3.3-compaction", "5.5.0-timer-killed"),
+        *("5.5.1-rocksdb", "5.5.1-config-single", "5.5.1-config-v2", "5.5.1-combine-finished"),
+    ],
+)
 def test_positions_begin_at_0_with_an_empty_log(name: str, tmp_path: Path) -> None:
-    """Those of groups, delay levels and compaction: what is stored next is not passed over."""
+    """Of groups, delay levels and compaction, in files or in a RocksDB: what is stored next is not passed over."""
     root = stores.unpack(name, tmp_path)
     for path in (root / "commitlog").iterdir():
         path.unlink()
@@ -95,6 +102,8 @@ def test_positions_begin_at_0_with_an_empty_log(name: str, tmp_path: Path) -> No
 
     def nothing_is_left() -> None:
         assert errors_of(root, config, None, Severity.WARNING) == []
+        rows = positions_of(Layout.open(root, config), name[:5]).rows
+        assert {row.next_offset for row in rows} <= {0}
 
     recovered(root, config, between=nothing_is_left, force=True)
 
