@@ -276,8 +276,11 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
         from ..store.errors import StoreError
         from ..store.settings.generation import file_rules_of_any
 
-        with suppress(StoreError):  # whoever reads the store says so
-            stores = [Layout.open(store, config) for store in _stores_in(values) if not is_uri(store)]
+        stores = list[Layout]()
+        for store in _stores_in(values):
+            with suppress(StoreError):  # whoever reads the store says so
+                stores += [] if is_uri(store) else [Layout.open(store, config)]
+        with suppress(StoreError):
             vars(common)["file_rules"] = file_rules_of_any(stores)
     for why in islice(common.config().untaken.values(), _TOLD):
         common.warn(f"{common.broker_config}: {why}")

@@ -129,21 +129,22 @@ def _section(
 def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> None:
     """The page is there whole, or what was there before stays. Raises OSError, Unreadable, NoSpace."""
     from .. import __version__
-    from ..store.errors import os_errors
+    from ..store.errors import from_os_error
     from ..store.report.page import page_of
     from .output_file import OutputFile
     from .terminal import time_text
 
     made = f"Looked at on {time_text(now_ms, common.utc)}, from the files alone."
     file = OutputFile(to)
-    with os_errors(to, "cannot write"):
-        try:
-            for piece in page_of(sections, __version__, made):
-                file.stream.write(piece.encode("utf-8", "backslashreplace"))
-        except BaseException:
-            file.give_up()
-            raise
+    try:
+        for piece in page_of(sections, __version__, made):
+            file.stream.write(piece.encode("utf-8", "backslashreplace"))
         file.finish()
+    except BaseException as error:
+        file.give_up()
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # who reads may go
+            raise from_os_error(error, to, "cannot write") from error
+        raise
 
 
 def _row(row: StoreRow, to: Path) -> dict[str, Any]:

@@ -155,13 +155,8 @@ class BrokerConfig(Mapping[str, str]):
     @classmethod
     def from_file(cls, path: str | PathLike[str], rules: FileRules | None = None) -> BrokerConfig:
         """Read a `broker.conf` as brokers do. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
-        with os_errors(path), Path(path).open("rb") as file:
-            status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode):
-                size = min(status.st_size, LARGEST_FILE_BYTES + 1)
-                data = byte_reader.read(file.fileno(), size, 0, os.fspath(path))
-            else:
-                data = file.read(LARGEST_FILE_BYTES + 1)
+        with os_errors(path):
+            data = _content(Path(path))
         if len(data) > LARGEST_FILE_BYTES:
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:
@@ -282,6 +277,22 @@ class BrokerConfig(Mapping[str, str]):
         return f"BrokerConfig({self._options!r})"
 
 
+_PIPED: dict[tuple[int, int], bytes] = {}
+"""What came through pipes, by device and inode."""
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, as far as one can be that large; a pipe gives them once. Raises OSError, Unreadable."""
+    status = path.stat()
+    if (pipe := (status.st_dev, status.st_ino)) in _PIPED:
+        return _PIPED[pipe]
+    with path.open("rb") as file:
+        if stat.S_ISREG(status.st_mode):
+            size = min(status.st_size, LARGEST_FILE_BYTES + 1)
+            return byte_reader.read(file.fileno(), size, 0, os.fspath(path))
+        return _PIPED.setdefault(pipe, file.read(LARGEST_FILE_BYTES + 1))
+
+
 def _canonical(name: str) -> str:
     return _RENAMED.get(name, name)
 
@@ -308,6 +319,8 @@ def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, st
             counts = found.setdefault(other, str(DEFAULTS[new]))
             when = "before" if rules.old_names else "since"
             untaken[new] = f"{name}: brokers {when} 4.5.2 have {other} instead: {counts[:_SHOWN]} is taken"
+        elif old in found:
+            untaken[new] = f"{old}: brokers since 4.5.2 have {new} instead"
     for name, text in list(found.items()):
         value, why = _value(_canonical(name), text, rules)
         if why:

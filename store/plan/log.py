@@ -246,8 +246,8 @@ _CODES = ("I-002",)
 def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]:
     """Edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
 
-    database: of queues in a RocksDB. Of a compaction topic a broker serves what compaction has kept, and of new messages
-    none up to the last of that.
+    database: of queues in a RocksDB. Of a compaction topic a broker serves what compaction has kept, and of new
+    messages none up to the last of that.
 
     A log directory has to be there: it is what keeps brokers from starting meanwhile.
     """

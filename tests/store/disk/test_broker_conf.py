@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -271,7 +272,7 @@ def test_values_are_those_that_brokers_take(
             FileRules(old_names=False),
             "have mappedFileSizeCommitLog instead: 1073741824",
         ),
-        (b"mapedFileSizeCommitLog=8192", FileRules(), ""),
+        (b"mapedFileSizeCommitLog=8192", FileRules(), "brokers since 4.5.2 have mappedFileSizeCommitLog instead"),
         (b"mapedFileSizeCommitLog=8192\nmappedFileSizeCommitLog=9", FileRules(), "instead: 9 is taken"),
         (b"storeType=a ", FileRules(strips=False), "brokers before 5.2 keep the blank"),
         (b"storeType=a ", FileRules(), "brokers before 5.2 keep the blank"),
@@ -306,3 +307,15 @@ def test_no_number_is_asked_for_that_a_file_may_not_have() -> None:
     store = Path(broker_conf.__file__).parents[1]
     asked = {name for path in store.rglob("*.py") for name in re.findall(r'get_int\("(\w+)"', path.read_text())}
     assert asked and asked <= broker_conf._NUMBERS
+
+
+def test_a_pipe_gives_its_text_once_and_it_is_read_again() -> None:
+    """As that of `--broker-config <(…)`, which a command asks more than once."""
+    reader, writer = os.pipe()
+    os.write(writer, b"storeType=defaultRocksDB")
+    os.close(writer)
+    try:
+        found = [BrokerConfig.from_file(f"/dev/fd/{reader}")["storeType"] for _ in range(2)]
+    finally:
+        os.close(reader)
+    assert found == ["defaultRocksDB"] * 2
