@@ -497,7 +497,8 @@ def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], lis
         return [], []
     before: _Rows = {}
     for one in found.positions:
-        before.setdefault((one.table, one.topic, one.group), {})[one.queue_id] = one.offset
+        if one.table == CONSUMED or path.name == SECOND:  # elsewhere it has no other table
+            before.setdefault((one.table, one.topic, one.group), {})[one.queue_id] = one.offset
     after: dict[str, dict[str, dict[int, int | None]]] = {}
     for (table, topic, group), row in before.items():
         after.setdefault(MEMBER_OF[table], {})[f"{topic}@{group}"] = dict(row)
