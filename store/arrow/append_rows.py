@@ -41,7 +41,13 @@ from .stores import BODY, BODY_CRC_OK, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""
-_IN_PATH = pa.schema([pa.field(f.name, pa.string() if pa.types.is_nested(f.type) else f.type) for f in SCHEMA])
+_IN_PATH = pa.schema(
+    [
+        pa.field(field.name, pa.string() if pa.types.is_nested(field.type) else field.type)
+        for field in SCHEMA
+        if not pa.types.is_map(field.type)
+    ]
+)
 """The columns that may stand in a path: those that an export writes."""
 _DAY = "date"
 """What an export by day calls its folders: `store_timestamp` says more."""
@@ -144,11 +150,12 @@ def _in_path(path: Path) -> dict[str, pa.Scalar]:
     >>> {name: value.as_py() for name, value in found.items()}
     {'queue_id': 3, 'topic': '%RETRY%g'}
     """
-    if "=" not in str(path.parent):
+    named = [folder.name for folder in path.parents if folder.name.partition("=")[0] in _IN_PATH.names]
+    if not named:
         return {}
     import pyarrow.dataset as ds
 
-    folders = b"".join(os.fsencode(folder.name) + b"/" for folder in path.parents)
+    folders = b"".join(os.fsencode(name) + b"/" for name in named)
     try:
         found = ds.get_partition_keys(ds.partitioning(_IN_PATH, flavor="hive").parse(folders))
     except pa.ArrowInvalid as error:

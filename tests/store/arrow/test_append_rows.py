@@ -133,13 +133,14 @@ def test_paths_that_name_no_column(tmp_path: Path) -> None:
     """A missing value is one; what is next to the file counts; what is written by day has all in its rows."""
     default = "__HIVE_DEFAULT_PARTITION__"
     rows = pa.table({"topic": ["T"]})
-    for folder in (f"queue_id=1/type=full/queue_id=2/tags={default}", "date=2026-11-22/keys=a%20b/topic=other"):
+    for folder in (f"queue_id=1/type=full/n=\udcff/queue_id=2/tags={default}", "date=2026-11-22/keys=a%20b/topic=other"):
         write(rows, tmp_path / folder / "a.parquet")
     files = files_of([tmp_path])
     found = [row for path in files for batch, _ in batches_of(path, "parquet") for row in batch.to_pylist()]
     assert found == [{"topic": "T", "keys": "a b"}, {"topic": "T", "queue_id": 2, "tags": None}]
     assert [batch.schema.names for path in files for batch, _ in rows_of(path, "parquet")] == [["topic"], ["topic"]]
-    assert list(unread_folders(files)) == ["folders type=: not a column of messages, nothing is taken of it"]
+    unread = [f"folders {name}=: not a column of messages, nothing is taken of it" for name in ("n", "type")]
+    assert list(unread_folders(files)) == unread
     for value in ("abc", "", "99999999999", "1.5", "\udcff"):
         path = write(rows, tmp_path / f"wrong/queue_id={value}/a.parquet")
         with pytest.raises(InvalidInput, match="no value of a column") as refused:
