@@ -26,8 +26,9 @@ import pyarrow as pa
 
 from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
+from ..broker.snapshot import each_directory
 from ..disk.broker_conf import BrokerConfig
-from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error, os_errors
+from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of
@@ -37,7 +38,7 @@ from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
 from .messages import columns_of_rows, corrupted_rows, numbered, record_of
-from .stores import BODY, BODY_CRC_OK, parse_object
+from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""
@@ -49,8 +50,6 @@ _IN_PATH = pa.schema(
     ]
 )
 """The columns that may stand in a path: those that an export writes."""
-_DAY = "date"
-"""What an export by day calls its folders: `store_timestamp` says more."""
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
@@ -70,22 +69,8 @@ def files_of(places: Sequence[Path]) -> list[Path]:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """Links are followed, to each directory once: where it lies, if that is inside."""
-    found, met = list[Path](), set[tuple[int, int]]()
-    inside, links = [folder], list[Path]()
-    while inside or links:
-        top = inside.pop() if inside else links.pop(0)
-        with os_errors(top):
-            status, entries = top.stat(), sorted(top.iterdir())
-        if (key := (status.st_dev, status.st_ino)) in met:
-            continue
-        met.add(key)
-        for path in entries:
-            if path.is_dir():
-                (links if path.is_symlink() else inside).append(path)
-            elif path.suffix in FORMS:
-                found.append(path)
-    return sorted(found)
+    entries = (entry for _, entries in each_directory([folder]) for entry in entries if not entry.directory)
+    return sorted(path for path in (Path(entry.path) for entry in entries) if path.suffix in FORMS)
 
 
 def form_of(path: Path) -> str:
@@ -167,7 +152,7 @@ def unread_folders(files: Iterable[Path]) -> Iterator[str]:
     """What people should know of folders `NAME=VALUE` above files that are no columns of messages."""
     folders = {folder for path in files for folder in path.parents}
     names = {folder.name.partition("=")[0] for folder in folders if "=" in folder.name}
-    for name in sorted(names - {*_IN_PATH.names, _DAY}):
+    for name in sorted(names - {*_IN_PATH.names, DAY_FOLDERS}):
         yield f"folders {name}=: not a column of messages, nothing is taken of it"
 
 

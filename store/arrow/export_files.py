@@ -34,7 +34,7 @@ from ..put.on_damage import CorruptedBodies, OnDamage
 from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogSplit, fields_of, rows_of
-from .stores import BODY_CRC_OK, Ask
+from .stores import BODY_CRC_OK, DAY_FOLDERS, Ask
 
 DAY_COLUMN = "store_timestamp"
 """What tells the day of a message."""
@@ -168,7 +168,7 @@ class ExportFiles:
             self._end(next(iter(self._open)))
         number = self._numbers[day] = self._numbers.get(day, -1) + 1
         name = f"part-{self._part}-{number}.{self._kind.form}"
-        path = name if day is None else f"date={np.datetime64(day, 'D')}/{name}"
+        path = name if day is None else f"{DAY_FOLDERS}={np.datetime64(day, 'D')}/{name}"
         file = self._draft(path)
         self._files.make_directory(file.parent)
         with os_errors(file, "cannot write"):

@@ -415,6 +415,8 @@ _ALL = "*"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
 BODY, BODY_CRC_OK, RAW = "body", "body_crc_ok", "raw"
+DAY_FOLDERS = "date"
+"""What an export by day calls its folders, `date=2026-01-31`."""
 _NOTES = {STORED_BODY: (BODY_CRC_OK, RAW), PLAIN_BODY: (BODY_CRC_OK, "body_compression", "body_error")}
 """What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(

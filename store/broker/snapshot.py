@@ -29,7 +29,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, start_of, still
 from ..disk.layout import BARRIER_PREFIX, Layout, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
-from ..errors import InvalidInput, StoreError, Unsupported, from_os_error
+from ..errors import InvalidInput, StoreError, Unsupported, from_os_error, os_errors
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
@@ -214,6 +214,28 @@ def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
     except OSError as error:
         raise from_os_error(error, directory) from error
     return sorted(found)
+
+
+def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, list[DirectoryEntry]]]:
+    """Directories and all that are below them, with their entries; links are followed.
+
+    Each comes once: where it lies, if that is inside. Raises Missing, Unreadable.
+    """
+    met = set[tuple[int, int]]()
+    inside, links = [os.fspath(each) for each in named], list[str]()
+    while inside or links:
+        directory = inside.pop(0) if inside else links.pop(0)
+        with os_errors(directory):
+            status = Path(directory).stat()
+        if (key := (status.st_dev, status.st_ino)) in met:
+            continue
+        met.add(key)
+        entries = list_entries(directory)
+        yield directory, entries
+        below = [entry.path for entry in entries if entry.directory]
+        linked = {path for path in below if Path(path).is_symlink()}
+        links += [path for path in below if path in linked]
+        inside = [*(path for path in below if path not in linked), *inside]
 
 
 def directories_without_files(layout: Layout) -> list[Path]:

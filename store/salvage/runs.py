@@ -25,9 +25,9 @@ from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import LATEST_MS, SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
+from ..broker.snapshot import each_directory
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
-from ..disk.file_queue import is_directory, is_file
 from ..errors import Unreadable, os_errors
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
@@ -173,34 +173,25 @@ class Images(NamedTuple):
 def images_of(named: Iterable[Path], tell: Callable[[str], None] = lambda _: None) -> Images:
     """The files and devices to carve: those named, and all files of directories, by name; links are followed.
 
-    What is there by several names counts once. tell: told of links that lead to nothing that can be carved.
-    Raises Missing, Unreadable.
+    What is there by several names counts once, where it lies. tell: told of links that lead to nothing that can be
+    carved. Raises Missing, Unreadable.
     """
+    named = list(named)
+    found, links, folders = [path for path in named if not path.is_dir()], list[Path](), list[Path]()
+    for folder, entries in each_directory(path for path in named if path.is_dir()):
+        folders.append(Path(folder))
+        for path in (Path(entry.path) for entry in entries if not entry.directory):
+            with os_errors(path):
+                if path.is_file():
+                    (links if path.is_symlink() else found).append(path)
+                elif path.is_symlink():
+                    tell(f"left out: a link to what is no file or directory: {path}")
     files: dict[tuple[int, int], Path] = {}
-    folders: dict[tuple[int, int], Path] = {}
-    pending = list(reversed(list(named)))
-    while pending:
-        path = pending.pop()
+    for path in (*found, *links):
         with os_errors(path):
             status = path.stat()
-        is_folder = stat.S_ISDIR(status.st_mode)
-        met = folders if is_folder else files
-        if met.setdefault((status.st_dev, status.st_ino), path) is path and is_folder:
-            pending += reversed(_entries(path, tell))
-    return Images(list(files.values()), list(folders.values()))
-
-
-def _entries(folder: Path, tell: Callable[[str], None]) -> list[Path]:
-    """The files of a directory, and the directories behind them."""
-    with os_errors(folder), os.scandir(folder) as listed:
-        entries = sorted(listed, key=lambda entry: (is_directory(entry), entry.name))
-    found = []
-    for entry in entries:
-        if is_file(entry) or is_directory(entry):
-            found.append(Path(entry.path))
-        elif entry.is_symlink():
-            tell(f"left out: a link to no file or directory that is there: {entry.path}")
-    return found
+        files.setdefault((status.st_dev, status.st_ino), path)
+    return Images(list(files.values()), folders)
 
 
 class Grade(IntEnum):
