@@ -1,6 +1,4 @@
-"""What the records of a broker's own topics mean: delay levels, transactions.
-
-All records of one topic, in columns.
+"""What the records of a broker's own topics, read in columns, mean: delay levels, transactions.
 
 Delay levels: what is pending in each, and when it fires (spec 01, 1.11; 05, 5.3).
 
@@ -58,6 +56,7 @@ from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind
+from ..search.queue_search import in_place, note_units
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -85,7 +84,7 @@ def queue_records(
     store: StoreReader, topic: str, note: Note, behind: int | None = None, newest: int = LAST_OFFSET
 ) -> Iterator[Batch]:
     """The records that the queues of a topic name. newest: at most so many of the last ones of each queue."""
-    end, lost = store.log_end.position, 0
+    end, lost, moved = store.log_end.position, 0, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, behind)
@@ -93,8 +92,10 @@ def queue_records(
             for window in of_queue(queue, start, stop, log_end=end):
                 for places, batch in batches(store.log, window):
                     lost += len(places) - len(batch)
+                    moved += int((~in_place(batch, topic, places)).sum())
                     yield batch.take(batch.columns.ragged("topic").equals(utf8(topic)))
     note_lost(store, topic, note, lost)
+    note_units(moved, topic, "at messages of other numbers", note)
 
 
 def has_own_records(store: StoreReader, topic: str) -> bool:
@@ -106,8 +107,7 @@ def has_own_records(store: StoreReader, topic: str) -> bool:
 
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
     """Tell how many units of a topic point at no record: so many, and those behind the end of a log that lost them."""
-    if lost := lost + units_lost_behind(store, topic):
-        note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
+    note_units(lost + units_lost_behind(store, topic), topic, "at no record", note)
 
 
 def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[int, int]:

@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -397,7 +397,10 @@ class RecordNames:
         return self._parts[0]
 
 
-def batches(log: CommitLog, places: RecordPlaces) -> Iterator[tuple[RecordPlaces, Batch]]:
+_Places = TypeVar("_Places", bound=RecordPlaces)
+
+
+def batches(log: CommitLog, places: _Places) -> Iterator[tuple[_Places, Batch]]:
     """(places, records there) in this order, in batches of bounded size.
 
     A batch leaves out places where no record begins.

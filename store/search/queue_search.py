@@ -148,7 +148,7 @@ class _LostUnits(NamedTuple):
 
     def tell(self, topic: str, note: Note) -> _LostUnits:
         """Note them, if there are any; none are left to be told."""
-        _note_units(self.units, topic, f"at no record, the first at {self.first}: left out", note)
+        note_units(self.units, topic, f"at no record, the first at {self.first}: left out", note)
         return _LostUnits()
 
 
@@ -182,7 +182,7 @@ def records_at(
             own = of_topic(batch, topic)
             foreign += int(np.count_nonzero(~own))
             if isinstance(places, UnitPlaces):
-                elsewhere = own & ~_in_place(batch, topic, places)
+                elsewhere = own & ~in_place(batch, topic, places)
                 misplaced += int(np.count_nonzero(elsewhere))
                 own &= ~(elsewhere & exact)
             kept = batch.take(own)
@@ -191,17 +191,17 @@ def records_at(
             yield from found_in(wanted, Via.QUEUE)
     behind.tell(topic, note)
     lost.tell(topic, note)
-    _note_units(foreign, topic, "at messages of other topics: left out", note)
-    _note_units(misplaced, topic, f"at messages of other numbers{': left out' if exact else ''}", note)
+    note_units(foreign, topic, "at messages of other topics: left out", note)
+    note_units(misplaced, topic, f"at messages of other numbers{': left out' if exact else ''}", note)
 
 
-def _note_units(count: int, of: str, where: str, note: Note) -> None:
+def note_units(count: int, of: str, where: str, note: Note) -> None:
     """Note where so many units of a topic or queue point, if there are any."""
     if count:
         note(f"{counted(count, f'unit of {of} points', f'units of {of} point')} {where}")
 
 
-def _in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
+def in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
     """bool[n]: the record is what its unit should name, by queue and number, as `other_place` tells of one."""
     if len(batch) < len(places):
         places = places.take(np.isin(places.position, batch.position))
@@ -421,8 +421,8 @@ def _of_queue(
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
-    _note_units(lost, name, "at no record: left out", note)
-    _note_units(foreign, name, "at messages of other topics: left out", note)
+    note_units(lost, name, "at no record: left out", note)
+    note_units(foreign, name, "at messages of other topics: left out", note)
 
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:

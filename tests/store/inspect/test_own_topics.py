@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.broker.system_topics import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.broker.system_topics import OP_TOPIC, SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -384,13 +385,33 @@ def test_a_queue_that_nobody_has_read_and_that_is_cut(tmp_path: Path) -> None:
     assert [note for note in notes if ": queue 0 ends at 1, but the log has more of it, from" in note]
 
 
+def test_a_queue_whose_units_moved_up_settles_nothing(tmp_path: Path) -> None:
+    """One unit of the op records is lost, those behind it have its number and the next ones: which half messages are
+    decided does not follow from the queue, nor where a broker's position should be. No position tells of it.
+    """
+    root = unpack("4.9.7-clean", tmp_path)
+    for path in (root / "config").glob("consumerOffset*"):
+        path.unlink()
+    (path,) = (root / "consumequeue" / OP_TOPIC / "0").iterdir()
+    data, gone = path.read_bytes(), 4 * UNIT_BYTES
+    path.write_bytes(data[:gone] + data[gone + UNIT_BYTES :] + bytes(UNIT_BYTES))
+    notes: list[str] = []
+    with StoreReader(root) as store:
+        assert transaction_queues(store) is None
+        transactions(store, notes.append)
+        (units,) = store.queues.of_topic(OP_TOPIC)
+        with store.queues.open(*units[:2]) as queue:
+            moved = queue.summary().max_offset - 4
+    assert f"{moved} units of {OP_TOPIC} point at messages of other numbers" in notes
+
+
 def test_records_that_went_with_the_end_of_the_log_are_told(tmp_path: Path) -> None:
     """The file ends inside the first half message of a transaction that is open; the queues name all of them."""
     root = unpack("5.5.1-rocks-trans-open", tmp_path)
     (log,) = (root / "commitlog").iterdir()
     log.write_bytes(log.read_bytes()[:27282])
     half, op = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
-    told = [f"{half}: 13 units point at no record", f"{op}: 3 units point at no record"]
+    told = [f"13 units of {half} point at no record", f"3 units of {op} point at no record"]
     notes: list[str] = []
     with StoreReader(root) as store:
         transactions(store, notes.append)
