@@ -282,8 +282,23 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
                 stores += [] if is_uri(store) else [Layout.open(store, config)]
         with suppress(StoreError):
             vars(common)["file_rules"] = file_rules_of_any(stores)
-    for why in islice(common.config().untaken.values(), _TOLD):
+    config = common.config()
+    for why in islice(config.untaken.values(), _TOLD):
         common.warn(f"{common.broker_config}: {why}")
+    if "broker_version" in values:
+        _warn_of_sizes(values, common, config)
+
+
+def _warn_of_sizes(values: Mapping[str, Any], common: Common, config: BrokerConfig) -> None:
+    """Files tell their sizes, but not to a broker: of a command that says what one does."""
+    from ..store.disk.layout import Layout, is_uri
+    from ..store.errors import StoreError
+    from ..store.settings.generation import unnamed_sizes
+
+    with suppress(StoreError):  # whoever reads the store says so
+        for store in _stores_in(values):
+            for why in () if is_uri(store) else unnamed_sizes(Layout.open(store, config)):
+                common.warn(f"{common.broker_config}: {why} (of {store})")
 
 
 def check_log_of(values: Mapping[str, Any], common: Common) -> None:

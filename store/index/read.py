@@ -485,7 +485,7 @@ def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = 
     config = config or BrokerConfig()
     slots, items = (config.size(name) for name in ("maxHashSlotNum", "maxIndexNum"))
     usual = Geometry(slots[0], items[0])
-    if slots[1] == items[1] == "default":
+    if "default" in (slots[1], items[1]):
         usual = _own_geometry(os.fspath(path), usual) or _geometry_beside(path, config) or usual
     return IndexFile(path, usual)
 
@@ -529,11 +529,12 @@ def geometry_of(directory: str | os.PathLike[str], config: BrokerConfig) -> tupl
 
 def _geometry(paths: list[str], config: BrokerConfig) -> tuple[Size, Size]:
     slots, items = (Size(*config.size(name)) for name in ("maxHashSlotNum", "maxIndexNum"))
-    if slots.origin == items.origin == "default":
-        for path in reversed(paths):
-            found = _own_geometry(path, Geometry(slots.value, items.value))
-            if found is not None:
-                return Size(found.slots, "files"), Size(found.items, "files")
+    named = [size.origin == "configuration" for size in (slots, items)]
+    for path in [] if all(named) else reversed(paths):
+        found = _own_geometry(path, Geometry(slots.value, items.value))
+        if found is not None:
+            own = (Size(found.slots, "files"), Size(found.items, "files"))
+            return slots if named[0] else own[0], items if named[1] else own[1]
     return slots, items
 
 

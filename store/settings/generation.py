@@ -35,7 +35,7 @@ from ..broker.load_rules import BodyCheck, LoadFailure, walk
 from ..broker.profiles import NEWEST, PROFILES, VERSIONS, file_rules_of
 from ..broker.snapshot import DirectoryEntry, FileBytes, list_entries
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.broker_conf import FileRules
+from ..disk.broker_conf import DEFAULTS, FileRules
 from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
@@ -89,6 +89,24 @@ def file_rules_of_any(layouts: Iterable[Layout]) -> FileRules:
         versions.add(_OF_FIRST_5)
     found = map(file_rules_of, versions)
     return FileRules(*(each[0] if len(set(each)) == 1 else None for each in zip(*found, strict=True)))
+
+
+_SIZES = (
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "mappedFileSizeTimerLog",
+)
+
+
+def unnamed_sizes(layout: Layout) -> Iterator[str]:
+    """Where files have another size than a broker takes whose broker.conf does not name it, in words. Raises as
+    `sizes_of`.
+    """
+    for name, size in zip(_SIZES, sizes_of(layout), strict=True):
+        if size.origin == "files" and size.value != DEFAULTS[name]:
+            yield f"{name} is not named: a broker takes {DEFAULTS[name]}, the files have {size.value}"
 
 
 def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Generation:

@@ -33,7 +33,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
-from ..index.read import IndexFile, cannot_follow, is_outside
+from ..index.read import IndexFile, Sizes, cannot_follow, is_outside, sizes_of
 from .context import VerifyContext
 from .layout import COMPRESSED, unpacking
 from .register import after, before
@@ -73,6 +73,7 @@ def names_and_lengths(context: VerifyContext) -> None:
         context.findings.add("I-091", foreign.path, text)
     lengths = [file_size(file.slots, file.items) for file in index.files if file.size]
     usual = max(set(lengths), key=lengths.count, default=0)
+    sizes = sizes_of(context.store.layout)
     for number, file in enumerate(index.files):
         name = os.path.basename(file.path)  # noqa: PTH119
         if is_compressed_name(name):
@@ -86,6 +87,23 @@ def names_and_lengths(context: VerifyContext) -> None:
         elif file.size != usual:
             text = f"{counted(file.size, 'byte')}, with its slots and items it should have {usual}"
             add(context, "I-090", file, text)
+        else:
+            _hold_against_options(context, file, sizes)
+
+
+def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes) -> None:
+    """A broker goes by its options alone: with other slots, or fewer items than were put, it finds no key."""
+    slots, items = sizes.index_slots, sizes.index_items
+    if "configuration" not in (slots.origin, items.origin) or sizes.of_index == (file.slots, file.items):
+        return
+    own, taken = (
+        f"{counted(n, 'slot')} and {counted(m, 'item')}" for n, m in ((file.slots, file.items), sizes.of_index)
+    )
+    text = f"it has {own}, a broker with these options takes it for {taken}"
+    if file.slots == slots.value and file.header.index_count <= items.value:
+        add(context, "I-090", file, f"{text} and goes on in it all the same", severity=Severity.WARNING)
+    else:
+        add(context, "I-090", file, f"{text} and finds no key in it")
 
 
 @before("I-092", "I-103", "I-104")

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 from tests.stores import NAMES, config, pairs, truth, unpack
 
 from .conftest import Judge
+from .oracle import TINY
 from .served import Row, assert_left_alone
 
 pytestmark = pytest.mark.interop
@@ -27,6 +33,24 @@ def test_its_own_store_serves_every_message(judge: Judge, tmp_path: Path) -> Non
     assert all(message["look_ok"] for message in got)
     again = judge.run(root, config=ROOMY_INDEX, steps=[{"do": "query", "topic": "T", "key": "k7"}])
     assert [message["physical_offset"] for message in again["steps"][0]["messages"]] == offsets[7:8]
+
+
+def _by_key(judge: Judge, root: Path, options: dict[str, int]) -> int:
+    """How many messages a broker with these options finds by a key of each."""
+    steps = [{"do": "query", "topic": "T", "key": f"k{n}", "max": 9} for n in range(len(MESSAGES))]
+    return sum(bool(answer["messages"]) for answer in judge.run(root, config=options, steps=steps)["steps"])
+
+
+@pytest.mark.parametrize("options", [{"maxHashSlotNum": 11}, {"maxIndexNum": 40}, {"maxIndexNum": 400}])
+def test_an_index_of_other_options_than_it_was_made_with(options: dict[str, int], judge: Judge, tmp_path: Path) -> None:
+    """It is an error where no key finds a message, and none where all do."""
+    root = tmp_path / "store"
+    judge.run(root, config=ROOMY_INDEX, steps=[{"do": "put", "messages": MESSAGES}])
+    options = {**TINY, **ROOMY_INDEX, **options}
+    with StoreReader(root, BrokerConfig.of(options)) as store:
+        told = [f.severity for f in verify(store, Scope(groups=frozenset({"index"}))).findings if f.code == "I-090"]
+    found = _by_key(judge, root, options)
+    assert (told, found) in [([Severity.ERROR], 0), ([Severity.WARNING], len(MESSAGES))]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.split("-", 1)[1] == "clean"])

@@ -54,6 +54,24 @@ def test_reading_at_a_rate_finds_the_same(work: Path) -> None:
     assert [f for f in slow if f.code > "I-09"] == _findings(name, root)
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("maxHashSlotNum=1000", {Severity.ERROR: 3}),
+        ("maxIndexNum=100", {Severity.ERROR: 2, Severity.WARNING: 1}),
+        ("maxIndexNum=1000", {Severity.WARNING: 3}),
+        ("maxHashSlotNum=97", {}),
+        ("maxIndexNum=400", {}),
+        ("brokerName=a", {}),
+    ],
+)
+def test_options_that_are_not_those_of_the_files(option: str, told: dict[Severity, int], work: Path) -> None:
+    """97 slots and 400 items, of which the newest file has few. What is not named the files tell."""
+    with StoreReader(original(CLEAN, work), BrokerConfig().with_set([option])) as store:
+        found = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW_MS).findings
+    assert Counter(finding.severity for finding in found if finding.code == "I-090") == told
+
+
 def test_an_index_file_that_is_gone_from_the_middle_is_told(work: Path) -> None:
     root = copied(original(CLEAN, work), work)
     sorted((root / "index").iterdir())[1].unlink()
