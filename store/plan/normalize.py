@@ -32,6 +32,8 @@ from ..disk.layout import Layout
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
 from ..index.read import sizes_of
+from ..log.batch import good_records
+from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from, last_byte
 from ..queues.start import ExtDamage, units_end
 from ..queues.units import FileUnits, is_used, is_whole_file, read_units
@@ -98,7 +100,7 @@ def normalize(
             kept.append(entry)
     if not kept and not empty_log and any(_begins_with_record(e) for e in snapshot.log):
         raise renamed(snapshot)
-    unused = bool(kept) and _is_all_in_advance(snapshot, kept)
+    unused = bool(kept) and _has_no_record(snapshot, kept)
     if unused:
         edits += [Edit("move", entry.path, "no record is in it, and the log before it is gone", ()) for entry in kept]
         kept = []
@@ -129,16 +131,16 @@ def _other_length(snapshot: Snapshot) -> str:
 
 
 def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:
-    """The path that a file of the log should have: its name is the right number in other digits, or no number, and
-    its records are those of a file that the log lacks.
+    """The path that a file of the log should have: its name is the right number in other digits, or no number or that
+    of another file, and its records are those of a file that the log lacks.
 
     names: of all files of the log. "" for any other file, one whose records name other places, too. Raises
     Unreadable.
     """
     start = None if entry.directory or not size else start_of(entry.name)
-    if start is None or start % size:
+    if start is None or start % size or file_name(start) in names:
         start = _start_in_log(entry, names, size)
-    elif file_name(start) in names or is_zero_from(entry, 0) or _names_another_place(entry):
+    elif is_zero_from(entry, 0) or _names_another_place(entry):
         return ""
     if start is None or file_name(start) in names:
         return ""
@@ -172,6 +174,8 @@ def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int)
         what = f"a file of the log whose name has not {NAME_DIGITS} digits"
         if start is None or start % size:
             what = "a file of the log whose name is no position"
+        elif file_name(start) in names:
+            what = "a file of the log with the name of another one"
         raise Refused(what, path=entry.path, hint=f"give it its name: {NextCommand(('mv', entry.path, path))}")
 
 
@@ -222,15 +226,15 @@ def starting_over(layout: Layout) -> str:
     return made + command
 
 
-def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> bool:
-    """All files of a log that had records are zeros, as those that a broker makes in advance, and nothing names a place
-    in them.
+def _has_no_record(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> bool:
+    """All files of a log that had records are without any, as those that a broker makes in advance, and nothing names
+    a place in them.
 
     The last file with a record expires only behind one without any, and not before `fileReservedTime` (spec 7.8): no
     broker has run that long after the newest message, by the files that it writes every minute.
     """
     start, layout = min(int(entry.name) for entry in entries), snapshot.layout
-    if not start or not all(is_zero_from(entry, 0) for entry in entries):
+    if not start or any(map(_begins_with_record, entries)):
         return False
     index = [file.header for file in stored_files(snapshot.index)]
     newest_ms = max(snapshot.checkpoint["physic_msg_timestamp"], *(header.end_timestamp for header in index), 0)
@@ -240,7 +244,10 @@ def _is_all_in_advance(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) ->
     for queue in snapshot.queues.values():
         for _, units in FileUnits.of(queue, snapshot.queue_file_bytes).windows():
             named.append(int(units["physical_offset"][is_used(units)].max(initial=-1)))
-    return -1 < max(named, default=-1) < start
+    if not -1 < max(named, default=-1) < start:
+        return False
+    log = CommitLog(layout.commit_log_files(), layout.dledger)
+    return not any(True for _ in good_records(log.scan(crc=False, reuse=True)))
 
 
 def _can_have_expired(layout: Layout, newest_ms: int) -> bool:

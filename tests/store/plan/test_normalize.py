@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -180,6 +181,20 @@ def test_a_file_with_the_records_of_a_missing_one(at: int, policy: Policy, tmp_p
     assert str(commands[0]) == command and "--apply" not in " ".join(map(str, commands))
 
 
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_file_with_the_records_of_a_missing_one_and_the_name_of_another(policy: Policy, tmp_path: Path) -> None:
+    """The first file has the number of the second one, which is there: it is not moved away."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    first, second = sorted((root / "commitlog").iterdir())
+    other = first.rename(first.with_name(f"{int(second.name)}"))
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-clean", root)))
+    found = analyze(layout, "5.3.3", options=RecoveryOptions(policy))
+    assert found.plan is None and "the name of another one" in str(found.refusal)
+    with StoreReader(root, layout.broker_config) as store:
+        commands = next_commands(verify(store).findings, root)
+    assert str(commands[0]) == f"mv {other} {first}" and "--apply" not in " ".join(map(str, commands))
+
+
 def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
     """One that has expired long ago stands in the way alone; the plan says what it moves away."""
     root = stores.unpack("5.3.3-killed", tmp_path)
@@ -196,12 +211,15 @@ def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("name", ["5.3.3-compaction-killed", "5.5.0-rocksdb-killed", "4.9.7-killed"])
-def test_nothing_but_a_file_made_in_advance_is_left(name: str, policy: Policy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", [False, True])
+def test_nothing_but_a_file_without_a_record_is_left(noise: bool, name: str, policy: Policy, tmp_path: Path) -> None:
     """No broker deletes what it has just stored: it is no expired log. `--force-empty-log` says that it is gone."""
     root = stores.unpack(name, tmp_path)
     *others, last = sorted((root / "commitlog").iterdir())
     for path in others:
         path.unlink()
+    if noise:  # of a copy that went wrong, which is short, too
+        last.write_bytes(random.Random(1).randbytes(last.stat().st_size // 2))
 
     def found(*, gone: bool = False) -> Recovery:
         layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
