@@ -393,25 +393,26 @@ SESSION_JOURNAL, UNDONE = "journal.json", "undone"
 LARGEST_JOURNAL_BYTES = 1 << 28
 
 
-def is_log_mended(layout: Layout) -> bool:
-    """A session that was not taken back, or that cannot be read, has changed log or queues.
+def is_log_mended(layout: Layout, *others: str) -> bool:
+    """A session that was not taken back, or that cannot be read, has changed log or queues, or `others` of the root.
 
     They may have lost records of which nothing else tells now.
     """
     try:
         folders = sorted(layout.journal.iterdir())
-        return any(not (one / UNDONE).exists() and _changes_log(one / SESSION_JOURNAL) for one in folders)
+        return any(not (one / UNDONE).exists() and _changes_log(one / SESSION_JOURNAL, others) for one in folders)
     except FileNotFoundError:
         return False
     except (OSError, StoreError, ValueError, LookupError, TypeError):
         return True
 
 
-def _changes_log(journal: Path) -> bool:
+def _changes_log(journal: Path, others: tuple[str, ...]) -> bool:
     """What lies outside of the root is log or queues of a store that has these elsewhere."""
     steps = json.loads(read_regular(journal, LARGEST_JOURNAL_BYTES))["steps"]
     tops = {Path(step["path"]).parts[0] for step in steps}
-    return any(top.startswith((COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)) for top in tops)
+    of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
+    return any(top.startswith(of_log) or top in others for top in tops)
 
 
 def is_linked(layout: Layout) -> bool:

@@ -467,17 +467,17 @@ def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions,
 
 
 def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> TransactionQueues | None:
-    """By the queues of their topics alone; None where these may not name all, records are lost, or there are so many
-    that it takes long. No commits are looked for: what was decided counts as rolled back. reached_too: as of `lacking`.
-    Raises Unreadable.
+    """By the queues of their topics alone; None where these may not name all, records are lost, the broker was killed
+    (also where that was mended since), or there are so many that it takes long. No commits are looked for: what was
+    decided counts as rolled back. reached_too: as of `lacking`. Raises Unreadable.
     """
     topics = (HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN)
-    # a plan is made without the lock, and once more with it: whoever holds it, the broker did not shut down
-    if os.path.lexists(store.layout.abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
+    abort = store.layout.abort  # a plan is made without the lock, and once more with it: whoever holds it
+    if os.path.lexists(abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
         return None
     if sum(_units(store, topics)) > _MOST_READ:
         return None
-    if is_log_mended(store.layout) or any_lacking(store, topics, reached_too=reached_too):
+    if is_log_mended(store.layout, abort.name) or any_lacking(store, topics, reached_too=reached_too):
         return None
     found, doubts = dict[str, Transaction](), list[str]()
     for batch in topic_records(store, HALF_TOPIC, doubts.append):
