@@ -48,7 +48,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
+from .normalize import check_kinds, ext_edits, normalize
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -507,8 +507,6 @@ def _without_log(
     snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss, database: Path | None
 ) -> Plan:
     """The plan where there is no log, and none is missed. database: of queues. Raises Refused."""
-    if not what_a_log_left(snapshot):
-        return Plan(policy, 0, 0, groups=groups)
     lost = Tally()
     for messages in named_messages(snapshot):
         groups.add(messages)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.next_commands import next_commands
@@ -21,6 +22,7 @@ from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores
+from ...cli.datadriven import run_here
 from ..recover.recovered import changes_of_starts
 
 END_OF_RECORDS, LOG_FILE_BYTES = 102_141, 262_144
@@ -321,3 +323,16 @@ def test_what_cannot_have_expired_yet(tmp_path: Path) -> None:
     now = (root / "checkpoint").stat().st_mtime
     os.utime(root / "checkpoint", (now + 4 * day_s, now + 4 * day_s))
     assert analyze(layout, "5.3.3").refusal is None
+
+
+@pytest.mark.parametrize("version", ["4.3", "4.9", "5.1", "5.5"])
+def test_what_stands_in_the_way_of_a_new_store(version: str, tmp_path: Path) -> None:
+    """No message was ever there: an empty file of the log and a checkpoint of another store are put right."""
+    root = tmp_path / "store"
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / file_name(0)).touch()
+    shutil.copyfile(stores.unpack("5.3.3-clean", tmp_path) / "checkpoint", root / "checkpoint")
+    run_here(["recover", str(root), "--broker-version", version, "--apply", "--yes"])
+    assert not list((root / "commitlog").iterdir())
+    assert run_here(["verify", str(root), "--broker-version", version]).code == 0
+    assert "Nothing to do." in run_here(["recover", str(root), "--broker-version", version]).stdout
