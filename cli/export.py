@@ -20,8 +20,9 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.
 
     DIR gets part-….parquet, which pandas, polars, DuckDB, Spark and others read as one table: every
-    column stands in the files, with its type. It appears whole or not at all: what was cut off is
-    begun again by running the same command once more. All formats are what mqstore put --from takes.
+    column stands in the files, with its type. A DIR that is not there appears whole or not at all; into
+    one that is there files come one by one. What was cut off is finished, or begun again, by running
+    the same command once more. All formats are what mqstore put --from takes.
     --format is that of the files; the answer is a line, or with --json an object.
 
     DIR is a new or empty directory, unless it holds an export: --append adds the messages asked for as

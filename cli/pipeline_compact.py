@@ -41,9 +41,11 @@ def compact(
     Messages of a batch (queue.type BatchCQ) count one by one, and each that stays becomes a record of
     its own. A batch that cannot be taken apart is reported as not read.
 
-    DIR is a store; of several stores each has a folder of its own in it. It appears whole or not at all.
-    A store that cannot be read is reported on stderr, and the others are compacted. It runs in this
-    process: the new log has one writer.
+    DIR is a store; of several stores each has a folder of its own in it. A DIR that is not there
+    appears whole or not at all, in an empty one its parts come one by one. What was cut off is finished,
+    or begun again, by running the same command once more. A store that cannot be
+    read is reported on stderr, and the others are compacted. It runs in this process: the new log has
+    one writer.
 
     Exit code: 0 done; 1 something could not be read, the rest is there; or a body failed its checksum;
     4 another job works on DIR; 5 a store cannot be read, DIR cannot be written.

@@ -30,9 +30,11 @@ def import_(
 
     The columns are those that mqstore export writes, with bodies; topic and body must be there.
     Folders COLUMN=VALUE, as Hive and Spark write them, are columns, too. Messages are appended in the
-    order of store_timestamp, and get new queue offsets. DIR appears whole or not at all: what was cut
-    off is begun again by running the same command once more. It runs in this process: a log has one
-    writer. mqstore put STORE --from FOLDER appends the same way to a store that is there.
+    order of store_timestamp, and get new queue offsets. A DIR that is not there appears
+    whole or not at all, in an empty one the parts of the store come one by one. What was cut off is
+    finished, or begun again, by running the same command once more; where there are other files by then
+    it is finished, and exit code 5 says so. It runs in this process: a log has one writer. mqstore put
+    STORE --from FOLDER appends the same way to a store that is there.
 
     Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job
     works on DIR; 5 cannot be read or written.

@@ -42,8 +42,9 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
     queue begins at 0 again. Of several stores
     each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or less is one task,
     and small ones share a task of Spark, large ones first; a larger log is read in parts, a task each.
-    DIR appears whole or not at all: what was cut off is finished, or begun again, by running the same
-    command once more.
+    A DIR that is not there appears whole or not at all, in an empty one its parts come one by one. What
+    was cut off is finished, or begun again, by running the same command once more; where a log has
+    grown since it is finished, and exit code 5 says so.
 
     Exit code: 0 complete; 1 records are lost in damage, queue offsets are missing or repeated, or a queue is not made;
     4 another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot

@@ -20,7 +20,7 @@ from ..store.arrow.stores import Ask, place_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.commit_log import split_bytes_for
-from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish, publish_job
+from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish_job
 from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def export(
             }
         )
 
-    into = Into(publish, adds, _HINT)
-    return publish_job(target, fill, lambda found: found.get("job") == what, files, into=into)
+    return publish_job(target, fill, lambda found: found.get("job") == what, files, into=Into(adds, _HINT))
 
 
 def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogSplit]:

@@ -149,11 +149,6 @@ class JobPlan:
 
     stores: tuple[StorePlan, ...]
 
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Self:
-        """From the object that `asdict` makes, through JSON or not."""
-        return cls(tuple(map(StorePlan.of, fields["stores"])))
-
 
 def plan_of(
     roots: Sequence[Path],

@@ -10,6 +10,7 @@ What does not need Spark stands first: the target, and taking over what a killed
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -58,7 +59,8 @@ def rebuild(plan: JobPlan, target: Path, job: Job, files: Files | None = None) -
     def fill(stage: Stage) -> None:
         complete(stage, plan, job(plan, stage))
 
-    return publish_job(target, fill, lambda found: JobPlan.of(found["plan"]) == plan, files)
+    same = json.loads(json.dumps(asdict(plan)))
+    return publish_job(target, fill, lambda found: found.get("plan") == same, files)
 
 
 def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:

@@ -1,6 +1,6 @@
 """Writing `rocketmq-log`: messages become a store, as a broker would append them.
 
-A log has one writer. So a task keeps its rows aside, as a file of Arrow in the target; when all have
+A log has one writer. So a task keeps its rows aside, as a file of Arrow where the target is made; when all have
 succeeded, `commit` appends them in the order of the partitions, and publishes the store at once. The
 target is a new or empty directory; order rows as they are to be stored (`orderBy`).
 
@@ -27,6 +27,7 @@ from ...store.disk.files import Files
 from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.output.stage import (
+    FINISHED,
     Stage,
     finish_left,
     new_rows,
@@ -64,17 +65,12 @@ class LogSourceWriter(DataSourceArrowWriter):
             raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
         if overwrite:
             raise InvalidInput("what is there is not overwritten", hint='write .mode("append")')
-        self._existed = self._target.exists()
-        with one_job(self._target, self.files, existed=self._existed):
-            if finish_left(self._target, self.files):
-                raise Refused(
-                    "a write that was cut off here is finished now",
-                    path=self._target,
-                    hint="read it, or remove it and write again",
-                )
-            require_empty(self._target)
-            remove_rows(self._target, self.files)
-            self._rows = new_rows(self._target, self.files)
+        with one_job(self._target, self.files) as place:
+            if finish_left(self._target, place, self.files):
+                raise Refused(FINISHED, path=self._target, hint="read it, or remove it and write again")
+            require_empty(place)
+            remove_rows(place, self.files)
+            self._rows = new_rows(place, self.files)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Kept:
         """Keep the rows of one task aside."""
@@ -120,12 +116,10 @@ class LogSourceWriter(DataSourceArrowWriter):
 
         A commit that was cut off while it published is finished: half of it may be there.
         """
-        if not self._target.exists():
-            return
-        with one_job(self._target, self.files, existed=self._existed):
+        with one_job(self._target, self.files) as place:
             if self._rows.exists():
                 Stage(self._rows, self.files).remove()
-            finish_left(self._target, self.files)
+            finish_left(self._target, place, self.files)
 
 
 def _new_directory(path: str) -> Path:

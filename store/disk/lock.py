@@ -158,11 +158,10 @@ class StoreLock:
             return None
         return cls(files, file, key, was)
 
-    @property
-    def in_place(self) -> bool:
-        """Whether its path still names it: the directory may have been replaced."""
+    def is_at(self, path: Path) -> bool:
+        """Whether a path names it: its directory may have been replaced, or have got another name."""
         try:
-            return identity(self._file.path.stat()) == self._key
+            return identity(path.stat()) == self._key
         except FileNotFoundError:
             return False
 

@@ -1,23 +1,21 @@
-"""A job's output appears all at once or not at all: stage, manifest, rename.
+"""A job's output becomes a directory, one job at a time: stage, manifest, rename.
 
-    TARGET/.mqstore/rebuild-JOB/
+    PLACE/.mqstore/rebuild-JOB/
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
         parts/…           what the tasks of a round leave for the next one
         tree/…            the files that count, under their final names
         manifest.json     from here on the job has succeeded, only renames are left to do
 
-The stage lies in the target's file system, so that a rename moves no bytes. A kill before the
-manifest leaves the target as it was; after it, `publish` can be repeated until it is through.
+A target that is not there yet is made beside its place, and gets its name when it is whole. In one
+that is there the stage lies in it, and what comes into it appears name by name: a rename moves no
+bytes, and needs nothing but the target, which may be a mount point. A kill before the manifest
+leaves the target as it was; after it, the next job there finishes first what was cut off.
 
-How a stage of files becomes part of a data set that others read, or replaces it.
+What replaces a data set changes places with it, so that whoever looks finds the old one or the new one.
 
-What is added appears file by file; the next job finishes what was cut off. What replaces a data set
-changes places with it, so that whoever looks finds the old one or the new one:
-
-    PARENT/.NAME.mqstore-new     the new one, until both have changed places; then the old one
-    PARENT/.NAME.mqstore-old     the old one, on a file system where they cannot do that at once
-
-A job whose output becomes a directory: all at once or not at all, one job at a time.
+    PARENT/.NAME.mqstore-unfinished     PLACE of a target that is not there yet
+    PARENT/.NAME.mqstore-new            the new one, until both have changed places; then the old one
+    PARENT/.NAME.mqstore-old            the old one, on a file system where they cannot do that at once
 """
 
 from __future__ import annotations
@@ -157,24 +155,25 @@ def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
 
 
 @contextmanager
-def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[None]:
-    """Keep other jobs out of `target`.
+def one_job(target: Path, files: Files) -> Iterator[Path]:
+    """Keep other jobs out of `target`. Yields the place where this one works: in it, or beside it as long as it is
+    not there.
 
-    What is empty behind the block goes: the folder of stages, and the target unless it existed.
+    What is empty behind the block goes: the folder of stages, and the place beside.
     Raises InUse where another job works there.
     """
-    journal = target / JOURNAL
-    lock = journal / _LOCK
+    place = target if target.exists() else _unfinished(target)
     try:
-        files.make_directory(journal)
-        with StoreLock.take(lock, files, hint=_BUSY_HINT) as held:
+        files.make_directory(place / JOURNAL)
+        with StoreLock.take(place / JOURNAL / _LOCK, files, hint=_BUSY_HINT) as held:
             try:
-                yield
+                yield place
             finally:
-                if held.in_place:
-                    files.unlink(lock)
+                for folder in (place, target):  # it goes where the place goes
+                    if held.is_at(folder / JOURNAL / _LOCK):
+                        files.unlink(folder / JOURNAL / _LOCK)
     finally:
-        for folder in (journal, *(() if existed else (target,))):
+        for folder in (place / JOURNAL, target / JOURNAL, *(() if place == target else (place,))):
             remove_empty(folder, files)
 
 
@@ -229,12 +228,15 @@ def remove_one(files: Files, path: Path) -> None:
 
 
 REPLACES = "replaces"
-"""In a manifest: whether what the target holds is to go."""
+"""In a manifest of files whose names end in `.draft`: whether what the target holds is to go."""
 
 
 def publish(stage: Stage) -> None:
-    """Publish a sealed stage of files whose names end in `.draft`. Repeating it does no harm."""
-    if stage.manifest().get(REPLACES):
+    """Publish a sealed stage as its job wants it. Repeating it does no harm."""
+    replaces = stage.manifest().get(REPLACES)
+    if replaces is None:
+        stage.publish()
+    elif replaces:
         _replace(stage)
     else:
         _add(stage)
@@ -281,15 +283,22 @@ def put_back(target: Path, files: Files) -> None:
 
 
 def remove_beside(target: Path, files: Files) -> None:
-    """Remove what was replaced. The caller knows that `target` is what it is to be."""
-    for folder in _beside(target):
+    """Remove what was replaced, or begun. The caller knows that `target` is what it is to be."""
+    for folder in (*_beside(target), _unfinished(target)):
         if folder.exists():
             remove_all(folder, files)
 
 
 def _beside(target: Path) -> tuple[Path, Path]:
-    hidden = f".{target.name}{JOURNAL}"
-    return target.with_name(f"{hidden}-new"), target.with_name(f"{hidden}-old")
+    return _hidden(target, "new"), _hidden(target, "old")
+
+
+def _unfinished(target: Path) -> Path:
+    return _hidden(target, "unfinished")
+
+
+def _hidden(target: Path, what: str) -> Path:
+    return target.with_name(f".{target.name}{JOURNAL}-{what}")
 
 
 def _drafts(folder: Path) -> Iterator[Path]:
@@ -301,13 +310,8 @@ def _published(path: Path) -> str:
 
 
 class Into(NamedTuple):
-    """How the output of jobs comes into their target, the same for all that meet there.
+    """What a job's output may come into. adds: something may be in the target. hint: where it may not."""
 
-    publish: makes of a sealed stage what others see; repeating it does no harm. adds: something may
-    be in the target, and what another job was cut off in is finished before. hint: where it may not.
-    """
-
-    publish: Callable[[Stage], None] = Stage.publish
     adds: bool = False
     hint: str = "--to takes a new directory"
 
@@ -325,28 +329,37 @@ def publish_job(
 ) -> dict[str, Any]:
     """Run a job that fills and seals a stage; what it wrote becomes `target`: its manifest.
 
-    target: a new or empty directory. is_same: whether a manifest is that of this job; one that was
-    cut off while it published is finished instead. If the job fails, the target is as it was. rows:
-    of `new_rows`, what the job is to be made of; those of others are removed.
+    target: a new or empty directory. is_same: whether a manifest is that of this job; what was cut
+    off while it published is finished first, and is the answer then. If the job fails, the target is
+    as it was. rows: of `new_rows`, what the job is to be made of; those of others are removed.
     Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
     put_back(target, files)
-    with one_job(target, files, existed=_require_directory(target, into)):
-        remove_rows(target, files, rows)
-        manifest = _take_over(is_same, target, files, into)
-        if manifest is None:
-            stage = Stage.begin(target, files)
-            try:
-                job(stage)
-                manifest = stage.manifest()
-                into.publish(stage)
-            except BaseException:
-                if not stage.sealed:
-                    stage.remove()
-                raise
-            _remove_published(stage)
+    _require_directory(target, into)
+    with one_job(target, files) as place:
+        remove_rows(place, files, rows)
+        finished = finish_left(target, place, files)
+        if target.exists():
+            remove_beside(target, files)
+            place = target
+        for manifest in finished:
+            if is_same(manifest):
+                return manifest
+        if not into.adds:
+            if finished:
+                raise Refused(FINISHED, path=target, hint=into.hint)
+            require_empty(place, into.hint)
+        stage = Stage.begin(place, files)
+        try:
+            job(stage)
+            manifest = stage.manifest()
+        except BaseException:
+            if not stage.sealed:
+                stage.remove()
+            raise
+        _finish(stage, target)
         return manifest
 
 
@@ -359,60 +372,43 @@ def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Ma
     return publish_job(target, fill, lambda found: found.get("job") == job)
 
 
-def finish_left(target: Path, files: Files) -> bool:
-    """Finish what was cut off while it published, remove other leftovers: whether one was finished.
+FINISHED = "what was cut off here is finished now, from what there was to read then"
 
-    The caller has `one_job`.
+
+def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]:
+    """Finish what was cut off while it published, remove other leftovers: the manifests of what was finished.
+
+    The caller has `one_job`, which gave the place.
     """
-    finished = False
-    for stage in Stage.left_in(target, files):
+    finished = []
+    for stage in Stage.left_in(place, files):
         if stage.sealed:
-            stage.publish()
-            finished = True
-        stage.remove()
+            finished.append(stage.manifest())
+            _finish(stage, target)
+        else:
+            stage.remove()
     return finished
 
 
-def _require_directory(target: Path, into: Into) -> bool:
-    """Whether the target exists. Raises NotAStore, Refused for one that no job was cut off in."""
-    if target.exists() and not target.is_dir():
+def _finish(stage: Stage, target: Path) -> None:
+    """Publish a sealed stage, and give the target its name if it was made beside. Then the stage goes."""
+    publish(stage)
+    place, files = stage.target, stage.files
+    if place != target:
+        files.rename(place, target)
+        files.sync_directory(target.parent)
+    left = Stage(target / stage.folder.relative_to(place), files)
+    if left.folder.exists():  # one that has replaced its target is gone with that
+        left.remove()
+
+
+def _require_directory(target: Path, into: Into) -> None:
+    """Raises NotAStore, Refused for a target that is not empty and that no job was cut off in."""
+    if os.path.lexists(target) and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=into.hint)
     require_outside(target)
     if target.exists() and not into.adds and not may_be_left_in(target):
         require_empty(target, into.hint)
-    return target.exists()
-
-
-def _take_over(
-    is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files, into: Into
-) -> dict[str, Any] | None:
-    """Finish a sealed job, remove what others left: its manifest if it is the same. Raises Refused."""
-    finished = None
-    for stage in Stage.left_in(target, files):
-        if not stage.sealed:
-            stage.remove()
-            continue
-        manifest = stage.manifest()
-        if is_same(manifest):
-            finished = manifest
-        elif not into.adds or REPLACES not in manifest:
-            raise Refused(
-                "another job was cut off here while it published",
-                path=stage.folder,
-                hint="run that one again, or remove the folder",
-            )
-        into.publish(stage)
-        _remove_published(stage)
-    remove_beside(target, files)
-    if finished is None and not into.adds:
-        require_empty(target, into.hint)
-    return finished
-
-
-def _remove_published(stage: Stage) -> None:
-    """Remove what is left of a stage; one that has replaced its target is gone with that."""
-    if stage.folder.exists():
-        stage.remove()
 
 
 def require_empty(target: Path, hint: str = _NEW.hint) -> None:

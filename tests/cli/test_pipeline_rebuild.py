@@ -196,12 +196,12 @@ def test_killed_at_work_and_run_again(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while not list(new.glob(".mqstore/*/attempts/*")):
+    while not list(tmp_path.glob(".new.mqstore-unfinished/.mqstore/*/attempts/*")):
         assert killed.poll() is None, "it ended too soon"
         time.sleep(0.01)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
-    assert [path.name for path in new.iterdir()] == [".mqstore"]
+    assert not new.exists()
     done = program(command)
     assert (done.returncode, done.stderr) == (0, "")
     for part in ("consumequeue", "batchconsumequeue", "index"):
@@ -220,14 +220,14 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path)},
         preexec_fn=interruptible,  # noqa: PLW1509 (no thread is running here)
     )
-    while not list(new.glob(".mqstore/*/attempts/*")):
+    while not list(tmp_path.glob(".new.mqstore-unfinished/.mqstore/*/attempts/*")):
         assert process.poll() is None, "it ended too soon"
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, ""), err
     assert re.fullmatch(r"mqstore: interrupted(, rebuilding: [^\n]+)?\n", err)
-    assert not new.exists()
+    assert not new.exists() and not list(tmp_path.glob(".new*"))
     assert not list(tmp_path.glob("mqstore-spark-*")), "the session's folder stays"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.plan import JobPlan, folders_of, plan_of
+from mqstore.pipeline.plan import StorePlan, folders_of, plan_of
 from mqstore.store.arrow.stores import as_path
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused, StoreError, Unsupported
@@ -64,12 +64,12 @@ def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["5.3.3-batchcq", "5.3.3-cqext", "4.9.7-killed-hole"])
-def test_a_plan_is_the_same_behind_its_way_through_json(name: str, tmp_path: Path) -> None:
+def test_the_plan_of_a_store_is_the_same_behind_its_way_through_json(name: str, tmp_path: Path) -> None:
     """Tasks get it so."""
     root = unpack(name, tmp_path)
     plan = plan_of([root], BrokerConfig(config(name, root)))
-    assert JobPlan.of(json.loads(json.dumps(asdict(plan)))) == plan
     (store,) = plan.stores
+    assert StorePlan.of(json.loads(json.dumps(asdict(store)))) == store
     assert (store.bytes, store.file_bytes) == (store.stop - store.start, 20 * store.units_per_file)
     assert store.follows_on is (name != "4.9.7-killed-hole")
     output = store.output(tmp_path / "new")

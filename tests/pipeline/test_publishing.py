@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.files import Files, write_new
-from mqstore.store.errors import NoSpace, Refused
+from mqstore.store.errors import NoSpace, NotAStore, Refused
 from mqstore.store.output.stage import Stage, publish_job
 
 from ..spark_processes import FAST_START
@@ -57,11 +57,13 @@ def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> No
             publish(target, KilledFiles(at))
         except Killed:
             assert at > sealed or not visible(target), f"visible after step {at}"
+            assert existed or not target.exists() or visible(target) == WANTED, f"half of it after step {at}"
             try:
                 publish(target, Files())
             except Refused:
                 assert at > sealed and visible(target) == WANTED, f"refused after step {at}"
         assert visible(target) == WANTED, f"killed at step {at} of {counted.steps}"
+        assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.few(1)
@@ -84,16 +86,38 @@ def test_a_full_disk_leaves_nothing(existed: bool, tmp_path: Path) -> None:
     assert refused > len(WANTED)
 
 
-def test_another_job_is_not_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize("existed", [False, True])
+def test_another_job_finishes_first_what_was_cut_off(existed: bool, tmp_path: Path) -> None:
+    """As the same command does whose input has changed since: half of it never stays."""
     counted = CountingFiles()
     publish(tmp_path / "count", counted)
     published = counted.steps.index(("rename", "checkpoint"))
+    target = tmp_path / "new"
+    if existed:
+        target.mkdir()
     with pytest.raises(Killed):
-        publish(tmp_path / "new", KilledFiles(published))
-    with pytest.raises(Refused, match="another job was cut off here"):
-        publish(tmp_path / "new", Files(), {"job": "other"})
+        publish(target, KilledFiles(published + 1))
+    assert target.exists() is existed
+    with pytest.raises(Refused, match="what was cut off here is finished now"):
+        publish(target, Files(), {"job": "other"})
+    assert visible(target) == WANTED
+    assert {path.name for path in tmp_path.iterdir()} == {"count", "new"}
+    with pytest.raises(Refused, match="not empty"):
+        publish(target, Files())
+
+
+def test_a_directory_that_is_there_stays_the_same_one(tmp_path: Path) -> None:
+    """It may be a mount point, or one of somebody else with a right to write in it alone."""
+    (tmp_path / "new").mkdir()
+    before = (tmp_path / "new").stat().st_ino
     publish(tmp_path / "new", Files())
-    assert visible(tmp_path / "new") == WANTED
+    assert (tmp_path / "new").stat().st_ino == before
+
+
+def test_a_link_to_nothing_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "new").symlink_to(tmp_path / "none")
+    with pytest.raises(NotAStore, match="not a directory"):
+        publish(tmp_path / "new", Files())
 
 
 @pytest.mark.parametrize("part", ["commitlog", "consumequeue"])
@@ -131,15 +155,15 @@ def test_a_program_that_is_killed_and_run_again(name: str, tmp_path: Path) -> No
     words = [sys.executable, "-m", "mqstore", "pipeline", *commands(tmp_path)[name]]
     words += ["--to", str(new)]
     killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not list(new.glob(".mqstore/*/*/*")):
+    while not list(tmp_path.glob(".new.mqstore-unfinished/.mqstore/*/*/*")):
         assert killed.poll() is None, "it ended too soon"
         time.sleep(0.01)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    assert not visible(new)
+    assert not new.exists()
     done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert visible(new) and not (new / ".mqstore").exists()
+    assert visible(new) and not (new / ".mqstore").exists() and not list(tmp_path.glob(".new*"))
 
 
 @pytest.mark.slow

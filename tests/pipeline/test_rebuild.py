@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,12 @@ import pytest
 from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
+from mqstore.pipeline.export import export, here
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import RebuiltFiles
+from mqstore.store.arrow.data_set import Mode
+from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
@@ -193,30 +196,20 @@ def killed_and_run_again(folder: Path, steps: Callable[[int], Sequence[int]]) ->
         target = folder / str(at)
         with pytest.raises(Killed):
             rebuild(plan, target, job, KilledFiles(at))
-        for part in visible(target):
-            seen = {name: digest for name, digest in wanted.items() if name.startswith(part)}
-            prefix = f"{part}/" if (target / part).is_dir() else part
-            found = {name.removeprefix(prefix): d for name, d in seen.items()}
-            assert found == parts(target / part), f"half of {part} was visible"
-        if set(visible(target)) < set(visible(folder / "counted")) or Stage.left_in(target, Files()):
+        if target.exists():
+            assert seen(target) == wanted, f"half of it was visible after {counted.steps[at]}"
+        if not target.exists() or Stage.left_in(target, Files()):
             try:
                 rebuild(plan, target, job)
             except Refused:  # all but the last folder of the stage was removed
                 assert not any(stage.sealed for stage in Stage.left_in(target, Files()))
-        made = {name: d for name, d in tree(target).items() if not name.startswith(JOURNAL)}
-        assert made == wanted, f"killed at {counted.steps[at]}"
+        assert seen(target) == wanted, f"killed at {counted.steps[at]}"
         shutil.rmtree(target)
 
 
-def visible(target: Path) -> list[str]:
-    """What somebody who lists the target sees."""
-    names = [path.name for path in target.iterdir()] if target.exists() else []
-    return sorted(name for name in names if name != JOURNAL)
-
-
-def parts(path: Path) -> dict[str, str]:
-    """As `tree`, also of a file."""
-    return tree(path) if path.is_dir() else {"": hashlib.sha256(path.read_bytes()).hexdigest()}
+def seen(target: Path) -> dict[str, str]:
+    """What somebody who looks at the target sees, as `tree`."""
+    return {name: digest for name, digest in tree(target).items() if not name.startswith(JOURNAL)}
 
 
 @pytest.mark.slow
@@ -230,19 +223,48 @@ def test_killed_at_every_step_and_run_again(tmp_path: Path) -> None:
     killed_and_run_again(tmp_path, lambda count: pick(range(count), "rebuild_killed"))
 
 
-def test_what_another_plan_left_is_not_touched(tmp_path: Path) -> None:
-    roots = [unpack(name, tmp_path) for name in ("5.3.3-v2", "5.3.3-propcrc")]
-    plans = [plan_of([root], BrokerConfig()) for root in roots]
-    target = tmp_path / "new"
-    counted = CountingFiles()
-    rebuild(plans[0], tmp_path / "counted", plain_job(), counted)
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_log_that_has_grown_since_a_rebuild_was_cut_off(existed: bool, tmp_path: Path) -> None:
+    """The same command is another job now: the one that was cut off is finished, and told."""
+    root, target = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    plan, counted = plan_of([root], BrokerConfig()), CountingFiles()
+    rebuild(plan, tmp_path / "counted", plain_job(), counted)
+    if existed:
+        target.mkdir()
     sealed = counted.steps.index(("rename", "manifest.draft"))
     with pytest.raises(Killed):
-        rebuild(plans[0], target, plain_job(), KilledFiles(sealed + 2))
-    with pytest.raises(Refused, match="another job was cut off here"):
-        rebuild(plans[1], target, plain_job())
-    rebuild(plans[0], target, plain_job())
-    assert tree(target / "consumequeue") == tree(roots[0] / "consumequeue")
+        rebuild(plan, target, plain_job(), KilledFiles(sealed + 4))
+    assert target.exists() is existed
+    grown = replace(plan, stores=(replace(plan.stores[0], stop=plan.stores[0].stop - 1),))
+    with pytest.raises(Refused, match=r"is finished now, from what there was to read then: .*; --to takes a new dir"):
+        rebuild(grown, target, plain_job())
+    assert tree(target) == tree(tmp_path / "counted")
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_jobs_of_two_kinds_that_meet(existed: bool, tmp_path: Path) -> None:
+    """Each finishes what the other one was cut off in, as that would have, and goes no further."""
+    root, target = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+
+    def make(files: Files) -> None:
+        rebuild(plan_of([root], BrokerConfig()), target, plain_job(), files)
+
+    def add(files: Files) -> None:
+        export([str(root)], {}, ExportHow(), target, here(lambda _: None), files, Mode.APPEND)
+
+    for first, second in ((make, add), (add, make)):
+        counted = CountingFiles()
+        first(counted)
+        wanted = seen(target)
+        shutil.rmtree(target)
+        if existed:
+            target.mkdir()
+        with pytest.raises(Killed):
+            first(KilledFiles(counted.steps.index(("rename", "manifest.draft")) + 2))
+        with pytest.raises(Refused):
+            second(Files())
+        assert seen(target).keys() == wanted.keys()
+        shutil.rmtree(target)
 
 
 def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +334,38 @@ def test_another_command_finishes_first(tmp_path: Path) -> None:
         exported(root, old, Mode.SINCE_LAST, KilledFiles(sealed + 2), **options)
     exported([root, put(tmp_path / "two", "1")], old, Mode.SINCE_LAST, **options)
     assert bodies(old) == [*"abcd", "1"]
+
+
+@pytest.mark.parametrize("existed", [False, True])
+@pytest.mark.parametrize("mode", Mode)
+def test_a_first_export_that_was_cut_off_is_finished_by_any_other(mode: Mode, existed: bool, tmp_path: Path) -> None:
+    """A file says where all of it ended: none may be missing behind it."""
+    root, rows = tmp_path / "store", tmp_path / "rows"
+    lines = [{"topic": "T", "body": body, "store_timestamp": day * 86_400_000} for day, body in enumerate("abc", 1)]
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run(["put", str(root), "--from", str(rows), "--keep-times", "--no-answers", "-q", *SIZES]) == 0
+    options: dict[str, Any] = {"how": ExportHow(by_day=True)}
+    counted, out = CountingFiles(), tmp_path / "out"
+    exported(root, tmp_path / "count", files=counted, **options)
+    if existed:
+        out.mkdir()
+    with pytest.raises(Killed):
+        exported(root, out, files=KilledFiles(_second_of_the_published(counted)), **options)
+    assert out.exists() is existed and (not existed or 0 < len(bodies(out)) < 3)
+    other = put(tmp_path / "other", "d")
+    told = pytest.raises(Refused, match=r"is finished now.*; to an export --append adds")
+    with told if mode is Mode.NEW else nullcontext():
+        exported(other, out, mode, **options)
+    assert sorted(bodies(out)) == {Mode.NEW: list("abc"), Mode.OVERWRITE: ["d"]}.get(mode, list("abcd"))
+    exported([root, other], out, Mode.SINCE_LAST, **options)
+    assert sorted(bodies(out)) == list("abcd")
+    assert names(tmp_path) == ["count", "other", "out", "rows", "store"]
+
+
+def _second_of_the_published(counted: CountingFiles) -> int:
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    renamed = [at for at, (change, name) in enumerate(counted.steps) if change == "rename" and name.startswith("part-")]
+    return [at for at in renamed if at > sealed][1]
 
 
 @pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
