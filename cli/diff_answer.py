@@ -87,6 +87,8 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
     from ..pipeline.diff import pairs_of
     from ..store.arrow.stores import log_sizes, stores_of
 
+    output = common.open_output()
+    output.check(COLUMNS)
     of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
     sizes, unread = log_sizes([*of_a, *of_b], common.config())
     gone = {side[root] for side in (of_a, of_b) for root in unread if root in side}
@@ -113,7 +115,7 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
     for name, part in sides.parts.items():
         for text in part.unread:
             common.warn(f"not compared: {f'{name}: ' if name else ''}{text}")
-    with common.open_output() as output:
+    with output:
         found = _records(sides, every=_every(common))
         output.records([*found, *left_out], text=text_of, columns=COLUMNS)
     apart = any(not part.same or part.unread for part in sides.parts.values())

@@ -62,6 +62,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     from ..store.arrow import require_arrow
 
     require_arrow("no export")
+    output = common.checked_output("export")
     from ..pipeline.export import export as run
     from ..pipeline.export import here
     from ..store.arrow.stores import log_sizes, stores_of
@@ -76,4 +77,4 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
             return run(roots, asked, how, to, here(progress.advance), mode=mode)
 
     manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
-    answer(report_of(to, manifest, [*left_out, *gone]), options, common)
+    answer(report_of(to, manifest, [*left_out, *gone]), options, common, output)

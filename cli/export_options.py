@@ -20,6 +20,7 @@ from .unread import Partial, unread_text
 if TYPE_CHECKING:
     from ..store.arrow.data_set import Mode
     from ..store.arrow.export_files import ExportHow
+    from .output import Output
 
 
 class FileFormat(Enum):
@@ -138,8 +139,8 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
     }
 
 
-def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
-    """Print it; what is not in the files, or not sound, is told besides. Raises Exit."""
+def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, output: Output) -> None:
+    """Print it to `output`; what is not in the files, or not sound, is told besides. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
     from .json_text import lines_wide
 
@@ -150,7 +151,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) ->
     corrupted = CorruptedBodies(options.on_damage, report["skipped"], report["marked"])
     for line in corrupted.remarks():
         common.warn(line)
-    with common.open_output() as output:
+    with output:
         if options.answer_json:
             for lines in lines_wide(report):
                 output.raw(f"{lines}\n".encode())

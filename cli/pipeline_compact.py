@@ -58,6 +58,8 @@ def compact(
     from ..store.arrow import require_arrow
 
     require_arrow("no compaction")
+    output = common.open_output()
+    output.check(_COLUMNS)
     from ..pipeline.plan import folders_of
     from ..store.arrow.append_rows import NewStore
     from ..store.arrow.compact import compact_stores
@@ -83,7 +85,7 @@ def compact(
             common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
         for line in CorruptedBodies(on_damage, row["skipped"], row["marked"]).remarks():
             common.warn(f"{row['store']}: {line}")
-    with common.open_output() as output:
+    with output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
         raise Exit(max(map(exit_code_of, unread.values())))

@@ -35,6 +35,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common) -> None:
     """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
+    output = common.checked_output("export")
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
     from ..store.arrow.stores import log_sizes, stores_of
@@ -50,4 +51,4 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
         return run(roots, asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
 
     manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
-    answer(report_of(to, manifest, [*left_out, *gone]), options, common)
+    answer(report_of(to, manifest, [*left_out, *gone]), options, common, output)

@@ -48,6 +48,7 @@ def import_(
     from ..store.errors import Missing
 
     require_arrow("no import")
+    output = common.checked_output("import")
     tell_nearest(as_broker, common)
     for path in files:
         if not path.exists():
@@ -67,7 +68,7 @@ def import_(
         common.warn(line)
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
     record = {"type": "import", "to": str(to), **counts}
-    with common.open_output() as output:
+    with output:
         output.record(record, text=_text)
     if corrupted.met:
         raise Exit(ExitCode.NO)

@@ -57,6 +57,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
       mqstore pipeline rebuild @stores.txt --to /mnt/queues --conf spark.driver.memory=4g
     """
     master, settings = spark.place(common)
+    output = common.checked_output("rebuild")
     tell_nearest(broker_version, common)
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import on_spark
@@ -95,7 +96,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
     report = report_of(plan, to, manifest, unreadable)
     for line in [*losses_of(report), *first_steps(report, common.given(broker_version))]:
         common.warn(line)
-    with common.open_output() as output:
+    with output:
         output.record(report, text=_text)
     if unreadable:
         raise Exit(ExitCode.FAILED)

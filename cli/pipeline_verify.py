@@ -11,7 +11,7 @@ from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, showing
-from .verify import WORST, VerifyFormat, groups_of, print_verdicts
+from .verify import COLUMNS, WORST, VerifyFormat, groups_of, print_verdicts
 
 if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
@@ -57,6 +57,7 @@ def verify(
     from ..store.errors import StoreError
     from ..store.search.store import clock_ms
 
+    common.open_output().check(COLUMNS)
     groups = groups_of(only)
     tell_nearest(broker_version, common)
     roots, now_ms = stores_of(stores), clock_ms()

@@ -54,6 +54,8 @@ def report(
 
     require_jinja("no report")
     _check_outside(to, stores, common.output)
+    output = common.open_output()
+    output.check(_COLUMNS)
     tell_nearest(broker_version, common)
     from ..store.search.selection import parse_time
 
@@ -61,7 +63,7 @@ def report(
     codes = [ExitCode.DONE]
     sections = list(_sections(stores, now_ms, broker_version, common, codes))
     _write(sections, now_ms, to, common)
-    with common.open_output() as out:
+    with output as out:
         rows = [_row(section.row, to) for section in sections]
         out.records(rows, text=_text, columns=_COLUMNS)
     from .verify import WORST

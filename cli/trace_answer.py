@@ -37,6 +37,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
     from ..store.search.store import StoreReader
     from ..store.trace.trace import trace
 
+    common.open_output().check(COLUMNS)
     with StoreReader(store, common.config(), rate_bytes=common.rate) as opened, scanning(opened, common):
         question = question._replace(given=question.given.at(opened.layout))
         found = trace(opened, question, common.warn)

@@ -353,8 +353,9 @@ def print_verdicts(
 ) -> None:
     """In the format that is asked for. given: options that next commands need as well. quick: how the
     stores were looked at. brief: as text, a line a store. failed: stores that cannot be read, known behind
-    the last verdict, for metrics.
+    the last verdict, for metrics. Raises as `Output.check` before the first one is asked for.
     """
+    common.open_output().check(COLUMNS)
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
 
@@ -383,7 +384,7 @@ def print_verdicts(
         out.records(
             (row for path, verdict in verdicts for row in _rows(path, verdict, _at(path, given, common))),
             text=str,
-            columns=_COLUMNS,
+            columns=COLUMNS,
         )
 
 
@@ -408,7 +409,7 @@ def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str
     yield summary_json(path, verdict)
 
 
-_COLUMNS = (
+COLUMNS = (
     *("type", "code", "severity", "path", "offset", "length", "count", "message"),
     *("broker", "repair", "topic", "queue_id", "unclean", "store", "status"),
     *("fatal", "error", "warning", "info", "records", "bytes", "seconds", "unread"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.cli.app import run
 from mqstore.cli.declared import Format
 from mqstore.cli.options import Common
 from mqstore.store.errors import InvalidInput
@@ -110,6 +111,24 @@ def test_unknown_field_is_named(print_records: Callable[..., str]) -> None:
     """With those that there are."""
     with pytest.raises(InvalidInput, match=r"'tpic'.*topic"):
         print_records(fields="tpic")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("verify none", "pipeline verify none", "diff none none", "pipeline diff none none", "trace none key"),
+        *("report none --to new", "export none --to new", "pipeline export none --to new"),
+        *("pipeline import none --to new", "pipeline rebuild none --to new", "pipeline compact none -t T --to new"),
+    ],
+)
+def test_an_unknown_field_is_told_before_any_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the store is looked at, which is not there, and before anything is made."""
+    monkeypatch.chdir(tmp_path)
+    assert run([*command.split(), "--fields", "tpic"]) == 2
+    assert "--fields: no field 'tpic' here; there are type, " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_output_file_gets_the_data(tmp_path: Path, capfdbinary: Any) -> None:
