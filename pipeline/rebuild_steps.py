@@ -61,6 +61,7 @@ def complete(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> None:
     for number, store in enumerate(plan.stores):
         tallies = [found for found in made.found if found["store"] == number]
         folder = store.output(stage.tree).root
+        stage.files.make_directory(folder)  # also where there is nothing to make
         edits = [*_checkpoint(store, folder, tallies, times.get(number, 0)), *_wheel(store, folder)]
         for edit in edits:
             _make(stage, edit)

@@ -136,7 +136,9 @@ def test_where_the_log_has_expired_there_is_pre_fill(name: str, tmp_path: Path) 
 def test_several_stores_have_a_folder_each(tmp_path: Path) -> None:
     names = ("4.9.7-clean", "5.3.3-clean")
     roots = [unpack(name, tmp_path / "fleet") for name in names]
-    rebuild(plan_of(roots, BrokerConfig()), tmp_path / "new", plain_job())
+    (tmp_path / "fleet/empty/commitlog").mkdir(parents=True)
+    rebuild(plan_of([*roots, tmp_path / "fleet/empty"], BrokerConfig()), tmp_path / "new", plain_job())
+    assert not list((tmp_path / "new/empty").iterdir()), "there is nothing to make of an empty log"
     for name, root in zip(names, roots, strict=True):
         assert tree(tmp_path / "new" / name / "consumequeue") == tree(root / "consumequeue")
         assert {path.name for path in (tmp_path / "new" / name).iterdir()} >= {"index", "checkpoint"}
