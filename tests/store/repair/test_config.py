@@ -588,21 +588,6 @@ def test_positions_of_transactions_are_put_right_at_once(name: str, half: int, t
         assert not {finding.code for finding in verify(store).findings} & {"I-189", "I-144"}
 
 
-@pytest.mark.parametrize("command", ["recover", "repair"])
-def test_what_a_killed_broker_had_passed_is_not_judged_once_it_is_mended(command: str, tmp_path: Path) -> None:
-    """Before, nobody says anything of positions that contradict the queues: nor does anybody afterwards."""
-    root = stores.unpack("4.9.7-clean", tmp_path)
-    path = root / "config" / "consumerOffset.json"
-    content = loads(path.read_text())
-    positions = dict(zip(TRANSACTION_POSITIONS, ({0: 11}, {0: 10}), strict=True))
-    path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
-    path.with_name("consumerOffset.json.bak").unlink(missing_ok=True)
-    (root / "abort").touch()
-    done = run_here([command, str(root), *(["--all"] if command == "repair" else []), "--apply", "--yes"])
-    assert "A broker can be started." in done.stdout, done
-    assert not run_here(["verify", str(root)]).code and "Nothing to do." in run_here(["recover", str(root)]).stdout
-
-
 @pytest.mark.parametrize("name", ["4.9.7-killed", "5.5.0-killed"])
 def test_a_killed_store_without_positions_is_recovered(name: str, tmp_path: Path) -> None:
     """The plan is made without the lock, and the same with it."""

@@ -22,6 +22,7 @@ from mqstore.store.verify import log_pass, log_system
 from mqstore.store.verify.run import verify
 
 from ... import stores
+from ...cli.datadriven import run_here
 from .apart import APART, CUT, SIZES, told, written
 
 
@@ -104,6 +105,21 @@ def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
         path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
         found = [finding.message for finding in verify(root).findings if finding.code == "I-189"]
         assert len(found) == bool(wrong) and all(text.startswith(wrong) for text in found)
+
+
+@pytest.mark.parametrize("command", ["recover", "repair"])
+def test_what_a_killed_broker_had_passed_is_not_judged_once_it_is_mended(command: str, tmp_path: Path) -> None:
+    """Before, nobody says anything of positions that contradict the queues: nor does anybody afterwards."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    positions = dict(zip(TRANSACTION_POSITIONS, ({0: 11}, {0: 10}), strict=True))
+    path.write_text(dumps({**content, "offsetTable": content["offsetTable"] | positions}))
+    path.with_name("consumerOffset.json.bak").unlink(missing_ok=True)
+    (root / "abort").touch()
+    done = run_here([command, str(root), *(["--all"] if command == "repair" else []), "--apply", "--yes"])
+    assert "A broker can be started." in done.stdout, done
+    assert not run_here(["verify", str(root)]).code and "Nothing to do." in run_here(["recover", str(root)]).stdout
 
 
 def test_positions_are_not_read_for_each_revive_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
