@@ -262,7 +262,7 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     if not change.apply:
         hint = f"run: {left.command(layout)}"
         raise Unclean(f"{left}: no plan is made before it is over", path=layout.root, hint=hint)
-    if change.asks and not left.undoing and left.journal is None:
+    if change.asks and not (left.undoing or left.half) and left.journal is None:
         agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""

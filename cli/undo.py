@@ -146,8 +146,9 @@ def _undo(
 
 
 def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
+    from ..store.disk.files import sessions
     from ..store.errors import NotFound
-    from ..store.session.journal import Journal, SessionState, sessions
+    from ..store.session.journal import Journal, SessionState
     from ..store.session.undo import folders_of, journal_to_purge, purge
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)

@@ -18,6 +18,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -25,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..errors import Refused, StoreError, os_errors
+from ..errors import Refused, StoreError, from_os_error, os_errors
 from .byte_reader import Closing, check_regular, read
 from .compressed import read_regular
 from .file_queue import start_of
@@ -391,6 +392,18 @@ def confined(layout: Layout, *, follow_links: bool = False) -> Files:
 SESSION_JOURNAL, UNDONE = "journal.json", "undone"
 """In the folder of a session: its journal, and a file for one that was taken back."""
 LARGEST_JOURNAL_BYTES = 1 << 28
+_SESSION = re.compile(r"\d{8}T\d{6}\.\d{6}Zx*")
+
+
+def sessions(journal: Path) -> Iterator[Path]:
+    """Session folders of a store, oldest first; what else lies beside them is no session. Raises Unreadable."""
+    try:
+        names = sorted(os.listdir(journal))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise from_os_error(error, journal) from error
+    yield from (journal / name for name in names if _SESSION.fullmatch(name) and (journal / name).is_dir())
 
 
 def is_log_mended(layout: Layout, *others: str) -> bool:
@@ -399,10 +412,8 @@ def is_log_mended(layout: Layout, *others: str) -> bool:
     They may have lost records of which nothing else tells now.
     """
     try:
-        folders = sorted(layout.journal.iterdir())
+        folders = sessions(layout.journal)
         return any(not (one / UNDONE).exists() and _changes_log(one / SESSION_JOURNAL, others) for one in folders)
-    except FileNotFoundError:
-        return False
     except (OSError, StoreError, ValueError, LookupError, TypeError):
         return True
 

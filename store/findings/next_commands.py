@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
 from ..disk.files import FOLLOW_LINKS, is_linked
@@ -29,9 +29,7 @@ from ..disk.layout import (
 )
 from ..errors import StoreError
 from .catalogue import Severity, catalogue
-
-if TYPE_CHECKING:
-    from .findings import Finding
+from .findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
@@ -48,6 +46,11 @@ UNREADABLE = "I-015"
 """Its command goes before all others, alone."""
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
 """Commands by hand that mend something."""
+_FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
+MADE_ANEW = "mv {store} {half}"
+"""What is done first with half of a store, before it is made again."""
+_FILES_NAMED = 3
+"""More files than these are told by the directory that they are in."""
 _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})
 """Directories of other files that have numbers as names."""
 _QUEUES_NAMED = 3
@@ -97,7 +100,7 @@ class NextCommand(NamedTuple):
     @property
     def changes(self) -> bool:
         """It mends something in its place, or shows how; others show or save what is there."""
-        return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] == ("mqstore", "undo")
+        return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
 
     def __str__(self) -> str:
         return " ".join(map(_quoted, self.words))
@@ -235,11 +238,49 @@ def going_on(findings: Iterable[Finding], root: PathLike[str] | str, given: Give
     """
     for finding in findings:
         if finding.code == CUT_OFF and (cure := cure_of(finding)) not in MENDS:
+            if cure.startswith("mqstore pipeline "):
+                given = NOTHING_GIVEN  # it has those that it was begun with
             if "--journal" in cure and "--journal" in (writing := given.writing):
                 at = writing.index("--journal")
                 given = given._replace(writing=(*writing[:at], *writing[at + 2 :]))
             return NextCommand(_by_hand(cure, finding, root, given), (CUT_OFF,))
     return None
+
+
+def by_hand(cure: str, root: PathLike[str] | str) -> NextCommand:
+    """A command of the catalogue that is about a store as a whole."""
+    return NextCommand(_by_hand(cure, Finding.of(CUT_OFF, fspath(root), ""), root, NOTHING_GIVEN))
+
+
+def pipeline_again(manifest: Mapping[str, Any]) -> str:
+    """The command that has sealed a stage with this manifest, as the catalogue has commands; "" where none has."""
+    plan, job = manifest.get("plan"), manifest.get("job")
+    try:
+        if plan is not None:
+            first = plan["stores"][0]
+            name, of, options = "rebuild", [store["root"] for store in plan["stores"]], settings(first["options"])
+            options = ("--broker-version", first["broker_version"], *options)
+        elif job is not None:
+            name, of = ("import", job["files"]) if "files" in job else ("compact", list(job["folders"]))
+            of = of if name == "compact" or len(of) <= _FILES_NAMED else [os.path.commonpath(of)]
+            options = (*(word for topic in job.get("topics", ()) for word in ("--topic", topic)), *_made(job["how"]))
+        else:
+            return ""
+        words = [shlex.quote(word).replace("{", "{{").replace("}", "}}") for word in (*of, "--to", *options)]
+    except (LookupError, TypeError, AttributeError, ValueError):  # anybody may have written it
+        return ""
+    return " ".join(["mqstore pipeline", name, *words[: len(of) + 1], "{store}", *words[len(of) + 1 :]])
+
+
+def _made(how: Mapping[str, Any]) -> Iterator[str]:
+    """Options of a command that makes a store of messages."""
+    yield from settings(how["config"])
+    if how["as_broker"]:
+        yield from ("--as-broker", how["as_broker"])
+    if not how["keep_times"]:
+        yield "--new-times"
+    if how["on_damage"] != "fail":
+        yield from ("--on-damage", how["on_damage"])
 
 
 def refused(findings: Iterable[Finding]) -> str:
@@ -402,6 +443,7 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
         "directory": fspath(Path(finding.path).parent),
         "position": _position(finding),
         "aside": aside(root, finding.path),
+        "half": _beside(root, "half"),
         "salvaged": _beside(root, "salvaged"),
     }
     words = [word.format(**places) for word in shlex.split(cure)]

@@ -31,7 +31,7 @@ from uuid import uuid4
 
 from ..disk.files import Files, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
-from ..disk.lock import StoreLock
+from ..disk.lock import StoreLock, holder
 from ..errors import NotAStore, Refused, StoreError, Unreadable, from_os_error
 
 DRAFT = ".draft"
@@ -194,6 +194,14 @@ def require_outside(target: Path) -> None:
     for parent in Path(os.path.realpath(target)).parents:
         if any((parent / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
             raise Refused(f"the target lies in a store, {parent}", path=target)
+
+
+def unpublished(target: Path) -> Stage | None:
+    """The stage of a job that was cut off before all that it had to publish was in `target`; None without one."""
+    if holder(target / JOURNAL / _LOCK) is not None:
+        return None  # it is at work
+    left = Stage.left_in(target, Files())
+    return next((stage for stage in left if stage.sealed and any(stage.tree.glob("*"))), None)
 
 
 def may_be_left_in(target: Path) -> bool:

@@ -11,6 +11,7 @@ run goes on with the same journal and ends the same.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, digest, remove_tree
+from ..disk.files import Files, digest, remove_tree, sessions
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
@@ -41,7 +42,6 @@ from .journal import (
     journal_elsewhere,
     journal_option,
     left_over,
-    sessions,
     unfinished,
     write_note,
 )
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from ..plan.plan import Plan
 
 _ZEROS = bytes(1 << 20)
+_OF_SESSION = re.compile(
+    r"\d{6,}\..+|damaged|index|database|(journal\.json|journal-is-in|sealed|done|undoing|undone)\b.*"
+)
+"""Names of what a session's folder holds, whatever it was cut off at."""
 
 
 class Applied(NamedTuple):
@@ -135,7 +139,7 @@ def _check_barrier(layout: Layout, command: str) -> None:
     if left is None:
         return
     another = left.ended_by != ended_by(command) and (left.session or left.ended_by != RECOVER)
-    if left.undoing or another:
+    if left.half or left.undoing or another:
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if left.session and not barriers(layout):
         raise Refused(
@@ -267,10 +271,13 @@ def _remove_barrier(path: Path, files: Files) -> None:
 
 
 def _drop_unsealed(layout: Layout, files: Files) -> None:
-    """Clear away sessions that never counted: they hold copies, nothing of the store."""
+    """Clear away sessions that never counted: they hold copies, nothing of the store.
+
+    What a session does not write is somebody's own, and stays with all that lies beside it.
+    """
     for folder in sessions(layout.journal):
         unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
-        if unsealed and not is_needed(folder):
+        if unsealed and not is_needed(folder) and all(_OF_SESSION.fullmatch(path.name) for path in folder.iterdir()):
             remove_tree(folder, files)
 
 

@@ -43,11 +43,12 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..disk.byte_reader import read_at
 from ..disk.compressed import read_regular
-from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, write_new
+from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder
-from ..errors import NoSpace, StoreError, Unreadable, from_os_error, os_errors
+from ..errors import NoSpace, StoreError, Unreadable, os_errors
+from ..output.stage import Stage, unpublished
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
@@ -357,17 +358,6 @@ def ended_by(command: str) -> str:
     return command if command in MOVES.values() else RECOVER
 
 
-def sessions(journal: Path) -> Iterator[Path]:
-    """Session folders of a store, oldest first. Raises Unreadable."""
-    try:
-        names = sorted(os.listdir(journal))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise from_os_error(error, journal) from error
-    yield from (journal / name for name in names if (journal / name).is_dir())
-
-
 def is_needed(folder: Path) -> bool:
     """A further folder belongs to a session that counts, or to one that cannot be seen now."""
     marker = find_note(folder / JOURNAL_IS_IN)
@@ -429,13 +419,16 @@ def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[E
 class LeftOver(NamedTuple):
     """A change of the store that is not over. session: "" where only its start barrier is known. undoing: it was being
     taken back. journal: the directory to name with --journal, where the session is not kept where it was looked for.
-    ended_by: the command that goes on with it.
+    ended_by: the command that goes on with it. half: what to say of a store that was half made; by_hand: what is to be
+    done then, as the catalogue has commands.
     """
 
     session: str
     undoing: bool
     journal: Path | None = None
     ended_by: str = RECOVER
+    half: str = ""
+    by_hand: str = ""
 
     @classmethod
     def of(cls, journal: Journal) -> LeftOver:
@@ -443,6 +436,8 @@ class LeftOver(NamedTuple):
         return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
+        if self.half:
+            return self.half
         if not self.session:
             return "a start barrier is left, which keeps brokers from loading"
         return f"{'taking back ' if self.undoing else ''}session {self.session} was cut off"
@@ -454,8 +449,10 @@ class LeftOver(NamedTuple):
 
     def command(self, layout: Layout) -> str:
         """What ends it, to be pasted."""
-        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import by_hand, proposed  # which look at findings, and they at recoveries
 
+        if self.by_hand:
+            return str(by_hand(self.by_hand, layout.root))
         words = self.words
         place = journal_option(layout.journal) if layout.journal_place is not None else None
         if (place := self.journal or place) is not None:
@@ -465,6 +462,8 @@ class LeftOver(NamedTuple):
 
 def left_over(layout: Layout) -> LeftOver | None:
     """The change that was cut off; None if there is none. Raises Unreadable."""
+    if (stage := unpublished(layout.root)) is not None:
+        return _half_published(stage)
     found = unfinished(layout.root, layout.journal)
     if found is not None:
         return LeftOver.of(found)
@@ -477,6 +476,16 @@ def left_over(layout: Layout) -> LeftOver | None:
         return None
     over = barrier_alone(layout)
     return LeftOver("", undoing=False, ended_by=ended_by(over.command if over is not None else RECOVER))
+
+
+def _half_published(stage: Stage) -> LeftOver:
+    from ..findings.next_commands import MADE_ANEW, pipeline_again
+
+    again = pipeline_again(stage.manifest())
+    who = " ".join(again.split()[:3]) or "what wrote it"
+    rest = stage.folder.relative_to(stage.target)
+    half = f"{who} was cut off while it published this store: the rest of it is in {rest}"
+    return LeftOver("", undoing=False, half=half, by_hand=again or MADE_ANEW)
 
 
 def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:

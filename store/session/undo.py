@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, remove_tree
+from ..disk.files import Files, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
@@ -29,7 +29,6 @@ from .journal import (
     barriers,
     find_note,
     read_note,
-    sessions,
     unfinished,
 )
 from .stage import sha256_of

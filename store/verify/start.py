@@ -169,7 +169,7 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
         quoted = shlex.quote(os.fspath(left.journal))
         words += ["--journal", quoted.replace("{", "{{").replace("}", "}}")]
     own = left.words != LeftOver("", undoing=False).words or left.journal is not None
-    yield Finding.of("I-185", root, text, repair=" ".join(words) if own else None)
+    yield Finding.of("I-185", root, text, repair=left.by_hand or (" ".join(words) if own else None))
 
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
@@ -226,7 +226,8 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
-        return Predicted(list(refused_by_config(layout, version)), error.message)
+        told = (*cut_off(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version))
+        return Predicted(list(told), error.message)
     facts = (*facts_of(found), *losses_of(found))
     return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
 

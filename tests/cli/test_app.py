@@ -18,9 +18,8 @@ from mqstore.cli import app, options
 from mqstore.cli.declared import App, Argument, Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store import errors
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, sessions
 from mqstore.store.disk.layout import Layout
-from mqstore.store.session.journal import sessions
 
 from .. import stores
 from .datadriven import Result, run_here

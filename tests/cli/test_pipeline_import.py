@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
 from mqstore.store.arrow import append_rows
+from mqstore.store.disk.files import Files
+from mqstore.store.output.stage import Stage
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
@@ -49,6 +54,48 @@ def test_the_configuration_names_no_place_of_the_new_store(tmp_path: Path) -> No
     place = f"storePathCommitLog={log}"
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new", "--set", place) == 0
     assert not log.exists() and (tmp_path / "new/commitlog").is_dir()
+
+
+@pytest.mark.parametrize("published", [1, 2])  # 1: checkpoint alone, which no plan is made for
+def test_a_half_published_store_is_told_and_finished(
+    published: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything else, by whoever looks at it: nothing changes it but the command that ends it."""
+    new, files = tmp_path / "a {b}", [tmp_path / f"{number}.parquet" for number in range(4)]
+    for number, path in enumerate(files):
+        pq.write_table(table_of(unpack("5.3.3-v2", tmp_path / path.stem), body="plain").slice(number, 1), path)
+
+    sealed: list[Mapping[str, Any]] = []
+    seal = Stage.seal
+
+    def noted(stage: Stage, manifest: Mapping[str, Any]) -> None:
+        sealed.append(manifest)
+        seal(stage, manifest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stage, "seal", noted)
+        assert imported(*files[: published * 2], "--to", new) == 0
+    stage = Stage.begin(new, Files())
+    for path in sorted(new.iterdir())[1 + published :]:  # behind the folder of stages
+        path.rename(stage.tree / path.name)
+    stage.seal(sealed[0])
+    before = {path: path.read_bytes() for path in new.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert run(["verify", str(new), "--format", "json"]) == 1
+    first = json.loads(capsys.readouterr().out)[0]
+    assert first["code"] == "I-185"
+    assert "pipeline import was cut off" in first["message"]
+    for words in (["recover"], ["repair", "--all"], ["offsets", "--reset", "*@*=earliest"]):
+        for more in ([], ["--apply", "--yes"]):
+            assert run([words[0], str(new), *words[1:], *more])
+            said = capsys.readouterr()
+            assert first["repair"] in said.out + said.err
+    assert {path: path.read_bytes() for path in new.rglob("*") if path.is_file()} == before
+    assert run(shlex.split(first["repair"])[1:]) == 0
+    assert not (new / ".mqstore").exists()
+    assert table_of(new, body="plain").num_rows == published * 2
+    with StoreReader(new) as store:
+        assert verify(store).status is Status.CLEAN
 
 
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -17,10 +18,12 @@ from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
     Given,
     NextCommand,
+    by_hand,
     by_hand_for,
     command,
     command_for,
     next_commands,
+    pipeline_again,
     tidying_commands,
 )
 
@@ -35,6 +38,35 @@ def found(code: str, topic: str | None = None, queue_id: int | None = None) -> F
 
 def lines(*findings: Finding, whole: bool = True, recovered: bool = False) -> list[str]:
     return [str(c) for c in next_commands(findings, "s", whole=whole, recovered=recovered)]
+
+
+HOW: dict[str, Any] = {"config": {}, "as_broker": None, "keep_times": True, "on_damage": "fail"}
+CHOSEN = {"keep_times": False, "on_damage": "skip"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "line"),
+    [
+        ({"job": {"files": ["/a b"], "how": HOW}}, "import '/a b' --to s"),
+        ({"job": {"files": [f"/in/d=1/{n}" for n in range(9)], "how": HOW}}, "import /in/d=1 --to s"),
+        (
+            {"job": {"files": ["/a"], "how": {"config": {"a": "{}"}, "as_broker": "4.9", **CHOSEN}}},
+            "import /a --to s --set 'a={}' --as-broker 4.9 --new-times --on-damage skip",
+        ),
+        ({"job": {"folders": {"/a": ""}, "topics": ["x-*"], "how": HOW}}, "compact /a --to s --topic 'x-*'"),
+        (
+            {"plan": {"stores": [{"root": "/a", "broker_version": "5.3", "options": {"b": "c"}}]}},
+            "rebuild /a --to s --broker-version 5.3 --set b=c",
+        ),
+        ({"messages": 1}, ""),
+        ({"job": {"files": 1, "how": HOW}}, ""),
+        ({"plan": {"stores": [{}]}}, ""),
+        ({"job": [1]}, ""),
+    ],
+)
+def test_a_job_of_a_pipeline_is_run_again_as_it_was(manifest: dict[str, Any], line: str) -> None:
+    again = pipeline_again(manifest)
+    assert (str(by_hand(again, "s")) if again else "") == (f"mqstore pipeline {line}" if line else "")
 
 
 def test_nothing_wrong_calls_for_nothing() -> None:

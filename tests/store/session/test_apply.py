@@ -16,22 +16,14 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, is_log_mended, sessions
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import alone, apply
-from mqstore.store.session.journal import (
-    Journal,
-    SessionState,
-    barriers,
-    barriers_left,
-    left_over,
-    sessions,
-    unfinished,
-)
+from mqstore.store.session.journal import Journal, SessionState, barriers, barriers_left, left_over, unfinished
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -319,6 +311,23 @@ def test_a_store_that_changed_since_the_plan(root: Path) -> None:
     after = content(root)
     assert {k: v for k, v in after.items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
     assert not list(sessions(layout.journal))
+
+
+def test_what_is_no_session_stays(root: Path) -> None:
+    """Folders beside sessions are somebody's own, whatever they are called; what a session left half written goes."""
+    layout = Layout.open(root, CONFIG)
+    own = [layout.journal / name / "tree" for name in ("before", f"rebuild-{'0' * 32}", "20261129T161627.000001Z")]
+    for folder in own[:-1]:
+        folder.mkdir(parents=True)
+    assert not is_log_mended(layout)
+    own[-1].mkdir(parents=True)
+    half = layout.journal / "20261129T161627.000002Z"
+    (half / "damaged").mkdir(parents=True)
+    for name in ("000000.old", "journal.json", "sealed.new", "journal-is-in"):
+        (half / name).write_bytes(b"")
+    recover(root, CONFIG, VERSION)
+    assert all(folder.exists() for folder in own)
+    assert not half.exists()
 
 
 def test_starts_of_all_versions_change_nothing(root: Path) -> None:
