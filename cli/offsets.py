@@ -261,7 +261,8 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
         return None
     if not change.apply:
         hint = f"run: {left.command(layout)}"
-        raise Unclean(f"{left}: no plan is made before it is over", path=layout.root, hint=hint)
+        before = "" if left.half else ": no plan is made before it is over"
+        raise Unclean(f"{left}{before}", path=layout.root, hint=hint)
     if change.asks and not (left.undoing or left.half) and left.journal is None:
         agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)

@@ -127,7 +127,8 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     found = before.recovery
     left = going_on(before.verdict.findings, found.layout.root, given)
     if found.interrupted or left is not None:
-        return f"`{left or _command(found, given)}` goes on with it."
+        ends = left or _command(found, given)
+        return f"`{ends}` {'goes on with it' if ends.words[0] == 'mqstore' else 'comes first'}."
     if found.plan is None:
         return ""
     if found.not_by_files:

@@ -39,9 +39,9 @@ from ..damage.drill import check_target, copy_file, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
-from ..disk.files import Edit, Files, new_directory
+from ..disk.files import Edit, Files
 from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout
-from ..disk.lock import holder
+from ..disk.lock import holder, new_directory
 from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, StoreError, Unsupported
 from ..findings.next_commands import proposed
@@ -58,6 +58,7 @@ from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
 from ..recover.recovery import analyze
 from ..salvage.original import MissingOffsets, Restored, complete
+from ..session.apply import put_barrier
 from ..settings.generation import generation_of
 
 NOWHERE = -1
@@ -334,6 +335,7 @@ def _copy_log(
     """put_right: changes of the log under which it is read."""
     directory = target / COMMIT_LOG
     files.make_directory(directory)
+    put_barrier(directory, file_bytes, files)
     with layout.commit_log_files() as queue:
         starts = {file.path: file.start for file in queue.files}
         pieces = [(starts[edit.path] + edit.offset, edit.data) for edit in put_right if edit.data is not None]

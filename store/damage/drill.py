@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import is_directory, is_file
-from ..disk.files import Edit, Files, OpenFile, confine, new_directory, write_new
+from ..disk.files import Edit, Files, OpenFile, confine, write_new
 from ..disk.layout import JOURNAL
+from ..disk.lock import mark_of, new_directory
 from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error, os_errors
 from ..search.store import StoreReader
 from .scenario import Scenario, Scene
@@ -37,7 +38,8 @@ def check_empty(target: Path) -> None:
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
         if target.is_dir() and any(target.iterdir()):
-            raise InvalidInput("not empty", path=target, hint="name a new directory")
+            half = "what was making it was cut off: remove it, or " if mark_of(target).exists() else ""
+            raise InvalidInput("not empty", path=target, hint=f"{half}name a new directory")
 
 
 def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> list[str]:

@@ -5,6 +5,8 @@ shutdown, but not while it loads and recovers. `holder` only asks; `StoreLock` t
 
 The lock belongs to the process: closing any descriptor of the file drops it. So the file is opened
 once, last, and stays open until the lock is released; nothing else may open it meanwhile.
+
+A directory that is being made has such a lock, too (`new_directory`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
-from ..errors import InUse, Missing, NoSpace, from_os_error, os_errors
+from ..errors import InUse, Missing, NoSpace, StoreError, from_os_error, os_errors
 from .byte_reader import open_regular
-from .files import Files, OpenFile
+from .files import Files, OpenFile, empty
+from .layout import JOURNAL
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
@@ -195,6 +200,58 @@ class StoreLock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def mark_of(target: Path) -> Path:
+    """The mark in a directory that is not all there, from before its first byte on. Who makes the directory has the
+    lock of it: where nobody has, that was cut off.
+    """
+    return target / JOURNAL / "half-made"
+
+
+@contextmanager
+def new_directory(target: Path, files: Files) -> Iterator[None]:
+    """Make `target`, new or empty, and let `files` write nowhere else in this block: what has come of
+    it is removed again where the block is left by an error or an interrupt.
+
+    The error says so, or names what could not be removed. Who is killed leaves a mark (`mark_of`).
+    Raises NoSpace, Unreadable, Missing.
+    """
+    made = [path for path in (target, *target.parents) if not path.exists()]
+    try:
+        files.make_directory(target)
+        files.confine([target])
+        mark = mark_of(target)
+        files.make_directory(mark.parent)
+        with StoreLock.take(mark, files):
+            files.sync_directory(mark.parent)
+            yield
+            files.unlink(mark)
+        if not any(mark.parent.iterdir()):
+            files.remove_directory(mark.parent)
+        files.sync_directory(target)
+    except BaseException as error:
+        error.__notes__ = []  # of a session in what goes away
+        told = f"nothing is left of {target}"
+        try:
+            _clear(target, made, files)
+        except StoreError as kept:
+            told = f"{target} is not whole, and stays: {kept}"
+        if isinstance(error, StoreError):
+            error.hint = "; ".join(filter(None, (error.hint, told)))
+        else:
+            error.add_note(told)
+        raise
+
+
+def _clear(target: Path, made: list[Path], files: Files) -> None:
+    """Remove what is in a directory, the mark last, then the directories that were made."""
+    if target.is_dir():
+        empty(target, files)
+    outside = Files()  # the other one is confined to the target
+    for path in made:
+        if path.is_dir():
+            outside.remove_directory(path)
 
 
 def _say_what_it_is(file: OpenFile) -> None:

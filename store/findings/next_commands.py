@@ -47,7 +47,7 @@ UNREADABLE = "I-015"
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
 """Commands by hand that mend something."""
 _FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
-MADE_ANEW = "mv {store} {half}"
+MADE_ANEW = "mv {itself} {half}"
 """What is done first with half of a store, before it is made again."""
 _FILES_NAMED = 3
 """More files than these are told by the directory that they are in."""
@@ -254,8 +254,8 @@ def by_hand(cure: str, root: PathLike[str] | str) -> NextCommand:
 
 def pipeline_again(manifest: Mapping[str, Any]) -> str:
     """The command that has sealed a stage with this manifest, as the catalogue has commands; "" where none has."""
-    plan, job = manifest.get("plan"), manifest.get("job")
     try:
+        plan, job = manifest.get("plan"), manifest.get("job")
         if plan is not None:
             first = plan["stores"][0]
             name, of, options = "rebuild", [store["root"] for store in plan["stores"]], settings(first["options"])
@@ -443,6 +443,7 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
         "directory": fspath(Path(finding.path).parent),
         "position": _position(finding),
         "aside": aside(root, finding.path),
+        "itself": _beside(root, "half").removesuffix("-half"),
         "half": _beside(root, "half"),
         "salvaged": _beside(root, "salvaged"),
     }

@@ -25,7 +25,7 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
-from ..disk.layout import BARRIER_PREFIX, Layout, queue_directories
+from ..disk.layout import BARRIER_PREFIX, JOURNAL, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
@@ -348,7 +348,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
         raise from_os_error(error, root) from error
     if (root / _CONFIG / TOPICS).is_file():
         names.discard(_CONFIG)
-    return Layout.open(root, config) if names - {_LOCK} else Layout.of(root, config)
+    return Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)
 
 
 def check_layout(layout: Layout) -> None:

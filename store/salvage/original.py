@@ -49,7 +49,7 @@ from ..plan.lost_messages import LostUnits
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
 from ..recover.recovery import analyze
-from ..session.apply import apply
+from ..session.apply import apply, put_barrier, remove_barriers
 from ..session.journal import Journal
 from ..session.undo import purge
 from .runs import Layer, SalvageRun, Sources
@@ -222,12 +222,14 @@ def write_log(
     files: Files,
     told: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the runs of a layer to log files in a new directory, holes as holes.
+    """Write the runs of a layer to log files in a new directory, holes as holes. A start barrier is there until
+    `complete` has done the rest.
 
     Returns the number of files. Raises InvalidInput as `check_layer`, NoSpace, Unreadable.
     """
     check_layer(layer, file_bytes)
     files.make_directory(directory)
+    put_barrier(directory, file_bytes, files)
     count, start = 0, -1
     with ExitStack() as opened:
         for run in layer.runs:
@@ -361,6 +363,7 @@ def complete(
     if found.plan is not None and not damaged and _gives_up(found.plan):
         left = _MORE
     if left:
+        remove_barriers(layout, files)
         return restored._replace(left=left)
     profile = writer_profile(found.main_version)
     topics = Topics.read(layout.config)

@@ -27,7 +27,9 @@ from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
+    JOURNAL_IS_IN,
     RECOVER,
+    SEALED,
     Fingerprint,
     Journal,
     LeftOver,
@@ -38,10 +40,10 @@ from .journal import (
     barriers,
     ended_by,
     find_note,
-    is_needed,
     journal_elsewhere,
     journal_option,
     left_over,
+    read_note,
     unfinished,
     write_note,
 )
@@ -250,11 +252,15 @@ def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path
     there = [d for d in layout.commit_log_directories if d.is_dir() and d not in avoided]
     if not there:
         return None
-    # process ids repeat, in containers above all
-    path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     place = b"" if layout.journal_place is None else os.fsencode(layout.journal.resolve())
-    # of another length it would let some versions load
-    write_note(files, path, place, sizes_of(layout).commit_log.value)
+    return put_barrier(there[0], sizes_of(layout).commit_log.value, files, place)
+
+
+def put_barrier(directory: Path, file_bytes: int, files: Files, place: bytes = b"") -> Path | None:
+    """Keep brokers from loading the log in a directory, of files of that size. place: what the barrier says."""
+    # process ids repeat, in containers above all
+    path = directory / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    write_note(files, path, place, file_bytes)  # of another length it would let some versions load
     return find_note(path)
 
 
@@ -270,6 +276,15 @@ def _remove_barrier(path: Path, files: Files) -> None:
         files.sync_directory(path.parent)
 
 
+def _is_needed(folder: Path) -> bool:
+    """A further folder belongs to a session that counts, or to one that cannot be seen now."""
+    marker = find_note(folder / JOURNAL_IS_IN)
+    if marker is None:
+        return False
+    own = Path(os.fsdecode(read_note(marker)))
+    return (own / SEALED).exists() or not own.parent.exists()
+
+
 def _drop_unsealed(layout: Layout, files: Files) -> None:
     """Clear away sessions that never counted: they hold copies, nothing of the store.
 
@@ -277,7 +292,7 @@ def _drop_unsealed(layout: Layout, files: Files) -> None:
     """
     for folder in sessions(layout.journal):
         unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
-        if unsealed and not is_needed(folder) and all(_OF_SESSION.fullmatch(path.name) for path in folder.iterdir()):
+        if unsealed and not _is_needed(folder) and all(_OF_SESSION.fullmatch(path.name) for path in folder.iterdir()):
             remove_tree(folder, files)
 
 

@@ -46,9 +46,9 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.lock import LockWas, holder
+from ..disk.lock import LockWas, holder, mark_of
 from ..errors import NoSpace, StoreError, Unreadable, os_errors
-from ..output.stage import Stage, unpublished
+from ..output.stage import unpublished
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
@@ -358,15 +358,6 @@ def ended_by(command: str) -> str:
     return command if command in MOVES.values() else RECOVER
 
 
-def is_needed(folder: Path) -> bool:
-    """A further folder belongs to a session that counts, or to one that cannot be seen now."""
-    marker = find_note(folder / JOURNAL_IS_IN)
-    if marker is None:
-        return False
-    own = Path(os.fsdecode(read_note(marker)))
-    return (own / SEALED).exists() or not own.parent.exists()
-
-
 def barriers(layout: Layout) -> list[Path]:
     """Start barriers that are in place."""
     return [
@@ -462,8 +453,8 @@ class LeftOver(NamedTuple):
 
 def left_over(layout: Layout) -> LeftOver | None:
     """The change that was cut off; None if there is none. Raises Unreadable."""
-    if (stage := unpublished(layout.root)) is not None:
-        return _half_published(stage)
+    if (half := _half(layout.root)) is not None:
+        return half
     found = unfinished(layout.root, layout.journal)
     if found is not None:
         return LeftOver.of(found)
@@ -478,10 +469,20 @@ def left_over(layout: Layout) -> LeftOver | None:
     return LeftOver("", undoing=False, ended_by=ended_by(over.command if over is not None else RECOVER))
 
 
-def _half_published(stage: Stage) -> LeftOver:
+def _half(root: Path) -> LeftOver | None:
+    """A store that is not all there."""
     from ..findings.next_commands import MADE_ANEW, pipeline_again
 
-    again = pipeline_again(stage.manifest())
+    maker = holder(mark_of(root)) if os.path.lexists(mark_of(root)) else os.getpid()
+    if maker != os.getpid():
+        cut_off = "half made: what was making this store was cut off; move it away, and make it again"
+        half = cut_off if maker is None else f"half made: process {maker} is making this store"
+        return LeftOver("", undoing=False, half=half, by_hand=MADE_ANEW if maker is None else "mqstore verify {store}")
+    if (stage := unpublished(root)) is None:
+        return None
+    again = ""
+    with suppress(StoreError, RecursionError):  # anybody may have written it
+        again = pipeline_again(stage.manifest())
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
     half = f"{who} was cut off while it published this store: the rest of it is in {rest}"

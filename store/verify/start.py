@@ -269,7 +269,9 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
     """
     reason = why_not(context)
     if GROUP not in groups or reason is not None:
-        context.start = lambda: Predicted([], reason or "")
+        layout = context.store.layout
+        told = list(cut_off(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
+        context.start = lambda: Predicted(told, reason or "")
         yield
         return
     layout, version = context.store.layout, context.scope.broker_version

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files, new_directory, write_new
+from mqstore.store.disk.files import Files, write_new
+from mqstore.store.disk.lock import new_directory
 from mqstore.store.errors import Missing, NoSpace, Unreadable
 
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
+    MADE_ANEW,
     Given,
     NextCommand,
     by_hand,
@@ -58,15 +59,22 @@ CHOSEN = {"keep_times": False, "on_damage": "skip"}
             {"plan": {"stores": [{"root": "/a", "broker_version": "5.3", "options": {"b": "c"}}]}},
             "rebuild /a --to s --broker-version 5.3 --set b=c",
         ),
-        ({"messages": 1}, ""),
+        ({"messages": 1}, ""),  # of a write in Spark
         ({"job": {"files": 1, "how": HOW}}, ""),
         ({"plan": {"stores": [{}]}}, ""),
         ({"job": [1]}, ""),
+        ([], ""),
     ],
 )
-def test_a_job_of_a_pipeline_is_run_again_as_it_was(manifest: dict[str, Any], line: str) -> None:
+def test_a_job_of_a_pipeline_is_run_again_as_it_was(manifest: Any, line: str) -> None:
     again = pipeline_again(manifest)
     assert (str(by_hand(again, "s")) if again else "") == (f"mqstore pipeline {line}" if line else "")
+
+
+def test_what_is_half_made_is_moved_away_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(by_hand(MADE_ANEW, "a b")) == "mv 'a b' 'a b-half'"
+    assert str(by_hand(MADE_ANEW, ".")) == f"mv {tmp_path} {tmp_path}-half"
 
 
 def test_nothing_wrong_calls_for_nothing() -> None:
