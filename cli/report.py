@@ -162,4 +162,6 @@ def _row(row: StoreRow, to: Path) -> dict[str, Any]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return f"{row['store']}: {row['sentence']}; see {row['to']}"
+    from .terminal import page_of
+
+    return page_of([f"{row['store']}: {row['sentence']}; see {row['to']}"])

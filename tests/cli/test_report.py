@@ -135,11 +135,15 @@ def test_the_numbers_are_those_of_stats(tmp_path: Path) -> None:
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
-    root = hostile_store(tmp_path / "s<b>\u202e", (*MARKUP, *TEXTS))
-    result = mq("report", root, "--to", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    root = hostile_store(tmp_path / "s<b>\u202e\nall is well", (*MARKUP, *TEXTS))
+    to = tmp_path / "page\n.html"
+    result = mq("report", root, "--to", to)
+    page = to.read_text(encoding="utf-8")
     tree = harmless(page)
     assert result.code == 1
+    assert (
+        result.stdout.count("\n") == 1 and r"\nall is well: Do not" in result.stdout and r"page\n.html" in result.stdout
+    )
     assert "<script>alert(1)</script>" in tree.text and "{{ 7 * 7 }}" in tree.text
     assert "\u202e" not in page and "\x1b" not in page and "\0" not in page
 
