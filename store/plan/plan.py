@@ -48,7 +48,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, normalize
+from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -514,7 +514,10 @@ def _without_log(
         lost.add(messages.queue, "", messages.size, times, messages.offset)
     old = Checkpoint(**snapshot.checkpoint)
     new = new_checkpoint(old, profile, -1, 0, 0)
-    edits = [*edits, *put_away(snapshot, database), *ending(snapshot, new)]
+    if what_a_log_left(snapshot):
+        edits = [*edits, *put_away(snapshot, database)]
+    if edits or snapshot.layout.commit_log_directories[0].is_dir():  # it keeps brokers from starting meanwhile
+        edits = [*edits, *ending(snapshot, new)]
     check_kinds(edits)
     # where the queues are gone as well, the index alone tells
     indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
