@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..disk.byte_reader import COPY_FIRST
 from ..disk.files import FOLLOW_LINKS, is_linked
@@ -29,7 +29,9 @@ from ..disk.layout import (
 )
 from ..errors import StoreError
 from .catalogue import Severity, catalogue
-from .findings import Finding
+
+if TYPE_CHECKING:
+    from .findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
@@ -249,6 +251,8 @@ def going_on(findings: Iterable[Finding], root: PathLike[str] | str, given: Give
 
 def by_hand(cure: str, root: PathLike[str] | str) -> NextCommand:
     """A command of the catalogue that is about a store as a whole."""
+    from .findings import Finding  # which costs a start more than all of this
+
     return NextCommand(_by_hand(cure, Finding.of(CUT_OFF, fspath(root), ""), root, NOTHING_GIVEN))
 
 
