@@ -52,7 +52,7 @@ from ..settings.rocksdb import in_force
 from ..start.config_load import STATISTICS
 from ..start.log import Switches, as_configured, proof_for_rebuild, switches_of
 from ..start.outcome import Outcome
-from ..start.queue_stores import compaction_topics
+from ..start.queue_stores import compaction_topics, queue_stores, unserved_topics
 from ..verify.layout import KEPT_THERE
 from .compaction import compaction_repair
 from .config import ConfigRepair, config_repair
@@ -314,7 +314,7 @@ def repair_parts(
         edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if RepairPart.COMPACTION in choice.parts:
         lost_of_log = [pair for fill in whole.fills for pair in pairs_of(fill.lost)]
-        compacted = compaction_repair(layout, ranges, lost_of_log, compaction_topics(layout, profile))
+        compacted = compaction_repair(layout, ranges, lost_of_log, _with_compaction_log(layout, profile))
         edits = [*compacted.edits, *edits]
         both = plan.lost.with_those_of(compacted.lost)
         plan = replace(plan, lost=both, lost_compacted=compacted.lost.messages)
@@ -322,6 +322,13 @@ def repair_parts(
     if choice.parts & {RepairPart.CHECKPOINT, RepairPart.INDEX}:
         plan = with_checkpoint(snapshot, plan, only_index=RepairPart.CHECKPOINT not in choice.parts)
     return plan, config
+
+
+def _with_compaction_log(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Topics of which a broker has compaction logs; of others one would keep it from its start."""
+    topics = compaction_topics(layout, profile)
+    alone = queue_stores(layout, profile).database is None
+    return topics if alone else topics - unserved_topics(layout, profile)
 
 
 def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit]:

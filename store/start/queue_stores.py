@@ -241,11 +241,14 @@ def files_alone_needed(stores: QueueStores, layout: Layout, profile: Profile) ->
     """What fails a load because it needs queues in files, and no RocksDB beside them."""
     if stores.database is None:
         return None
-    found = list(queue_directories(layout.batch_consume_queue)) if stores.files else []
-    if _fails_at_compaction(layout, profile):
-        logs = queue_directories(layout.compaction_log)
-        found += [log for log in logs if (layout.compaction_queues / log.topic / str(log.queue_id)).is_dir()]
-    return Refusal("queue-database-topics", str(CastFails(stores)), found[0].path) if found else None
+    reason = str(CastFails(stores))
+    for batches in queue_directories(layout.batch_consume_queue) if stores.files else ():
+        return Refusal("queue-database-topics", reason, batches.path)
+    for log in queue_directories(layout.compaction_log) if _fails_at_compaction(layout, profile) else ():
+        if (layout.compaction_queues / log.topic / str(log.queue_id)).is_dir():
+            reason += "; with enableCompaction=false it loads no compaction log"
+            return Refusal("queue-database-topics", reason, log.path)
+    return None
 
 
 def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Refusal | None:

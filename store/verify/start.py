@@ -192,6 +192,7 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
         if not_compacted := sum(share.messages for share in worst.invisible if share.reason == WITHOUT_COMPACTION_LOG):
             part = "these" if not_compacted == hidden else f"{not_compacted:,} of these"
             text += f": {part} are {WITHOUT_COMPACTION_LOG}; enableCompaction=false serves them as any others"
+            repair = "" if not_compacted == hidden else repair
         if all(share.reason == UNSERVED for share in worst.invisible):
             text, repair = f"{text}: {UNSERVED}", "compaction"
         yield Finding.of("I-182", root, text, count=hidden, repair=repair)

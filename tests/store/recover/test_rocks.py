@@ -69,7 +69,9 @@ def test_a_compaction_log_keeps_a_broker_with_a_rocksdb_from_its_start(kind: tup
     found = started("5.3.3-compaction", tmp_path, "5.4.0", *kind)
     assert found.prediction.outcome == "refuses"
     assert found.prediction.case.label == "queue-database-topics"
-    assert (found.prediction.reason or "").endswith("(compaction/compactionLog/state/0)")
+    said = found.prediction.reason or ""
+    assert said.endswith("; with enableCompaction=false it loads no compaction log (compaction/compactionLog/state/0)")
+    assert started("5.3.3-compaction", tmp_path / "again", "5.4.0", *kind, "enableCompaction=false").prediction.starts
 
 
 @pytest.mark.parametrize(

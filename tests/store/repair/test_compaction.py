@@ -23,6 +23,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.recheck import find_unrepairable
+from mqstore.store.repair.repair import analyze as plan_of_repair
 from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import StoreReader
 
@@ -208,7 +209,7 @@ def newest(root: Path) -> dict[Path, bytes]:
 def test_the_last_files_that_are_gone_come_from_the_commit_log(root: Path) -> None:
     kept = newest(root)
     for path in kept:
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     hidden = analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden
     assert 0 < hidden < 20
     repaired(root, CONFIG, COMPACTION)
@@ -230,6 +231,26 @@ def test_a_log_of_a_topic_that_was_deleted_and_made_again(tmp_path: Path) -> Non
     assert {(share.queue, share.reason) for share in worst.invisible} == set()
     with open_log(Layout.open(root, CONFIG), "state", 0).queue as files:
         assert len(files.files) == 15
+
+
+ALONE = "storeType=defaultRocksDB"
+BESIDE = ("rocksdbCQDoubleWriteEnable=true", "combineCQUseRocksdbForLmq=true")
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "made"),
+    [("5.5.1", [ALONE], 0), ("5.4.0", [ALONE], 0), ("5.5.1", BESIDE, 0), ("5.5.1", [], 30), ("5.3.3", [ALONE], 30)],
+)
+def test_no_log_is_made_that_would_keep_a_broker_from_its_start(
+    version: str, words: list[str], made: int, tmp_path: Path
+) -> None:
+    """Since 5.4 none loads beside queues in a RocksDB; without one it serves the other topics."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    shutil.rmtree(root / "compaction")
+    layout = Layout.open(root, SIZES.with_set([*words]))
+    for choice in (COMPACTION, Choice()):
+        found = plan_of_repair(layout, choice, version, 0)
+        assert sum("compactionCq/state" in edit.path for edit in found.plan.edits) == made
 
 
 def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
