@@ -152,7 +152,7 @@ class StartedCompaction:
     def __init__(self, outcome: Outcome) -> None:
         self._layout = outcome.snapshot.layout
         self.topics = compaction_topics(self._layout, outcome.profile)
-        self._dispatched = outcome.scan_start if outcome.snapshot.abort else outcome.queues_end + 1
+        self._dispatched = outcome.scan_start if outcome.snapshot.abort else outcome.dispatched + 1
         self._known = dict[QueueId, CompactedMessages]()
 
     def unserved(self, messages: Messages) -> Flags:

@@ -86,6 +86,14 @@ class Outcome:
     commit: Commit = Commit.BEFORE_CUT
 
     @property
+    def dispatched(self) -> int:
+        """How far queues of both kinds have got: what lies behind is dispatched after a clean exit, too."""
+        if self.database is None:
+            return self.queues_end
+        row = self.database.dispatch_from
+        return min(self.queues_end, row) if self.stores.files else row
+
+    @property
     def read_queues(self) -> dict[QueueId, StartedQueue]:
         """The queues that consumers get their messages from."""
         if self.database is None:

@@ -231,11 +231,10 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
     switches, database = outcome.switches, outcome.database
     crashed = snapshot.abort
-    behind, search = outcome.queues_end, None
+    behind, search = outcome.dispatched, None
     if database is not None:
         database.log_start = outcome.log_start
         search = search_for(outcome.stores, database, profile)
-        behind = min(behind, database.dispatch_from) if outcome.stores.files else search.row
     outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches, search)
     first = files[outcome.start.number]
     outcome.start_path = first.entry.path if first.entry else None

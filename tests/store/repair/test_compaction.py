@@ -21,7 +21,7 @@ from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.repair.parts import Choice, RepairPart, chosen
+from mqstore.store.repair.parts import Choice, QueueStoreKind, RepairPart, as_kind, chosen
 from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.repair.repair import analyze as plan_of_repair
 from mqstore.store.search.queue_search import open_log
@@ -30,6 +30,7 @@ from mqstore.store.search.store import StoreReader
 from ... import stores
 from ...slices import rng
 from ..verify.mutations.edit import set_field
+from .test_database import again, carried_out
 from .test_repair import examined, repaired, rows
 
 COMPACTION = chosen([RepairPart.COMPACTION], ())
@@ -251,6 +252,19 @@ def test_no_log_is_made_that_would_keep_a_broker_from_its_start(
     for choice in (COMPACTION, Choice()):
         found = plan_of_repair(layout, choice, version, 0)
         assert sum("compactionCq/state" in edit.path for edit in found.plan.edits) == made
+
+
+def test_a_start_dispatches_to_a_log_from_where_the_database_says(tmp_path: Path) -> None:
+    """Queues in a RocksDB alone, which 5.3.3 serves compaction topics from."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    layout = as_kind(Layout.open(root, BrokerConfig(stores.config(name, root))), QueueStoreKind.ROCKSDB)
+    carried_out(layout, QueueStoreKind.ROCKSDB)
+    shutil.rmtree(root / "compaction")
+    worst = analyze(again(layout), "5.3.3").prediction
+    assert (worst.case.label, worst.hidden) == ("compaction-incomplete", 545)
+    (root / "abort").touch()
+    assert analyze(again(layout), "5.3.3").prediction.hidden == 0
 
 
 def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
