@@ -489,6 +489,12 @@ def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart
     if not STATISTICS.issuperset(found.config.backups):
         parts.add(RepairPart.CONFIG)
     parts |= warned if parts else set()
+    if (
+        found.plan is not None
+        and found.plan.edits
+        and _with_compaction_log(found.layout, profile_of(found.main_version))
+    ):
+        parts.add(RepairPart.COMPACTION)  # what a start would have dispatched to their logs, none does afterwards
     twice = {RepairPart.TIMER} if any(finding.code == _TWICE for finding in findings) else set()
     return frozenset(parts | twice)
 

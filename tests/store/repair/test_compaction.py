@@ -18,14 +18,18 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Choice, QueueStoreKind, RepairPart, as_kind, chosen
 from mqstore.store.repair.recheck import find_unrepairable
 from mqstore.store.repair.repair import analyze as plan_of_repair
+from mqstore.store.repair.repair import replan_with_parts, widened
 from mqstore.store.search.queue_search import open_log
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import apply
 
 from ... import stores
 from ...slices import rng
@@ -265,6 +269,24 @@ def test_a_start_dispatches_to_a_log_from_where_the_database_says(tmp_path: Path
     assert (worst.case.label, worst.hidden) == ("compaction-incomplete", 545)
     (root / "abort").touch()
     assert analyze(again(layout), "5.3.3").prediction.hidden == 0
+
+
+def test_what_a_start_after_a_crash_would_dispatch_a_recovery_makes(tmp_path: Path) -> None:
+    """The next start is a clean one, and dispatches nothing."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    config = SIZES.with_set([f"{key}={value}" for key, value in stores.config(name, root).items()])
+    shutil.rmtree(root / "compaction")
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    layout = Layout.open(root, config)
+    found = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP))
+    assert not found.prediction.hidden
+    wide = widened(found, [])
+    assert wide.plan is not None
+    apply(layout, wide.plan, lambda: replan_with_parts(again(layout), wide.main_version, wide.options), Files())
+    assert analyze(again(layout), "5.3.3").nothing_to_do
+    assert not analyze(again(layout), "5.3.3").harmful
 
 
 def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
