@@ -47,7 +47,7 @@ from ..queues.edits import is_zero_from, last_byte, last_unit_byte
 from ..queues.references import commit_log_of
 from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
-from ..queues.units import is_valid
+from ..queues.units import Units, is_valid
 from ..search.queue_search import open_log
 from ..settings.read import read_config_file
 from ..start.config import ConfigStart
@@ -103,19 +103,29 @@ class CompactedMessages:
 
     @cached_property
     def named(self) -> Ints:
-        """(queue offset, store time) of units, int64[2, n], by offset. Raises Unreadable."""
+        """(queue offset, store time, 1: the log has the file of its record) of units, int64[3, n], by offset. Raises
+        Unreadable.
+        """
         with MappedFileQueue.open(self._queue.below(self._layout.compaction_queues)) as files:
             parts = [part.units for part in sparse_units(files) if isinstance(part, SparseUnits)]
-        valid = (units[is_valid(units)] for units in parts)
-        return _by_offset(np.stack([units["msg_base_offset"], units["store_time"]]) for units in valid)
+        with MappedFileQueue.open(self._queue.below(self._layout.compaction_log)) as files:
+            starts, ends = np.array([(0, 0), *((file.start, file.end) for file in files.files)], np.int64).T
+
+        def columns(units: Units) -> Ints:
+            at = units["physical_offset"].astype(np.int64)
+            held = at < ends[np.searchsorted(starts, at, side="right") - 1]
+            return np.stack([units["msg_base_offset"], units["store_time"], held])
+
+        return _by_offset(3, (columns(units[is_valid(units)]) for units in parts))
 
     @cached_property
     def kept(self) -> Ints:
-        """The same of records."""
+        """(queue offset, store time) of records, int64[2, n], by offset."""
         log = open_log(self._layout, *self._queue)
         with log.queue:
             found = (each.columns for each in log.scan(crc=False, reuse=True) if isinstance(each, Batch))
-            return _by_offset(np.stack([each.ints("queue_offset"), each.ints("store_timestamp")]) for each in found)
+            names = ("queue_offset", "store_timestamp")
+            return _by_offset(2, (np.stack([each.ints(name) for name in names]) for each in found))
 
     @property
     def last(self) -> int:
@@ -128,10 +138,12 @@ class CompactedMessages:
         """
         row, named = rows_of(self.named[0], offset)
         free = (offset <= self.upto) & ~named if self.named.size else named
-        if (free | named).all() and (self.named[1][row] == store_time)[named].all():
+        bare = named.copy()
+        bare[named] = self.named[2][row[named]] == 0
+        if (free | named & ~bare).all() and (self.named[1][row] == store_time)[named].all():
             return np.zeros(len(offset), np.bool_)
         row, kept = rows_of(self.kept[0], offset)
-        never = ~named & ~kept & ((offset > self.upto) | (self.last < 0))
+        never = ~kept & (bare | ~named & ((offset > self.upto) | (self.last < 0)))
         both = np.flatnonzero(kept)
         same = self.kept[1][row[both]] == store_time[both]
         others = both[: 0 if self._own else np.append(np.flatnonzero(same), len(both))[0]]
@@ -141,8 +153,8 @@ class CompactedMessages:
         return never
 
 
-def _by_offset(parts: Iterable[Ints]) -> Ints:
-    found = np.concatenate([np.zeros((2, 0), np.int64), *(part.astype(np.int64) for part in parts)], axis=1)
+def _by_offset(columns: int, parts: Iterable[Ints]) -> Ints:
+    found = np.concatenate([np.zeros((columns, 0), np.int64), *(part.astype(np.int64) for part in parts)], axis=1)
     return found[:, np.argsort(found[0], kind="stable")]
 
 

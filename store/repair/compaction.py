@@ -1,13 +1,10 @@
 """Compaction topics: their sparse queues made from their logs, and what a compaction left behind.
 
 Queue and log of a compaction topic have files of the same names; a broker refuses to start where one
-of a pair is missing. The queue follows from the log, whose own mends are in `compaction_log.py`. Spec
-06, 6.1; I-160, I-161, I-163 to I-166.
-
-Logs of compaction topics: their length, the place each record names, torn records, the BLANK.
+of a pair is missing. The queue follows from the log. Spec 06, 6.1; I-160, I-161, I-163 to I-166.
 
 A record that is damaged, or that only its unit tells of any more, is taken from the commit log, where that still
-has its message whole; messages of units that neither log has are lost. Spec 06, 6.1; I-023, I-055, I-161 to I-164.
+has its message whole; messages of units that neither log has are lost. I-023, I-055, I-161 to I-164.
 All files of a queue are made of the commit log where the compaction log lacks messages that it has. I-182.
 """
 
@@ -370,16 +367,20 @@ def compaction_repair(
         queues = compacted_queues(scene)
         size = _queue_file_bytes(layout, sizes, _least_step(queues))
         edits += _made_anew(scene, lacking, sizes, size)
-        for queue in (each for each in queues if (each.topic, each.queue_id) not in lacking):
-            lengths = {} if size is None else log_lengths(store, queue, size, sizes)
-            whole, gone = restored(store, queue, lengths)
-            edits += log_edits(queue, lengths, whole)
-            if size is not None:
+        for queue in queues:
+            name = QueueId(queue.topic, queue.queue_id)
+            told = np.array([offset for of_queue, offset in lost_of_log if of_queue == name], np.int64)
+            if name in lacking:
+                gone, told = queue.units, np.concatenate([told, lacking[name][0], queue.records.queue_offset])
+            else:
+                lengths = {} if size is None else log_lengths(store, queue, size, sizes)
+                whole, gone = restored(store, queue, lengths)
+                edits += log_edits(queue, lengths, whole)
+                if size is None:
+                    continue
                 edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
-                name = QueueId(queue.topic, queue.queue_id)
-                told = [offset for of_queue, offset in lost_of_log if of_queue == name]
-                mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, told)
-                lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
+            mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, told)
+            lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
     return CompactionRepair([*edits, *compaction_positions(layout, ranges, lacking)], lost)
 
 
@@ -526,10 +527,7 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
 def _queue_edits(
     layout: Layout, queue: CompactedQueue, size: int, closed: Container[int], whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
-    """The queue files. closed: starts of those that others follow; what compaction wrote is not.
-
-    whole: as `restored`.
-    """
+    """The queue files. closed: starts of those that others follow, but what compaction wrote. whole: as `restored`."""
     there = {file.start: file for file in queue.queue_files}
     restored_of: dict[int, dict[int, bytes]] = {file.start: {} for file in queue.log_files}
     for at, record in whole.items():

@@ -289,6 +289,20 @@ def test_what_a_start_after_a_crash_would_dispatch_a_recovery_makes(tmp_path: Pa
     assert not analyze(again(layout), "5.3.3").harmful
 
 
+@pytest.mark.parametrize("gone", ["*/*", "*/0/*000", "*/1/*1680"])
+def test_units_without_their_log_hide_nothing_of_the_commit_log(gone: str, tmp_path: Path) -> None:
+    """A broker does not read them; what the commit log has is made again at once, and is not lost."""
+    name = "5.3.3-compaction"
+    root = stores.unpack(name, tmp_path)
+    for path in (root / "compaction/compactionLog").glob(gone):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    hidden = analyze(Layout.open(root, CONFIG), "5.3").prediction.hidden
+    assert hidden > 0
+    assert examined(root, CONFIG, COMPACTION).plan.lost.messages == 0
+    repaired(root, CONFIG, COMPACTION)
+    assert not analyze(Layout.open(root, CONFIG), "5.3").harmful
+
+
 def test_queue_files_of_a_length_that_no_log_file_allows_tell_nothing(tmp_path: Path) -> None:
     """Each would lie over the next one."""
     root = stores.unpack(SEVERAL, tmp_path)
