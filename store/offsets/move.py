@@ -476,7 +476,7 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
         content = _content(path, layout, version)
         for move in moves:
             _set(content, name, move)
-        if database is None and keeps_databases(layout) and not counter_of(content):
+        if database is None and keeps_databases(layout) and (counter_of(content) or 0) < 1:
             content[DATA_VERSION.member] = {"counter": 1}  # without one it is not taken over
         data = json_bytes(content)
         found.append(_created(path, data, reason))

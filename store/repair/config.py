@@ -44,7 +44,7 @@ from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import misfits, with_numbers
 from ..settings.read import BACKUP, FILES, read_config_file
-from ..settings.rocksdb import counter_of, keeps_databases, stand_ins
+from ..settings.rocksdb import SEPARATE, counter_of, keeps_databases
 from ..start.config import ConfigStart, config_start, lone_position, numbers
 from ..start.config_load import (
     DELAYS,
@@ -237,8 +237,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     with StoreReader(layout) as store:
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
-    there = start.databases - ({OFFSETS} - set(stand_ins(layout.config, layout.broker_config)))
-    gone = frozenset() if start.bare else start.forgotten - there
+    gone = frozenset() if start.bare else start.forgotten - start.databases
     if TOPICS in start.databases:  # an entry in the file is none that a broker takes
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
@@ -254,18 +253,19 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         stored = databases.get(name)
         loaded = load_config(layout.config, name, rules)
         loads = loaded.start is LoadAction.LOADS
-        uncounted = name == OFFSETS and loads and loaded.main.there and counter_of(loaded.main.value) is None
-        beside = name == OFFSETS and loaded.main.there and (uncounted or not loads)
+        counted_in = name in SEPARATE and keeps_databases(layout)
+        uncounted = counted_in and loads and loaded.main.there and counter_of(loaded.main.value) is None
+        beside = counted_in and loaded.main.there and (uncounted or not loads)
         if stored is not None and stored.start is LoadAction.REFUSES and not beside:
             continue  # the broker reads the RocksDB, or does not start
-        if stored is not None and stored.start is LoadAction.EMPTY and name not in there:
+        if stored is not None and stored.start is LoadAction.EMPTY and name not in start.databases:
             loaded = stored
         content, reason = _content(loaded, path, gone, proven)
         if content is None:
             continue
-        if (reason or uncounted) and name == OFFSETS and keeps_databases(layout):
+        if (reason or uncounted) and counted_in:
             reason = reason or "a counter that a broker takes"
-            _set_counter(content, stored, alone=name not in there)
+            _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
         repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]

@@ -55,6 +55,7 @@ from .config_load import (
     Text,
     as_proof,
     config_rules,
+    in_databases,
     load_config,
     load_databases,
     load_table,
@@ -476,9 +477,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     names = (*files_in_use(layout, rules.needed), *(rules.needed_by_timer if with_timer else ()))
     passed_over = (*rules.passed_over, *(name for name in rules.if_there if _is_there(layout.config, name)))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *passed_over)}
-    databases = load_databases(layout, rules)
-    stored = in_force(layout.config, layout.broker_config).databases
-    loaded |= {name: one for name, one in databases.items() if name in loaded}
+    loaded |= {name: one for name, one in load_databases(layout, rules).items() if name in loaded}
     refused = (
         one.reason
         for name, one in loaded.items()
@@ -502,7 +501,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         tuple(lost.unknown()),
         bare=not signs.of_a_broker and not signs.of_files,
         unsettled=lost.unsettled(),
-        databases=frozenset(databases) & frozenset(stored) if rules.databases else frozenset(),
+        databases=in_databases(layout, rules),
         cut_databases=_cut_databases(layout, rules),
         unserved=tuple(sorted(unserved)),
     )

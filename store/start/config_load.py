@@ -29,7 +29,7 @@ from ..errors import Missing, StoreError, Unsupported
 from ..queues.rocksdb import is_rocksdb
 from ..settings.parse import TOO_DEEP, Grammar, ParsedConfig, misfits, parse
 from ..settings.read import BACKUP, FILES, ConfigFile, read_content
-from ..settings.rocksdb import SECOND, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
+from ..settings.rocksdb import SECOND, SEPARATE, counter_of, in_force, in_one_table, keeps_databases, rows_of, table_of
 
 TOPICS, GROUPS = KINDS["topics"].file, KINDS["subscription-group"].file
 OFFSETS, LMQ_OFFSETS = KINDS["consumer-offset"].file, KINDS["lmq-consumer-offset"].file
@@ -448,9 +448,16 @@ _UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=Fal
 
 def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
     """The tables that a broker does not take of files alone, by the names of these. Nothing is written."""
-    names = dict.fromkeys((*in_force(layout.config, layout.broker_config).databases, OFFSETS))
-    found = {name: _in_its_place(layout, name, rules) for name in names}
+    found = {name: _in_its_place(layout, name, rules) for name in SEPARATE}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def in_databases(layout: Layout, rules: ConfigRules) -> frozenset[str]:
+    """The names of the files whose tables a RocksDB has, or had to have: not of one that is gone and made anew, empty,
+    where a file can stand in for it.
+    """
+    places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
+    return frozenset(name for name in places if _of_database(name, places, rules) is not None)
 
 
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
@@ -474,34 +481,38 @@ def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig
 def _taken_of_database(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
     stored = _of_database(name, in_force(layout.config, layout.broker_config).databases, rules)
     refused = stored is not None and stored.start is LoadAction.REFUSES
-    if name != OFFSETS or refused or not rules.databases or not keeps_databases(layout):
+    if refused or not rules.databases or not keeps_databases(layout):
         return stored
-    return _merged(layout, stored, rules)
+    return _merged(layout, name, stored, rules)
 
 
-def _merged(layout: Layout, stored: LoadedConfig | None, rules: ConfigRules) -> LoadedConfig | None:
-    """Positions of a broker with RocksDBs: those of the file, and no others, where its counter is the greater one; the
-    .bak is not asked. stored: what its own RocksDB gives, None where that is not there: its counter is 0 then.
+def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: ConfigRules) -> LoadedConfig | None:
+    """The table of a broker with RocksDBs: where the counter of the file is the greater one, its positions and no
+    others, or its topics and groups over its own; the .bak is not asked. stored: what its own RocksDB gives, None where
+    that is not there: its counter is 0 then.
     """
-    file = load_config(layout.config, OFFSETS, rules)
+    file, table = load_config(layout.config, name, rules), KINDS[FILES[name]].tables[0].member
     text, counter = file.main, counter_of(file.main.value)
     own = 0 if stored is None else counter_of(stored.main.value)
     if text.unseen:
         return stored
     if text.there and (text.problem or counter is None):
         what = text.problem or _NO_COUNTER
-        why = f"config/{OFFSETS} cannot be read ({what}): beside a RocksDB nobody asks its {BACKUP}"
-        return LoadedConfig(OFFSETS, LoadAction.REFUSES, replace(text, problem=why), _NOTHING)
-    if (counter or 0) > (own or 0):
-        return LoadedConfig(OFFSETS, LoadAction.LOADS, text, _NOTHING if stored is None else stored.main)
+        why = f"config/{name} cannot be read ({what}): beside a RocksDB nobody asks its {BACKUP}"
+        return LoadedConfig(name, LoadAction.REFUSES, replace(text, problem=why), _NOTHING)
+    if (counter or 0) > (own or 0) and not (stored is not None and stored.main.unseen and name != OFFSETS):
+        if stored is not None and name != OFFSETS:
+            rows = {**stored.main.value.get(table, {}), **(text.value.get(table) or {})}
+            text = replace(text, value={**text.value, table: rows})
+        return LoadedConfig(name, LoadAction.LOADS, text, _NOTHING if stored is None else stored.main)
     if stored is not None:
         return stored
-    proof = file.backup if text.there else _other_proof(layout, file.backup, rules)
-    if not (text.value.get(OFFSET_TABLE) or proof.value.get(OFFSET_TABLE)):
+    proof = file.backup if text.there or name != OFFSETS else _other_proof(layout, file.backup, rules)
+    if not (text.value.get(table) or proof.value.get(table)):
         return None
     why = "a broker with a RocksDB takes it over where the counter of its dataVersion is above 0, and "
     why += f"it is {counter}" if text.there else f"it is {text.problem}"
-    return LoadedConfig(OFFSETS, LoadAction.EMPTY, replace(text, problem=why, passed_by=True), proof)
+    return LoadedConfig(name, LoadAction.EMPTY, replace(text, problem=why, passed_by=True), proof)
 
 
 def _other_proof(layout: Layout, backup: Text, rules: ConfigRules) -> Text:
@@ -569,12 +580,12 @@ def _groups(rows: list[dict[str, Any]]) -> list[str]:
 
 def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The rows as the file of this name would have them, as far as keys, offsets and attributes go."""
+    tables: dict[str, dict[str, Any]] = {OFFSET_TABLE: {}}
     if name == TOPICS:
         topics = [row for row in rows if row["type"] == "topic_config"]
-        return {TOPIC_CONFIG_TABLE: {row["topic"]: {"attributes": row.get("attributes")} for row in topics}}
-    if name == GROUPS:
-        return {SUBSCRIPTION_GROUP_TABLE: {group: {} for group in _groups(rows)}}
-    tables: dict[str, dict[str, Any]] = {OFFSET_TABLE: {}}
+        tables = {TOPIC_CONFIG_TABLE: {row["topic"]: {"attributes": row.get("attributes")} for row in topics}}
+    elif name == GROUPS:
+        tables = {SUBSCRIPTION_GROUP_TABLE: {group: {} for group in _groups(rows)}}
     for row in rows:
         if row["type"] == "data_version":
             tables[_VERSION] = {_COUNTER: row[_COUNTER]}

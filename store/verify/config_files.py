@@ -29,7 +29,7 @@ from ..search.log_search import never_delivered
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
-from ..start.config_load import STATISTICS, TIMER_CHECK, TIMERS, LoadAction
+from ..start.config_load import STATISTICS, TIMER_CHECK, TIMERS, LoadAction, config_rules, in_databases, load_table
 from .context import VerifyContext, need_whole
 from .queue_state import queue_bounds
 from .register import Once, after, before
@@ -263,8 +263,10 @@ def databases_can_be_opened(context: VerifyContext) -> None:
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
             context.findings.add("I-155", path, text, severity=Severity.INFO)
         elif problem is None and families is None and _is_left(context, name):
-            text = "is no RocksDB any more, and the other databases of config/ are"
-            context.findings.add("I-155", path, text)
+            text, files = "is no RocksDB any more, and the other databases of config/ are", _taken_for_it(context, name)
+            if files:
+                text = f"is no RocksDB any more: a start makes a new one, and takes over {files}"
+            context.findings.add("I-155", path, text, severity=Severity.INFO if files else None)
 
 
 def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
@@ -298,6 +300,16 @@ def _is_left(context: VerifyContext, name: str) -> bool:
     tables = config_tables(context)
     others = set(tables.families) | set(tables.problems)
     return bool(others) and name not in others
+
+
+def _taken_for_it(context: VerifyContext, name: str) -> str:
+    """The file that a start takes over into a database which is not there any more, "" where it does not."""
+    layout, rules = context.store.layout, config_rules(context.profile)
+    for file, path in config_tables(context).force.databases.items():
+        taken = path.name == name and load_table(layout, file, rules).start is LoadAction.LOADS
+        if taken and file not in in_databases(layout, rules):
+            return f"config/{file}"
+    return ""
 
 
 def config_start_of(context: VerifyContext) -> ConfigStart:

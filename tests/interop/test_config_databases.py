@@ -18,7 +18,7 @@ from mqstore.store.start.config_load import LoadAction, config_rules, load_datab
 
 from .. import stores
 from ..store.queues.test_rocksdb_copy import NEW, flip
-from ..store.start.test_config_load import beside
+from ..store.start.test_config_load import MERGED, beside
 from .brokers import missing
 from .managers import Managers
 
@@ -153,19 +153,27 @@ def _real(managers: Managers, root: Path, name: str) -> set[str] | None:
     return set((parse(answer["table"].encode()).value or {})[TABLES[name][1]])
 
 
+@pytest.mark.parametrize("name", MERGED)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_file_of_positions_beside_a_database(version: str, tmp_path: Path) -> None:
+def test_a_file_beside_a_database(version: str, name: str, tmp_path: Path) -> None:
     """What `load_table` says of each text, and of a .bak, in front of each RocksDB; all versions do the same."""
     if why := missing(version):
         pytest.skip(why)
     odd = list[str]()
+    directory, table, _ = MERGED[name]
     with Managers(version) as managers:
-        for layout, text, wanted in beside(tmp_path):
+
+        def real(root: Path) -> set[str] | None:
+            answer = managers.load(root, [f"{directory}/"])[f"{directory}/"]
+            return set((parse(answer["table"].encode()).value or {})[table]) if answer.get("loaded") else None
+
+        (tmp_path / "none/config").mkdir(parents=True)
+        own = real(tmp_path / "none") or set()
+        for layout, text, wanted in beside(tmp_path, name):
             copy = tmp_path / "copy"
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(layout.config, copy / "config")
-            answer = managers.load(copy, ["consumerOffsets/"])["consumerOffsets/"]
-            table = (parse(answer["table"].encode()).value or {})["offsetTable"] if answer.get("loaded") else None
-            if (table and {k: {str(queue): at for queue, at in row.items()} for k, row in table.items()}) != wanted:
-                odd.append(f"{text}: {wanted}, really {answer}")
+            found = real(copy)
+            if (None if found is None else found - own) != (None if wanted is None else wanted - own):
+                odd.append(f"{text}: {wanted}, really {found}")
     assert not odd, "\n".join(odd)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.kinds import KINDS
 from mqstore.formats.rocksdb_config import KV_DATA_VERSION, VERSION_ROW
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -17,8 +18,8 @@ from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chos
 from mqstore.store.repair.repair import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.settings.read import FILES, read_config_file
-from mqstore.store.settings.rocksdb import in_force, rows_of
-from mqstore.store.start.config_load import LMQ_OFFSETS, OFFSETS
+from mqstore.store.settings.rocksdb import SEPARATE, in_force, rows_of
+from mqstore.store.start.config_load import GROUPS, LMQ_OFFSETS, OFFSETS, RULES, TOPICS, load_table
 from tests.cli.datadriven import run_here
 
 from ... import stores
@@ -162,6 +163,27 @@ def test_positions_of_a_database_that_is_gone_beside_the_others(suffix: str, tmp
     _config_repaired(rocks)
     (row,) = [row for row in _written(rocks, OFFSETS) if row["type"] == "data_version"]
     assert row["counter"] == 1 and "I-188" not in errors(rocks)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("gone", "name"), [([*SEPARATE.values()], TOPICS), ([SEPARATE[TOPICS]], TOPICS), ([SEPARATE[GROUPS]], GROUPS)]
+)
+def test_what_is_made_anew_for_a_broker_with_databases_is_taken_over(
+    gone: list[str], name: str, there: bool, tmp_path: Path
+) -> None:
+    """A file has a counter: one without is as if it was not there."""
+    layout = opened(ROCKS, tmp_path)
+    for directory in gone:
+        shutil.rmtree(layout.config / directory)
+    table, rocks = KINDS[FILES[name]].tables[0].member, as_kind(layout, QueueStoreKind.ROCKSDB)
+    if there:
+        (layout.config / name).write_text(f'{{"{table}":{{"TopicA":{{"perm":6}},"TopicB":{{}},"rg":{{}}}}}}')
+    assert "I-188" in errors(rocks)
+    _config_repaired(rocks)
+    assert not errors(rocks)
+    taken = load_table(again(rocks), name, RULES["5.3"]).taken
+    assert taken is not None and {"TopicA", "TopicB", "rg"} & set(taken.value[table])
 
 
 def test_a_broken_file_beside_a_database_is_no_start(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.settings.read import FILES
-from mqstore.store.start.config_load import OFFSETS, RULES, LoadAction, judge, load_config, load_table
+from mqstore.store.settings.rocksdb import table_of
+from mqstore.store.start.config_load import GROUPS, OFFSETS, RULES, TOPICS, LoadAction, judge, load_config, load_table
 
 from ... import stores
 from .configured import GARBAGE, NEEDED, put
@@ -154,56 +155,63 @@ def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> Non
         put(backup, whole)
 
 
-MINE, OTHERS = {"T@g": {"0": 9}}, {"TopicA@rg": {"0": 54, "1": 56}}
-#: Text of consumerOffset.json beside RocksDBs → whether a broker takes it where its own counter is 0, and where it is
-#: 8; None: no start. The real managers: `tests/interop/test_config_databases.py`.
+#: Of each file that a broker with RocksDBs takes over the directory of its RocksDB, its table, and an entry of that.
+MERGED = {
+    OFFSETS: ("consumerOffsets", "offsetTable", '"T@g":{0:9}'),
+    TOPICS: ("topics", "topicConfigTable", '"T":{"topicName":"T","perm":6}'),
+    GROUPS: ("subscriptionGroups", "subscriptionGroupTable", '"g":{"groupName":"g"}'),
+}
+#: What stands in front of that entry in a file beside RocksDBs → whether a broker takes it where its own counter is 0,
+#: and where it is 8; None: no start. The real managers: `tests/interop/test_config_databases.py`.
 BESIDE: dict[str | None, tuple[bool | None, bool | None]] = {
-    '{"dataVersion":{"counter":20},"offsetTable":{"T@g":{0:9}}}': (True, True),
-    '{"dataVersion":{"counter":"20"},"offsetTable":{"T@g":{0:9}}}': (True, True),
-    '{"dataVersion":{"counter":8},"offsetTable":{"T@g":{0:9}}}': (True, False),
-    '{"dataVersion":{"counter":0},"offsetTable":{"T@g":{0:9}}}': (False, False),
-    '{"dataVersion":{"counter":-1},"offsetTable":{"T@g":{0:9}}}': (False, False),
-    '{"dataVersion":{"counter":null},"offsetTable":{"T@g":{0:9}}}': (None, None),
-    '{"dataVersion":null,"offsetTable":{"T@g":{0:9}}}': (None, None),
-    '{"offsetTable":{"T@g":{0:9}}}': (False, False),
-    '{"dataVersion":{"counter":20},"offsetTable":{"T@g":{0:': (None, None),
+    '{"dataVersion":{"counter":20},#': (True, True),
+    '{"dataVersion":{"counter":"20"},#': (True, True),
+    '{"dataVersion":{"counter":8},#': (True, False),
+    '{"dataVersion":{"counter":0},#': (False, False),
+    '{"dataVersion":{"counter":-1},#': (False, False),
+    '{"dataVersion":{"counter":null},#': (None, None),
+    '{"dataVersion":null,#': (None, None),
+    "{#": (False, False),
+    '{"dataVersion":{"counter":20},#X': (None, None),
     "": (False, False),
     None: (False, False),
 }
 
 
-def beside(tmp_path: Path) -> Iterator[tuple[Layout, str | None, dict[str, dict[str, int]] | None]]:
+def beside(tmp_path: Path, name: str) -> Iterator[tuple[Layout, str | None, set[str] | None]]:
     """A store with each of these texts, its .bak whole, in front of no RocksDB, of one, and of one with a counter of 8;
-    and the positions that a broker has then.
+    and the keys that a broker has then: of positions those of the file alone.
     """
+    directory, table, entry = MERGED[name]
     root = stores.unpack("5.3.3-rocksdb", tmp_path)
     config, kept = root / "config", tmp_path / "kept"
-    (config / f"{OFFSETS}.bak").write_text(next(filter(None, BESIDE)))
-    (config / "consumerOffsets").rename(kept)
-    for which in ("none", "no counter", "counter 8"):
-        if which != "none":
-            shutil.rmtree(config / "consumerOffsets", ignore_errors=True)
-            shutil.copytree(kept, config / "consumerOffsets")
-        if which == "counter 8":
-            row = {VERSION_ROW: b'{"counter":8,"stateVersion":0,"timestamp":1}'}
-            for name, data in rewritten(config / "consumerOffsets", row, KV_DATA_VERSION).made.items():
-                (config / "consumerOffsets" / name).write_bytes(data)
-        for text, takes in BESIDE.items():
-            (config / OFFSETS).unlink(missing_ok=True)
+    made = [text and text.replace("#", f'"{table}":{{{entry}}}}}').replace("}}X", "") for text in BESIDE]
+    (config / f"{name}.bak").write_text(next(filter(None, made)))
+    (config / directory).rename(kept)
+    own, mine = set(table_of(kept, name)[table]), entry.split('"')[1]
+    for which in (None, 0, 8):
+        if which is not None:
+            shutil.rmtree(config / directory, ignore_errors=True)
+            shutil.copytree(kept, config / directory)
+            row = {VERSION_ROW: b'{"counter":%d,"stateVersion":0,"timestamp":1}' % which}
+            for file, data in rewritten(config / directory, row, KV_DATA_VERSION).made.items():
+                (config / directory / file).write_bytes(data)
+        for text, takes in zip(made, BESIDE.values(), strict=True):
+            (config / name).unlink(missing_ok=True)
             if text is not None:
-                (config / OFFSETS).write_text(text)
-            taken = takes[which == "counter 8"]
-            own = {} if which == "none" else OTHERS
+                (config / name).write_text(text)
+            taken, there = takes[which == 8], set() if which is None else own
+            if taken:
+                there = {mine} if name == OFFSETS else {*there, mine}
             layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB"}))
-            yield layout, text, None if taken is None else MINE if taken else own
+            yield layout, text, None if taken is None else there
 
 
-def test_what_a_broker_with_databases_takes_of_the_file_of_positions(tmp_path: Path) -> None:
-    for layout, text, wanted in beside(tmp_path):
-        found = load_table(layout, OFFSETS, RULES["5.5"])
+@pytest.mark.parametrize("name", MERGED)
+def test_what_a_broker_with_databases_takes_of_a_file(name: str, tmp_path: Path) -> None:
+    for layout, text, wanted in beside(tmp_path, name):
+        found = load_table(layout, name, RULES["5.5"])
         assert (found.start is LoadAction.REFUSES) == (wanted is None), (text, found)
         if wanted is not None:
-            table = found.taken.value["offsetTable"] if found.taken else {}
-            plain = {key: {str(queue): at for queue, at in row.items()} for key, row in table.items()}
-            assert plain == wanted, (text, found)
+            assert set(found.taken.value[MERGED[name][1]] if found.taken else {}) == wanted, (text, found)
             assert found.reason or found.taken
