@@ -21,6 +21,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ...formats.timer_check import FILE as TIMER_CHECK
+from ..broker.snapshot import list_entries
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
@@ -341,6 +342,8 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
         return TimersKept(nothing, nothing, nothing, unread=True)
     if said is not None:
         if on:
+            if not list_entries(store.layout.rocksdb_store):
+                note("timers: rocksdbstore is missing: a start delivers once more what was delivered")
             return kept or TimersKept(nothing, nothing, nothing)
         if kept is not None and (waits := int((kept.due_ms >= (kept.delivered_ms or 0)).sum())):
             waiting = counted(waits, "timer waits", "timers wait")

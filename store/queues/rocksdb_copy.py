@@ -24,6 +24,7 @@ import numpy as np
 from ...formats.rocksdb import ManifestContent, manifest_of, read_log
 from ..broker.snapshot import DirectoryEntry, QueueId
 from ..disk.file_queue import file_name
+from ..disk.layout import was_rocksdb
 from ..disk.temporary import temporary_files
 from ..errors import StoreError, Unreadable, os_errors
 from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, log_windows, named_manifest
@@ -150,11 +151,13 @@ _FILE_OF_DATABASE = re.compile(r"(?P<number>\d+)\.(?P<kind>sst|log)|(?P<manifest
 class DatabaseLoss(NamedTuple):
     """What the files of a RocksDB prove that it had, and who opens it does not get.
 
-    text: what is wrong. manifest: with its name in CURRENT nothing is lost; "": there is no such one.
+    text: what is wrong. manifest: with its name in CURRENT nothing is lost; "": there is no such one. opens: a broker
+    opens what is left.
     """
 
     text: str
     manifest: str = ""
+    opens: bool = True
 
     @property
     def sentence(self) -> str:
@@ -219,11 +222,16 @@ def _lost(path: Path) -> DatabaseLoss | None:
     if named not in files.manifests:
         there = files.tables or files.logs or files.manifests
         text = f"CURRENT names {named[:40]!r}, which is not there" if is_rocksdb(path) else "it has no CURRENT"
-        return DatabaseLoss(text, whole) if there else None
+        opens = not (is_rocksdb(path) or was_rocksdb(path))  # logs alone are no RocksDB
+        return DatabaseLoss(text, whole, opens) if there else None
     if whole:
         return DatabaseLoss(f"CURRENT names {named}, and the tables are those of {whole}", whole)
-    if own is None or files.has_log_of(own):
+    if own is None:
         return None
+    if files.has_log_of(own):
+        number = min(number for number, size in own.tables.items() if files.tables.get(number) != size)
+        what = "has not the length that its MANIFEST says" if number in files.tables else "is missing"
+        return DatabaseLoss(f"its table {number:06}.sst {what}", opens=False)
     younger = sorted(number for number in files.tables.keys() - own.tables if number >= own.next_file)
     text = f"{named} is older than the tables beside it" if younger else f"a write-ahead log of {named} is missing"
     return DatabaseLoss(text)

@@ -508,12 +508,12 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
 
 
 def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str], ...]:
-    """As `ConfigStart.cut_databases`, without those that have no CURRENT: with them no broker starts."""
+    """As `ConfigStart.cut_databases`, without those with which no broker starts."""
     found: list[tuple[str, str]] = []
     places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
     for name, path in places.items():
         loss = database_loss(path) if is_rocksdb(path) else None
-        if loss is not None:
+        if loss is not None and loss.opens:
             found.append((name, f"entries of config/{path.name} are lost: {loss.text}"))
     return tuple(found)
 

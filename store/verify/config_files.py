@@ -252,7 +252,7 @@ def databases_can_be_opened(context: VerifyContext) -> None:
         problem, families = tables.problems.get(name), tables.families.get(name)
         loss = None if context.live else database_loss(Path(path))
         if loss is not None:
-            severity = Severity.ERROR if families is not None else None
+            severity = Severity.ERROR if families is not None and loss.opens else None
             mend = "config" if loss.manifest else ""
             context.findings.add("I-155", path, loss.sentence, severity=severity, repair=mend)
         elif isinstance(problem, Unsupported):

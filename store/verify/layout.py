@@ -476,18 +476,14 @@ def databases_of_messages(context: VerifyContext) -> None:
         there = f": it keeps {' and '.join(used)}" if used else ""
         level = Severity.ERROR if used else None
         if not list_entries(path):  # a broker makes one in an empty directory, too
-            if lost := [what for what in used if _has_topic(context, _TOPICS.get(what))]:
-                text = f"it is missing, and kept {' and '.join(lost)}"
-                context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
-            elif used and name == KV_STORE:
-                _kept_for_pop(context, path, *used)
+            _is_gone(context, path, used)
             continue
         loss = None if context.live else database_loss(path)
         if loss is None:
             _can_be_read(context, path, bool(used), there)
             continue
-        mend = ALL if loss.manifest else None if was_rocksdb(path) else ""
-        if used and name == KV_STORE and was_rocksdb(path):
+        mend = ALL if loss.manifest else "" if loss.opens else None
+        if used and name == KV_STORE and not loss.opens:
             there, level = f"{there}, and a broker does not start without it", Severity.FATAL
         context.findings.add("I-014", os.fspath(path), f"{loss.sentence}{there}", severity=level, repair=mend)
 
@@ -502,12 +498,25 @@ KEPT_THERE = {
     KV_STORE: {KV_OPTION: "messages that POP consumers have"},
 }
 """Directories of such RocksDBs, options of brokers, and what they have them keep there."""
-_TOPICS = {_TRANSACTIONS: ROCKSDB_HALF_TOPIC, _TIMERS: TIMER_TOPIC}
-"""What has messages that are kept there as well."""
+_KEPT_TOO = {
+    _TRANSACTIONS: (ROCKSDB_HALF_TOPIC, "asks for no half message from before (inspect --transactions names them)"),
+    _TIMERS: (TIMER_TOPIC, "delivers what waits, and once more what was delivered or cancelled: the log has it"),
+}
+"""What has messages that are kept there as well, and what a start with a new RocksDB does."""
 
 
-def _has_topic(context: VerifyContext, topic: str | None) -> bool:
-    return any(queue.topic == topic for queue in context.store.queues)
+def _is_gone(context: VerifyContext, path: Path, used: list[str]) -> None:
+    """Tell of a RocksDB that is not there: a start makes a new one. Timers it has again by the log."""
+    topics = {queue.topic for queue in context.store.queues}
+    kept = {what: does for what, (topic, does) in _KEPT_TOO.items() if what in used and topic in topics}
+    if kept:
+        text = (
+            f"it is missing, and kept {' and '.join(kept)}: a start makes a new one, and {'; it '.join(kept.values())}"
+        )
+        level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
+        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
+    elif used and path.name == KV_STORE:
+        _kept_for_pop(context, path, *used)
 
 
 def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:

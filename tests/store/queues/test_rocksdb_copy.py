@@ -133,7 +133,7 @@ def test_current_leads_to_another_manifest(topics: Path) -> None:
     with RocksDb.open(topics) as opened:
         rows = list(opened.items("default"))
     current.unlink()
-    assert lost(topics) == DatabaseLoss("it has no CURRENT", own.name)
+    assert lost(topics) == DatabaseLoss("it has no CURRENT", own.name, opens=False)
     current.write_text("MANIFEST-000099\n")
     assert lost(topics).text == "CURRENT names 'MANIFEST-000099', which is not there"
     (topics / "000004.log").unlink()  # has once more what the tables have
@@ -185,6 +185,17 @@ def test_a_log_that_nobody_needs_any_more(topics: Path) -> None:
     """Its entries are in tables: it waits to be deleted."""
     flip(topics / "000004.log", 20)
     assert database_loss(topics) is None
+
+
+def test_a_table_that_its_manifest_names(topics: Path) -> None:
+    """Without it, or with one that was cut, a broker does not open what is left."""
+    table = max(topics.glob("*.sst"))
+    cut(table, 100)
+    assert lost(topics) == DatabaseLoss(
+        f"its table {table.name} has not the length that its MANIFEST says", opens=False
+    )
+    table.unlink()
+    assert lost(topics) == DatabaseLoss(f"its table {table.name} is missing", opens=False)
 
 
 def test_no_database(tmp_path: Path) -> None:

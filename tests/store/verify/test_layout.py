@@ -14,6 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import ALL
+from mqstore.store.inspect.timers import timers
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import layout
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -21,6 +22,7 @@ from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
 from ... import stores
+from ...cli.datadriven import run_here
 from ...verdict import said_of
 
 OPTION = "transRocksDBEnable=true"
@@ -63,6 +65,8 @@ def test_a_table_that_is_missing(store: Path) -> None:
         table.unlink()
     assert severities(store) == [Severity.WARNING]
     assert severities(store, OPTION) == [Severity.ERROR]
+    looked_at = run_here(["inspect", str(store), "--set", OPTION])
+    assert looked_at.stdout.startswith("Damaged: rocksdbstore: its table 000013.sst is missing")
 
 
 def test_a_table_with_a_wrong_byte(store: Path) -> None:
@@ -130,7 +134,25 @@ def test_a_directory_that_is_gone(store: Path) -> None:
     shutil.rmtree(store / "rocksdbstore")
     assert severities(store) == severities(store, "timerRocksDBEnable=true") == []
     (found,) = verified(store, OPTION).serious
-    assert found.message == "it is missing, and kept transactions"
+    assert found.message.startswith(
+        "it is missing, and kept transactions: a start makes a new one, and asks for no half"
+    )
+
+
+def test_timers_are_in_the_log_as_well(tmp_path: Path) -> None:
+    """A real 5.4.0 delivers what waits, and once more what was delivered, be it the directory that is gone, or a table,
+    CURRENT, or a byte in a table.
+    """
+    root, option = stores.unpack("5.5.0-timer-clean", tmp_path), "timerRocksDBEnable=true"
+    shutil.rmtree(root / "rocksdbstore")
+    assert severities(root, option) == [Severity.WARNING]
+    (found,) = [f for f in verified(root, option).findings if f.code == "I-014"]
+    assert found.message.startswith("it is missing, and kept timers: a start makes a new one, and delivers what waits")
+    told: list[str] = []
+    with StoreReader(root, BrokerConfig().with_set([option])) as store:
+        timers(store, 0, told.append)
+    assert any("rocksdbstore is missing" in text for text in told)
+    assert run_here(["recover", str(root), "--set", option]).stdout.startswith("Safe to start")
 
 
 def test_kv_store_that_is_gone(tmp_path: Path) -> None:
