@@ -146,7 +146,8 @@ class DatabaseAudit(LogObserver):
         topic = messages.queue.topic
         if not len(messages.offset) or not self.stores.in_database(topic) or self.stores.deleted(topic):
             return
-        self.holes.note(messages.queue, _columns(messages), messages.lost)
+        if topic not in self.stores.batches:
+            self.holes.note(messages.queue, _columns(messages), messages.lost)
         kinds = compare(self._there(messages.queue, messages.offset), messages)
         wrong = kinds > DifferenceKind.ADDRESS
         if len(self.rewritten):

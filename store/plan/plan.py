@@ -216,6 +216,8 @@ def make_plan(
     options, reading = options or RecoveryOptions(), reading or Reading()
     stores = queue_stores(snapshot.layout, profile)
     copied = reading.verified.copied if reading.verified else None
+    if not stores.files:  # nor has a broker batch queues
+        snapshot = replace(snapshot, batch_queues={}, batch_topics=frozenset())
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
         return _plan(

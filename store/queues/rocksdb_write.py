@@ -35,7 +35,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of
 from ...formats.message import SMALLEST
-from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, UNITS
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, MIN, UNITS
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import pieces
 from ..disk.files import Content, Edit
@@ -303,6 +303,11 @@ class UnitSpool:
         row = next(self.rows(queue))[0]
         return QueueBound(int(row["physical_offset"]), int(row["queue_offset"]))
 
+    def has_holes(self, queue: QueueId) -> bool:
+        """Numbers are left out between its units."""
+        count = sum(count for _, count in self._parts[queue])
+        return count <= self.ends[queue].queue_offset - self.first(queue).queue_offset
+
     def rows(self, queue: QueueId) -> Iterator[Any]:
         """Stretches of a queue's units, `ROW` each, by queue offset; of several at one the last."""
         parts = self._parts.get(queue, [])
@@ -455,6 +460,10 @@ def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound
         formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
         for queue, bound in ends.items()
     }
+    for queue in spool.queues:
+        if spool.has_holes(queue):  # a broker that looks for the first unit by halves stops at one of them
+            begin = formats.BOUND.build(spool.first(queue)._asdict())
+            rows[formats.bound_key(_bytes(queue.topic), queue.queue_id, MIN)] = bytes(begin)
     checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
     rows[formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)] = bytes(checkpoint)
     keys = sorted(rows)

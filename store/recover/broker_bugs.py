@@ -28,7 +28,7 @@ from ...formats.derive.ragged import Flags, Ints, Structs
 from ...formats.hashing import java_integer
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
-from ..audit.messages import HIDDEN, UNSERVED, Share, Tally
+from ..audit.messages import HIDDEN, NO_UNIT, UNSERVED, Share, Tally
 from ..broker.profiles import MinOffset, ReputStart, TimerRules
 from ..broker.snapshot import QueueId
 from ..counted import counted
@@ -71,6 +71,8 @@ _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log beside queues in a RocksDB"
 """Why a message is not read that its queue has."""
+BETWEEN_BATCHES = "of a topic with BatchCQ and queues in a RocksDB, where pulls at an inner batch fail"
+"""Why a message is not read: there is no unit behind its own (spec 2.10)."""
 
 
 def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
@@ -82,6 +84,9 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     for share in invisible:
         if share.queue.topic in unserved:
             named.shares[share.queue, WITHOUT_COMPACTION_LOG] = replace(share, reason=WITHOUT_COMPACTION_LOG)
+            continue
+        if share.reason == NO_UNIT and share.queue.topic in outcome.stores.batches:
+            named.shares[share.queue, BETWEEN_BATCHES] = replace(share, reason=BETWEEN_BATCHES)
             continue
         bug = judge.bug_of(share)
         reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason

@@ -107,14 +107,14 @@ class UnitsOfLog(LogObserver):
     """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order.
 
     end: behind the last record. behind: what is not in order there, which is no part of the log unless units
-    name records in it; None: nothing.
+    name records in it; None: nothing. batches: as of `QueueStores`.
     """
 
-    def __init__(self, layout: Layout, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, layout: Layout, wanted: Callable[[str], bool], batches: Collection[str] = ()) -> None:
         self.spool, self.end = UnitSpool(), 0
         self.behind: Refused | None = None
         self.holes = Holes()
-        self._layout, self._wanted = layout, wanted
+        self._layout, self._wanted, self._batches = layout, wanted, batches
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """How far the log goes."""
@@ -132,7 +132,8 @@ class UnitsOfLog(LogObserver):
         place = (messages.offset, messages.position, messages.size)
         columns = (*place, messages.tags_code, messages.store_timestamp)
         self.spool.add(messages.queue, *columns)
-        self.holes.note(messages.queue, columns, messages.lost)
+        if messages.queue.topic not in self._batches:
+            self.holes.note(messages.queue, columns, messages.lost)
 
     def extent(self, extent: Extent) -> None:
         """What lies between records."""
@@ -179,7 +180,8 @@ def units_of_log(layout: Layout, profile: Profile, tell: _Tell = None, *, named:
     """
     wanted = _selected(layout) if selective_double_write(layout) else _every
     deleted = left_away(Snapshot.of(layout), profile, named)
-    found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic))
+    batches = queue_stores(layout, profile).batches
+    found = UnitsOfLog(layout, lambda topic: wanted(topic) and not deleted(topic), batches)
     how = dispatching_of(layout, profile)._replace(slash_names=True)
     scan_messages(commit_log_of(layout), [found], how, progress=tell)
     return found

@@ -29,7 +29,16 @@ from ..broker.load_rules import Refusal
 from ..broker.profiles import DatabaseRules, Profile, profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
-from ..broker.topics import CLEANUP_POLICY, COMPACTED, LITE, LITE_EXPIRATION, MESSAGE_TYPE, Topics
+from ..broker.topics import (
+    BATCH_QUEUES,
+    CLEANUP_POLICY,
+    COMPACTED,
+    LITE,
+    LITE_EXPIRATION,
+    MESSAGE_TYPE,
+    QUEUE_TYPE,
+    Topics,
+)
 from ..columns import dictionary, kept, order_of_pairs
 from ..disk.broker_conf import ROCKSDB_STORE_TYPE
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout, queue_directories, was_rocksdb
@@ -62,8 +71,8 @@ class QueueStores(NamedTuple):
     other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
     of LMQs. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
     are looked at for the database alone. accelerated: a recovery begins at the position
-    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them. deleted: topics
-    whose queues are gone, and stay so.
+    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them. batches: as of
+    `batches_in_database`. deleted: topics whose queues are gone, and stay so.
     """
 
     files: bool = True
@@ -75,6 +84,7 @@ class QueueStores(NamedTuple):
     extra_files: int = _EXTRA_FILES
     accelerated: bool = False
     wrong: str = ""
+    batches: frozenset[str] = frozenset()
     deleted: Callable[[str], bool] = no_topic
 
     def in_database(self, topic: str) -> bool:
@@ -115,7 +125,8 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     told = "storeType" in config
     if layout.queues_for_rocksdb:
         place, other = _places(layout, rules)
-        return QueueStores(False, place, other, True, True, accelerated=quick and rules.hybrid)
+        batches, quick = batches_in_database(layout, profile), quick and rules.hybrid
+        return QueueStores(False, place, other, True, True, accelerated=quick, batches=batches)
     accelerated = quick and rules.lmq  # 5.4 does it with queues in a RocksDB alone
     asked = config.get_bool("rocksdbCQDoubleWriteEnable")
     shown = layout.queue_database is not None and not told
@@ -162,6 +173,18 @@ def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
         return {str(name): entry for name, entry in table.items()} if isinstance(table, dict) else {}
 
     return layout.once(find, (topics_taken, rules))
+
+
+def batches_in_database(layout: Layout, profile: Profile) -> frozenset[str]:
+    """Topics of batches whose queues are in a RocksDB: their records have a unit each, and pulls at the numbers
+    between throw (spec 2.10).
+    """
+
+    def find(layout: Layout) -> frozenset[str]:
+        topics = topics_taken(layout, config_rules(profile)).items()
+        return frozenset(topic for topic, entry in topics if _attributes(entry).get(QUEUE_TYPE) == BATCH_QUEUES)
+
+    return layout.once(find, (batches_in_database, profile.version)) if layout.queues_for_rocksdb else frozenset()
 
 
 def lite_topics(layout: Layout) -> frozenset[str]:

@@ -31,6 +31,7 @@ from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, readable
 from ..queues.units import is_used
+from ..start.queue_stores import batches_in_database
 from .context import VerifyContext
 from .queue_state import QueueReader, QueueStates, queues_of
 from .register import after, before
@@ -120,6 +121,10 @@ def queues_of_topics(context: VerifyContext) -> None:
         if simple and queues.wanted(simple[0]):
             text = "the topic has queues in consumequeue and in batchconsumequeue"
             _add(context, simple[0], "I-083", queues.paths[simple[0]], text)
+    for topic in sorted(batches_in_database(context.store.layout, context.profile)):
+        for queue in sorted(queue for queue in queues.paths if queue.topic == topic and queues.wanted(queue))[:1]:
+            text = f"its type is {BATCH_QUEUES}, and it is in a RocksDB: pulls at an inner batch fail, it needs files"
+            _add(context, queue, "I-083", queues.paths[queue], text, severity=Severity.WARNING, repair="")
     if not queues.batches:
         _unread_batches(context)
     elif topics is not None:
@@ -280,6 +285,8 @@ def _check_holes(
     """
     if context.live or queues_of(context).counts_in_files(queue):
         return
+    if queue.topic in batches_in_database(context.store.layout, context.profile):
+        return  # I-083
     reached, missing, first_missing = summary.min_offset, 0, 0
     stop = min(summary.max_offset, bounds.last.get(queue, (summary.max_offset, 0))[0] + 1)
     for first, units in opened.stream.windows(summary.min_offset, stop):

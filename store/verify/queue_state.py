@@ -356,8 +356,8 @@ class QueueStates(Mergeable):
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in context.store.queues}
         self.unreadable = context.store.queues_problem if layout.rocksdb_queues else ""
         self._database = os.fspath(layout.queue_database) if layout.queue_database else ""
-        #: Brokers of this version read queues of batches.
-        self.batches = context.profile.queues.batches
+        #: Brokers of this version read queues of batches, from files alone.
+        self.batches = context.profile.queues.batches and not layout.queues_for_rocksdb
         found = queue_directories(layout.batch_consume_queue) if self.batches else ()
         self.batch_paths = {QueueId(d.topic, d.queue_id): d.path for d in found}
 

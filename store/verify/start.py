@@ -175,7 +175,7 @@ def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
     """by_files: what is lost, or keeps a broker from its start, can be put right by a change of files."""
     from ..audit.messages import UNSERVED
-    from ..recover.broker_bugs import WITHOUT_COMPACTION_LOG
+    from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
     repair = None if by_files else ""
     broker = f"a broker {worst.broker_version}"
@@ -189,10 +189,16 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
         yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
-        if not_compacted := sum(share.messages for share in worst.invisible if share.reason == WITHOUT_COMPACTION_LOG):
-            part = "these" if not_compacted == hidden else f"{not_compacted:,} of these"
-            text += f": {part} are {WITHOUT_COMPACTION_LOG}; enableCompaction=false serves them as any others"
-            repair = "" if not_compacted == hidden else repair
+        ways = {
+            WITHOUT_COMPACTION_LOG: "enableCompaction=false serves them as any others",
+            BETWEEN_BATCHES: "the topic needs queues in files (repair --queues --as files)",
+        }
+        for reason, way in ways.items():
+            if count := sum(share.messages for share in worst.invisible if share.reason == reason):
+                part = "these" if count == hidden else f"{count:,} of these"
+                text += f": {part} are {reason}; {way}"
+        if all(share.reason in ways for share in worst.invisible):
+            repair = ""
         if all(share.reason == UNSERVED for share in worst.invisible):
             text, repair = f"{text}: {UNSERVED}", "compaction"
         yield Finding.of("I-182", root, text, count=hidden, repair=repair)

@@ -198,7 +198,7 @@ IN_DATABASE = {label for label in (case.label for case in CASES) if label.starts
 SEVERAL = "log-directory-missing"
 POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
 #: tests/store/recover/test_rocks.py.
-UNSERVED = "compaction-unserved"
+UNSERVED, IN_BATCHES = "compaction-unserved", "batches-unserved"
 UNCOMPACTED = "compaction-incomplete"
 
 
@@ -207,7 +207,7 @@ IN_ENTRIES = ("dledger-hole", "dledger-too-small", "dledger-index-length")
 
 
 def test_every_row_is_made() -> None:
-    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, UNSERVED, UNCOMPACTED, *IN_ENTRIES, SEVERAL}
+    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, UNSERVED, IN_BATCHES, UNCOMPACTED, *IN_ENTRIES, SEVERAL}
     assert {*MADE, *elsewhere} == {case.label for case in CASES}
 
 

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats import rocksdb_consume_queue as formats
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.recover.recovery import Recovery, analyze
+from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
 
 from ... import stores
 from ...rocks_cases import case_of, damaged
+from .recovered import recover
 
 REFUSED = {
     "queue-database": "rocks-clean-1/db_manifest_half",
@@ -91,6 +99,30 @@ def test_a_compaction_topic_beside_a_rocksdb_is_not_served(
     assert {share.queue.topic for share in worst.invisible} == ({"state"} if label else set())
     assert (worst.case.label if worst.case.label.startswith("compaction-") else "") == label
     assert worst.readable + worst.hidden == started("5.3.3-compaction", tmp_path / "all", "5.3.3").prediction.readable
+
+
+@pytest.mark.parametrize(("version", "hidden", "label"), [("5.5.1", 36, "batches-unserved"), ("5.4.0", 0, "in-order")])
+def test_batches_in_a_rocksdb_are_left_alone(version: str, hidden: int, label: str, tmp_path: Path) -> None:
+    """A record has one unit, as brokers give it: what they do not serve so no recovery changes."""
+    root = stores.unpack("5.3.3-batchcq", tmp_path)
+    shutil.rmtree(root / "batchconsumequeue")
+    shutil.rmtree(root / "consumequeue")
+    config = BrokerConfig(stores.config("5.3.3-batchcq", root)).with_set(["storeType=defaultRocksDB"])
+    recover(root, config, version)
+    with StoreReader(root, config) as store:
+        told = verify(store, Scope(broker_version=version)).findings
+        records = [int(at) for item in store.log.scan() if isinstance(item, Batch) for at in item.position]
+    with RocksDb.open(root / "consumequeue") as database:
+        units = [int(formats.UNIT.parse(value).physical_offset) for _, value in database.items(formats.UNITS)]
+    assert sorted(units) == records
+    assert not (root / "batchconsumequeue").exists()
+    found = analyze(Layout.open(root, config), version)
+    assert found.nothing_to_do
+    assert (found.prediction.case.label, found.prediction.hidden) == (label, hidden)
+    of_queues = ("I-044", "I-062", "I-070", "I-083", "I-084", "I-182")
+    severities = {finding.code: finding.severity for finding in told if finding.code in of_queues}
+    assert severities == {"I-083": Severity.WARNING} | ({"I-182": Severity.ERROR} if hidden else {})
+    assert not any(finding.repair for finding in told if finding.code == "I-182")
 
 
 @pytest.mark.few(4)

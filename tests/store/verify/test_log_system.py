@@ -12,6 +12,7 @@ from mqstore.formats.pop import CHECK_POINT_TAG, REVIVE_GROUP, REVIVE_TOPIC
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.broker.system_topics import TRANSACTION_POSITIONS
 from mqstore.store.broker.topics import dumps, loads
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.message import MAX_BODY_BYTES, pack
 from mqstore.store.put.new_message import NewMessage
@@ -19,6 +20,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.settings import read
 from mqstore.store.settings.parse import Grammar
 from mqstore.store.verify import log_pass, log_system
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import stores
@@ -72,6 +74,19 @@ def test_a_batch_that_ends_the_log_of_a_broker_is_told(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes().replace(b"INNER_NUX", b"INNER_NUM"))
     (found,) = told(root, "I-044")
     assert "'\\x03n'" in found.message and "a broker's log ends" in found.message
+
+
+@pytest.mark.parametrize(("kind", "count"), [("default", 15), ("defaultRocksDB", 0)])
+def test_a_broker_with_queues_in_a_rocksdb_names_no_first_number_of_a_batch(
+    kind: str, count: int, tmp_path: Path
+) -> None:
+    root = stores.unpack("5.3.3-batchcq", tmp_path)
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"INNER_BASE", b"INNER_BASX"))
+    config = BrokerConfig(stores.config("5.3.3-batchcq", root)).with_set([f"storeType={kind}"])
+    with StoreReader(root, config) as store:
+        found = verify(store, Scope(broker_version="5.3.3")).findings
+    assert len([finding for finding in found if finding.code == "I-044"]) == count
 
 
 def test_a_body_that_is_longer_than_what_is_looked_at_is_no_damage(tmp_path: Path) -> None:
