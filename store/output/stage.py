@@ -24,7 +24,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -157,12 +157,22 @@ def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
 @contextmanager
 def one_job(target: Path, files: Files) -> Iterator[Path]:
     """Keep other jobs out of `target`. Yields the place where this one works: in it, or beside it as long as it is
-    not there.
+    not there, or is empty while something is beside it.
 
     What is empty behind the block goes: the folder of stages, and the place beside.
     Raises InUse where another job works there.
     """
-    place = target if target.exists() else _unfinished(target)
+    place, beside = target, _unfinished(target)
+    with ExitStack() as others:
+        if not target.exists() or (beside.exists() and not any(target.iterdir())):
+            place = beside
+        elif (beside / JOURNAL / _LOCK).exists():  # the target was made while another one works beside it
+            others.enter_context(StoreLock.take(beside / JOURNAL / _LOCK, files, hint=_BUSY_HINT))
+        yield from _locked(place, target, files)
+
+
+def _locked(place: Path, target: Path, files: Files) -> Iterator[Path]:
+    """The block of `one_job` with the lock of its place."""
     try:
         files.make_directory(place / JOURNAL)
         with StoreLock.take(place / JOURNAL / _LOCK, files, hint=_BUSY_HINT) as held:
@@ -349,7 +359,8 @@ def publish_job(
     with one_job(target, files) as place:
         remove_rows(place, files, rows)
         finished = finish_left(target, place, files)
-        if target.exists():
+        if finished or place == target:
+            _require_nothing_sealed(_unfinished(target))
             remove_beside(target, files)
             place = target
         for manifest in finished:
@@ -408,6 +419,13 @@ def _finish(stage: Stage, target: Path) -> None:
     left = Stage(target / stage.folder.relative_to(place), files)
     if left.folder.exists():  # one that has replaced its target is gone with that
         left.remove()
+
+
+def _require_nothing_sealed(beside: Path) -> None:
+    """Raises Refused for what is whole but for its name, which something else has got meanwhile."""
+    if any(stage.sealed for stage in Stage.left_in(beside, Files())):
+        hint = "move what is in its place away, and run that job again; or remove it"
+        raise Refused("the output of a job that was cut off waits for its name", path=beside, hint=hint)
 
 
 def _require_directory(target: Path, into: Into) -> None:

@@ -23,9 +23,9 @@ from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL
-from mqstore.store.errors import InUse, NoSpace, NotAStore, Refused
+from mqstore.store.errors import InUse, NoSpace, NotAStore, Refused, StoreError
 from mqstore.store.log.batch import NO_FILE
-from mqstore.store.output.stage import Stage
+from mqstore.store.output.stage import Into, Stage, one_job, publish_job
 from mqstore.store.search.store import StoreReader
 
 from .. import stores
@@ -291,3 +291,29 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 
     rebuild(plan_of([root], BrokerConfig()), target, second)
     assert tree(target / "consumequeue") == tree(root / "consumequeue")
+
+
+def test_one_job_at_a_time_where_the_directory_is_made_meanwhile(tmp_path: Path) -> None:
+    """Empty or not: the work of the first one stays, beside it, and gets the name if that is free."""
+    root = unpack("5.3.3-v2", tmp_path)
+    target = tmp_path / "new"
+
+    def second(plan: Any, stage: Stage) -> RebuiltFiles:
+        target.mkdir()
+        with pytest.raises(InUse, match="wait until the other job has ended"):
+            run(root, target)
+        (target / "file").touch()
+        with pytest.raises(InUse, match="wait until the other job has ended"), one_job(target, Files()):
+            pass
+        return plain_job()(plan, stage)
+
+    with pytest.raises(StoreError, match="not empty"):
+        rebuild(plan_of([root], BrokerConfig()), target, second)
+    with pytest.raises(Refused, match="not empty"):
+        run(root, target)
+    with pytest.raises(Refused, match="waits for its name"):
+        publish_job(target, lambda _: None, lambda _: False, into=Into(adds=True))
+    (target / "file").unlink()
+    run(root, target)
+    assert tree(target / "consumequeue") == tree(root / "consumequeue")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["5.3.3-v2", "new"]
