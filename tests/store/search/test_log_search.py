@@ -497,13 +497,14 @@ def test_after_a_clock_that_went_back_the_last_record_is_not_the_newest_one(tmp_
 
 def test_a_session_silences_the_proof_only_where_it_changed_log_or_queues(tmp_path: Path) -> None:
     root = unpack(NAME, tmp_path)
-    for path, taken_back, told in (
+    paths = (
         ("index/20261120213714829", False, True),
         ("config/topics.json", False, True),
         ("commitlog/00000000000000000000", True, True),
         ("consumequeue/orders/0/00000000000000000000", False, False),
-    ):
-        folder = root / ".mqstore" / path.replace("/", "-")
+    )
+    for number, (path, taken_back, told) in enumerate(paths):
+        folder = root / ".mqstore" / f"20261129T12000{number}.000000Z"
         folder.mkdir(parents=True)
         (folder / "journal.json").write_text(f'{{"steps":[{{"path":"{path}"}}]}}')
         if taken_back:
