@@ -15,8 +15,8 @@ from ..disk.byte_reader import data_ranges, open_regular, read
 from ..disk.file_queue import is_directory, is_file
 from ..disk.files import Edit, Files, OpenFile, confine, write_new
 from ..disk.layout import JOURNAL
-from ..disk.lock import mark_of, new_directory
-from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error, os_errors
+from ..disk.lock import check_empty, new_directory
+from ..errors import InvalidInput, Refused, Unsupported, from_os_error, os_errors
 from ..search.store import StoreReader
 from .scenario import Scenario, Scene
 from .scenarios import scenarios
@@ -30,16 +30,6 @@ def check_target(source: Path, target: Path) -> None:
     if inner == outer or inner.is_relative_to(outer) or outer.is_relative_to(inner):
         raise Refused("the copy would lie in the store or around it", path=target)
     check_empty(target)
-
-
-def check_empty(target: Path) -> None:
-    """Raises InvalidInput for a directory that holds something, NotAStore for a file."""
-    with os_errors(target):
-        if target.exists() and not target.is_dir():
-            raise NotAStore("not a directory", path=target)
-        if target.is_dir() and any(target.iterdir()):
-            half = "what was making it was cut off: remove it, or " if mark_of(target).exists() else ""
-            raise InvalidInput("not empty", path=target, hint=f"{half}name a new directory")
 
 
 def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> list[str]:

@@ -15,12 +15,12 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
-from ..errors import InUse, Missing, NoSpace, StoreError, from_os_error, os_errors
+from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, from_os_error, os_errors
 from .byte_reader import open_regular
 from .files import Files, OpenFile, empty
 from .layout import JOURNAL
@@ -215,33 +215,74 @@ def new_directory(target: Path, files: Files) -> Iterator[None]:
     it is removed again where the block is left by an error or an interrupt.
 
     The error says so, or names what could not be removed. Who is killed leaves a mark (`mark_of`).
-    Raises NoSpace, Unreadable, Missing.
+    Raises InvalidInput, NotAStore, InUse where it is not a new one, NoSpace, Unreadable, Missing.
     """
-    made = [path for path in (target, *target.parents) if not path.exists()]
-    try:
-        files.make_directory(target)
-        files.confine([target])
-        mark = mark_of(target)
-        files.make_directory(mark.parent)
-        with StoreLock.take(mark, files):
+    check_empty(target)
+    mark = mark_of(target)
+    made = [path for path in (mark.parent, target, *target.parents) if not path.exists()]
+    with _marked(target, made, files):
+        try:
             files.sync_directory(mark.parent)
             yield
             files.unlink(mark)
-        if not any(mark.parent.iterdir()):
-            files.remove_directory(mark.parent)
-        files.sync_directory(target)
+            if not any(mark.parent.iterdir()):
+                files.remove_directory(mark.parent)
+            files.sync_directory(target)
+        except BaseException as error:
+            error.__notes__ = []  # of a session in what goes away
+            told = f"nothing is left of {target}"
+            try:
+                _clear(target, made, files)
+            except StoreError as kept:
+                told = f"{target} is not whole, and stays: {kept}"
+            _tell(error, told)
+            raise
+
+
+def _tell(error: BaseException, told: str) -> None:
+    if isinstance(error, StoreError):
+        error.hint = "; ".join(filter(None, (error.hint, told)))
+    else:
+        error.add_note(told)
+
+
+def check_empty(target: Path) -> None:
+    """Raises InvalidInput for a directory that holds something, NotAStore for a file."""
+    with os_errors(target):
+        if target.exists() and not target.is_dir():
+            raise NotAStore("not a directory", path=target)
+        if target.is_dir() and any(target.iterdir()):
+            half = "what was making it was cut off: remove it, or " if mark_of(target).exists() else ""
+            raise InvalidInput("not empty", path=target, hint=f"{half}{_ANOTHER}")
+
+
+_ANOTHER = "name a new directory"
+
+
+def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:
+    """The lock of a directory's mark, both made. Nothing else is in there: what somebody has put there since it was
+    looked at is theirs, and stays as it is.
+    """
+    mark, lock = mark_of(target), None
+    try:
+        files.make_directory(target)
+        files.confine([target])
+        files.make_directory(mark.parent)
+        lock = StoreLock.take(mark, files, hint=_ANOTHER)
+        with os_errors(target):
+            if {*target.iterdir(), *mark.parent.iterdir()} != {mark.parent, mark}:
+                raise InvalidInput("not empty", path=target, hint=_ANOTHER)
     except BaseException as error:
-        error.__notes__ = []  # of a session in what goes away
-        told = f"nothing is left of {target}"
-        try:
-            _clear(target, made, files)
-        except StoreError as kept:
-            told = f"{target} is not whole, and stays: {kept}"
-        if isinstance(error, StoreError):
-            error.hint = "; ".join(filter(None, (error.hint, told)))
-        else:
-            error.add_note(told)
+        if lock is not None:
+            lock.leave = lock.was
+            lock.release()
+        for path in made:
+            with suppress(StoreError):  # it holds something, or is not there
+                Files().remove_directory(path)
+        if not (target.exists() and any(target.iterdir())):
+            _tell(error, f"nothing is left of {target}")
         raise
+    return lock
 
 
 def _clear(target: Path, made: list[Path], files: Files) -> None:

@@ -29,12 +29,11 @@ from ...formats.tombstone import FILLER_TOPIC
 from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..columns import dictionary
 from ..counted import counted
-from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import file_name
 from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
-from ..disk.lock import new_directory
+from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..inspect.own_topics import TransactionState, transactions
 from ..put.bulk import StoredColumns

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk import lock
 from mqstore.store.disk.files import Files, write_new
 from mqstore.store.disk.lock import new_directory
-from mqstore.store.errors import Missing, NoSpace, Unreadable
+from mqstore.store.errors import InUse, InvalidInput, Missing, NoSpace, Unreadable
 
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 
@@ -37,6 +38,52 @@ def test_what_is_removed_has_no_session_to_go_on_with(tmp_path: Path) -> None:
         stopped.add_note("a session in it was cut off")
         raise stopped
     assert ended.value.__notes__ == [f"nothing is left of {target}"]
+
+
+def test_who_makes_a_directory_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that has looked at it before it was there leaves it, and the mark of who makes it, as they are."""
+    target = tmp_path / "new"
+    with new_directory(target, Files()):
+        (target / "log").write_text("x")
+        with monkeypatch.context() as patched:
+            patched.setattr(lock, "check_empty", lambda _: None)
+            with pytest.raises(InUse, match=r"name a new directory$"), new_directory(target, Files()):
+                raise AssertionError("made twice")
+        assert sorted(path.name for path in target.rglob("*")) == [".mqstore", "half-made", "log"]
+    assert [path.name for path in target.rglob("*")] == ["log"]
+
+
+@pytest.mark.parametrize("theirs", ["notes.txt", ".mqstore/rebuild.lock", ".mqstore/half-made"])
+def test_what_somebody_has_put_there_meanwhile_stays(theirs: str, tmp_path: Path) -> None:
+    """Between the look at a directory and its mark: as if it had been there before."""
+
+    class Slow(Files):
+        def make_directory(self, path: Path) -> None:
+            (target / theirs).parent.mkdir(parents=True, exist_ok=True)
+            (target / theirs).write_text("theirs")
+            (target / "last.txt").touch()
+            super().make_directory(path)
+
+    target = tmp_path / "above" / "new"
+    with pytest.raises(InvalidInput) as refused, new_directory(target, Slow()):
+        raise AssertionError("made where something is")
+    assert str(refused.value) == f"not empty: {target}; name a new directory"
+    assert (target / theirs).read_text() == "theirs"
+    assert {path.name for path in target.rglob("*") if path.is_file()} == {Path(theirs).name, "last.txt"}
+
+
+def test_what_was_made_for_a_directory_that_is_not_marked_goes(tmp_path: Path) -> None:
+    target = tmp_path / "above" / "new"
+    whole = CountingFiles()
+    with new_directory(target, whole):
+        pass
+    target.rmdir()
+    target.parent.rmdir()
+    for at, (change, _) in enumerate(whole.steps):
+        if change != "write":  # what the mark says may be missing
+            with pytest.raises(NoSpace), new_directory(target, FailingFiles(at, errno.ENOSPC)):
+                pass
+            assert list(tmp_path.iterdir()) == [], (at, change)
 
 
 def test_changes_happen_and_are_named(tmp_path: Path) -> None:
