@@ -247,16 +247,29 @@ def _tell(error: BaseException, told: str) -> None:
 
 
 def check_empty(target: Path) -> None:
-    """Raises InvalidInput for a directory that holds something, NotAStore for a file."""
+    """Raises InvalidInput for a directory that holds something, NotAStore for a file, InUse as `is_half_made`."""
     with os_errors(target):
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
+        half = f"{HALF_MADE}: remove it, or " if is_half_made(target) else ""
         if target.is_dir() and any(target.iterdir()):
-            half = "what was making it was cut off: remove it, or " if mark_of(target).exists() else ""
             raise InvalidInput("not empty", path=target, hint=f"{half}{_ANOTHER}")
 
 
+HALF_MADE = "what was making it was cut off"
 _ANOTHER = "name a new directory"
+
+
+def is_half_made(target: Path) -> bool:
+    """Whether what was making a directory was cut off. Raises InUse where somebody is making it just now."""
+    mark = mark_of(target)
+    if not os.path.lexists(mark):
+        return False
+    pid = holder(mark)
+    if pid is not None:
+        who = f"process {pid}" if pid else "another process"
+        raise InUse(f"in use: {who} is making it", path=target, hint=_ANOTHER)
+    return True
 
 
 def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.disk import lock
 from mqstore.store.disk.files import Files, write_new
-from mqstore.store.disk.lock import new_directory
+from mqstore.store.disk.lock import check_empty, new_directory
 from mqstore.store.errors import InUse, InvalidInput, Missing, NoSpace, Unreadable
 
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
@@ -45,6 +46,9 @@ def test_who_makes_a_directory_keeps_it(tmp_path: Path, monkeypatch: pytest.Monk
     target = tmp_path / "new"
     with new_directory(target, Files()):
         (target / "log").write_text("x")
+        with pytest.raises(InUse) as named:
+            check_empty(target)
+        assert str(named.value) == f"in use: process {os.getpid()} is making it: {target}; name a new directory"
         with monkeypatch.context() as patched:
             patched.setattr(lock, "check_empty", lambda _: None)
             with pytest.raises(InUse, match=r"name a new directory$"), new_directory(target, Files()):
