@@ -31,7 +31,7 @@ from uuid import uuid4
 
 from ..disk.files import Files, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
-from ..disk.lock import StoreLock, holder
+from ..disk.lock import HALF_MADE, StoreLock, holder, is_half_made
 from ..errors import NotAStore, Refused, StoreError, Unreadable, from_os_error
 
 DRAFT = ".draft"
@@ -438,7 +438,9 @@ def _require_directory(target: Path, into: Into) -> None:
 
 
 def require_empty(target: Path, hint: str = _NEW.hint) -> None:
-    """Raise Refused for a target with more in it than what jobs have left."""
+    """Raise Refused for a target with more in it than what jobs have left, InUse as `is_half_made`."""
+    if is_half_made(target):
+        raise Refused(f"the target is not empty: {HALF_MADE}", path=target, hint=f"remove it; {hint}")
     held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
     if held:
         raise Refused(f"the target is not empty ({held[0]} is in it)", path=target, hint=hint)

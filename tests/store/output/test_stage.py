@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.disk.files import Files, write_new
-from mqstore.store.errors import Unreadable
-from mqstore.store.output.stage import Stage, one_job
+from mqstore.store.disk.lock import mark_of, new_directory
+from mqstore.store.errors import InUse, Refused, Unreadable
+from mqstore.store.output.stage import Stage, one_job, publish_made
 
 from ..put.faults import CountingFiles, Killed, KilledFiles
 
@@ -62,6 +64,18 @@ def test_killed_at_every_step_and_run_again(tmp_path: Path) -> None:
             assert not visible(target), f"something was visible after step {at}"
         job(target, Files())
         assert visible(target) == WANTED, f"killed at step {at}: {counted.steps[at]}"
+
+
+def test_a_directory_that_another_command_makes_is_not_taken(tmp_path: Path) -> None:
+    """Nor one where that was cut off: what a job makes there would be told to be half of something, for good."""
+    target, left = tmp_path / "new", tmp_path / "left"
+    mark_of(left).parent.mkdir(parents=True)
+    mark_of(left).touch()
+    with new_directory(target, Files()), pytest.raises(InUse, match=f"process {os.getpid()} is making it"):
+        publish_made(target, {}, lambda _: {})
+    with pytest.raises(Refused, match=r"what was making it was cut off: .*; remove it; --to takes a new directory"):
+        publish_made(left, {}, lambda _: {})
+    assert [path.name for path in left.rglob("*")] == [".mqstore", "half-made"]
 
 
 def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
