@@ -313,15 +313,25 @@ def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = Non
     files.sync_directory(path.parent)
 
 
-def remove_tree(folder: Path, files: Files) -> None:
-    """Remove a folder with all that is in it; links in it are not followed."""
-    empty(folder, files)
+def remove_tree(folder: Path, files: Files, last: str = JOURNAL) -> None:
+    """Remove a folder with all that is in it, links as such. Raises Refused where it is one itself."""
+    refuse_links([folder])
+    empty(folder, files, last)
     files.remove_directory(folder)
 
 
-def empty(folder: Path, files: Files) -> None:
-    """Remove what is in a folder, what mqstore keeps there last."""
-    for path in sorted(folder.iterdir(), key=lambda path: (path.name == JOURNAL, path)):
+def refuse_links(paths: Iterable[Path]) -> None:
+    """Raise Refused where a link stands for what mqstore keeps: what is behind it is somebody else's."""
+    for path in paths:
+        if path.is_symlink():
+            raise Refused("a link, where mqstore keeps what it makes", path=path, hint="remove it, or name another")
+
+
+def empty(folder: Path, files: Files, last: str = JOURNAL) -> None:
+    """Remove what is in a folder. last: the name of what goes last."""
+    with os_errors(folder, "cannot remove"):
+        inside = sorted(folder.iterdir(), key=lambda path: (path.name == last, path))
+    for path in inside:
         if path.is_dir() and not path.is_symlink():
             remove_tree(path, files)
         else:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from ..disk.files import Files, write_new
+from ..disk.files import Files, refuse_links, remove_tree, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
 from ..disk.lock import HALF_MADE, StoreLock, holder, is_half_made
 from ..errors import NotAStore, Refused, StoreError, Unreadable, from_os_error
@@ -125,12 +125,7 @@ class Stage(NamedTuple):
 
     def remove(self) -> None:
         """Remove the stage, the manifest last: until then the job is known to have succeeded."""
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            if path != self._manifest:
-                remove_one(self.files, path)
-        if self._manifest.exists():
-            self.files.unlink(self._manifest)
-        self.files.remove_directory(self.folder)
+        remove_tree(self.folder, self.files, last=self._manifest.name)
 
 
 class Unflushed(Files):
@@ -200,7 +195,10 @@ def remove_empty(folder: Path, files: Files) -> None:
 
 
 def require_outside(target: Path) -> None:
-    """Raise Refused for a target inside of a store: that would be another part of it."""
+    """Raise Refused for a target inside of a store, that would be another part of it, and for links in the place of
+    what jobs keep in it.
+    """
+    refuse_links(_kept_in(target))
     for parent in Path(os.path.realpath(target)).parents:
         if any((parent / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
             raise Refused(f"the target lies in a store, {parent}", path=target)
@@ -228,21 +226,6 @@ def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
     except ValueError as error:
         raise Unreadable(otherwise, path=path) from error
     return found
-
-
-def remove_all(folder: Path, files: Files) -> None:
-    """Remove a folder and all that is in it."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        remove_one(files, path)
-    files.remove_directory(folder)
-
-
-def remove_one(files: Files, path: Path) -> None:
-    """Remove a file, a link, or an empty folder."""
-    if path.is_dir() and not path.is_symlink():
-        files.remove_directory(path)
-    else:
-        files.unlink(path)
 
 
 REPLACES = "replaces"
@@ -280,7 +263,7 @@ def _replace(stage: Stage) -> None:
     new, old = _beside(target)
     if stage.tree.exists():
         if new.exists():
-            remove_all(new, files)
+            remove_tree(new, files)
         files.rename(stage.tree, new)
     for path in sorted(_drafts(new)):
         files.rename(path, path.with_name(_published(path)))
@@ -304,7 +287,7 @@ def remove_beside(target: Path, files: Files) -> None:
     """Remove what was replaced, or begun. The caller knows that `target` is what it is to be."""
     for folder in (*_beside(target), _unfinished(target)):
         if folder.exists():
-            remove_all(folder, files)
+            remove_tree(folder, files)
 
 
 def _beside(target: Path) -> tuple[Path, Path]:
@@ -316,7 +299,18 @@ def _unfinished(target: Path) -> Path:
 
 
 def _hidden(target: Path, what: str) -> Path:
-    return target.with_name(f".{target.name}{JOURNAL}-{what}")
+    """A place beside the target. Raises Refused where it is a link, or one is in the place of what jobs keep there."""
+    place = target.with_name(f".{target.name}{JOURNAL}-{what}")
+    refuse_links([place, *_kept_in(place)])
+    return place
+
+
+def _kept_in(place: Path) -> Iterator[Path]:
+    """What jobs keep in a place, or have left there: all that is locked, moved or removed without another look."""
+    journal = place / JOURNAL
+    yield from (journal, journal / _LOCK)
+    for name in (_ROWS + "*", _PREFIX + "*", f"{_PREFIX}*/tree"):
+        yield from journal.glob(name)
 
 
 def _drafts(folder: Path) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files, write_new
+from mqstore.store.disk.files import Files, remove_tree, write_new
 from mqstore.store.disk.lock import mark_of, new_directory
 from mqstore.store.errors import InUse, Refused, Unreadable
 from mqstore.store.output.stage import Stage, one_job, publish_made
@@ -76,6 +76,46 @@ def test_a_directory_that_another_command_makes_is_not_taken(tmp_path: Path) -> 
     with pytest.raises(Refused, match=r"what was making it was cut off: .*; remove it; --to takes a new directory"):
         publish_made(left, {}, lambda _: {})
     assert [path.name for path in left.rglob("*")] == [".mqstore", "half-made"]
+
+
+LINKS = [
+    *(f".tgt.mqstore-{name}" for name in ("unfinished", "new", "old")),
+    ".tgt.mqstore-unfinished/.mqstore",
+    *(f"tgt/.mqstore{name}" for name in ("", "/rebuild-x", "/rebuild-x/tree", "/rows-x", "/rebuild.lock")),
+]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_in_the_place_of_what_a_job_keeps_is_not_followed(link: str, there: bool, tmp_path: Path) -> None:
+    """Anybody may have laid it in a directory that all can write to: nothing is changed, before it and behind it."""
+    for path in ("vic/rebuild-keep/a", "vic/tree/b", "vic/manifest.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    target = tmp_path / "tgt"
+    if there:
+        target.mkdir(parents=True)
+    (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+    if link.endswith("/tree"):
+        ((tmp_path / link).parent / "manifest.json").write_text("{}")
+    (tmp_path / link).symlink_to(tmp_path / ("vic/tree/b" if link.endswith("lock") else "vic"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Refused, match="a link, where mqstore keeps what it makes"):
+        publish_made(target, {}, lambda tree: {})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "vic" / "tree" / "b").read_text() == "{}"
+
+
+def test_a_tree_is_removed_without_what_its_links_name(tmp_path: Path) -> None:
+    (tmp_path / "vic").mkdir()
+    (tmp_path / "vic" / "a").touch()
+    (tmp_path / "tree" / "in").mkdir(parents=True)
+    for link in ("tree/in/link", "link"):
+        (tmp_path / link).symlink_to(tmp_path / "vic")
+    with pytest.raises(Refused):
+        remove_tree(tmp_path / "link", Files())
+    remove_tree(tmp_path / "tree", Files())
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "link", "vic"]
 
 
 def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
