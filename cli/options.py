@@ -295,10 +295,15 @@ def _warn_of_sizes(values: Mapping[str, Any], common: Common, config: BrokerConf
     from ..store.errors import StoreError
     from ..store.settings.generation import unnamed_sizes
 
+    told = list[str]()
     with suppress(StoreError):  # whoever reads the store says so
         for store in _stores_in(values):
-            for why in () if is_uri(store) else unnamed_sizes(Layout.open(store, config)):
-                common.warn(f"{common.broker_config}: {why} (of {store})")
+            if not is_uri(store) and len(told) < _TOLD:
+                told += (
+                    f"{common.broker_config}: {why} (of {store})" for why in unnamed_sizes(Layout.open(store, config))
+                )
+    for text in told[:_TOLD]:
+        common.warn(text)
 
 
 def check_log_of(values: Mapping[str, Any], common: Common) -> None:

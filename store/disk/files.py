@@ -383,21 +383,34 @@ def sessions(journal: Path) -> Iterator[Path]:
 def is_log_mended(layout: Layout, *others: str) -> bool:
     """A session that was not taken back, or that cannot be read, has changed log or queues, or `others` of the root.
 
-    They may have lost records of which nothing else tells now.
+    They may have lost records of which nothing else tells now. What lies outside of the root is log or queues of a
+    store that has these elsewhere.
     """
+    of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
     try:
-        folders = sessions(layout.journal)
-        return any(not (one / UNDONE).exists() and _changes_log(one / SESSION_JOURNAL, others) for one in folders)
-    except (OSError, StoreError, ValueError, LookupError, TypeError):
+        tops = (Path(path).parts[0] for path in _changed(layout))
+        return any(top.startswith(of_log) or top in others for top in tops)
+    except _UNREADABLE:
         return True
 
 
-def _changes_log(journal: Path, others: tuple[str, ...]) -> bool:
-    """What lies outside of the root is log or queues of a store that has these elsewhere."""
-    steps = json.loads(read_regular(journal, LARGEST_JOURNAL_BYTES))["steps"]
-    tops = {Path(step["path"]).parts[0] for step in steps}
-    of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
-    return any(top.startswith(of_log) or top in others for top in tops)
+def is_of_session(layout: Layout, name: str) -> bool:
+    """A session that was not taken back has written the file of this name below the root."""
+    try:
+        return any(path == name for path in _changed(layout))
+    except _UNREADABLE:
+        return False
+
+
+_UNREADABLE = (OSError, StoreError, ValueError, LookupError, TypeError)
+
+
+def _changed(layout: Layout) -> Iterator[str]:
+    """What sessions have changed that were not taken back, as they name it. Raises `_UNREADABLE`."""
+    for one in sessions(layout.journal):
+        if not (one / UNDONE).exists():
+            steps = json.loads(read_regular(one / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
+            yield from (step["path"] for step in steps)
 
 
 def is_linked(layout: Layout) -> bool:

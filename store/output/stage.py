@@ -29,10 +29,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from ..disk.files import Files, refuse_links, remove_tree, write_new
+from ..disk.compressed import read_regular
+from ..disk.files import LARGEST_JOURNAL_BYTES, Files, refuse_links, remove_tree, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
 from ..disk.lock import HALF_MADE, StoreLock, holder, is_half_made
-from ..errors import NotAStore, Refused, StoreError, Unreadable, from_os_error
+from ..errors import NotAStore, Refused, StoreError, Unreadable
 
 DRAFT = ".draft"
 """How names end of files in a stage whose target is read meanwhile, by readers that look everywhere."""
@@ -220,9 +221,7 @@ def may_be_left_in(target: Path) -> bool:
 
 def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-    except OSError as error:
-        raise from_os_error(error, path) from error
+        found: dict[str, Any] = json.loads(read_regular(path, LARGEST_JOURNAL_BYTES))
     except ValueError as error:
         raise Unreadable(otherwise, path=path) from error
     return found

@@ -28,6 +28,7 @@ from .journal import (
     Step,
     barriers,
     find_note,
+    left_over,
     read_note,
     unfinished,
 )
@@ -130,6 +131,9 @@ def undo(
     Raises InUse, Refused (the store has changed, a later session stands in the way), Unreadable (a
     damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
     """
+    left = left_over(layout)
+    if left is not None and left.half:  # its barrier stays, and what there is of it
+        raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if journal is None:
         with alone(layout, files, wait_seconds):
             return Undone("", "recover", True, 0, 0)

@@ -21,6 +21,7 @@ from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import QueueId
+from ..disk.files import is_of_session
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
@@ -263,10 +264,12 @@ def databases_can_be_opened(context: VerifyContext) -> None:
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
             context.findings.add("I-155", path, text, severity=Severity.INFO)
         elif problem is None and families is None and _is_left(context, name):
-            text, files = "is no RocksDB any more, and the other databases of config/ are", _taken_for_it(context, name)
-            if files:
-                text = f"is no RocksDB any more: a start makes a new one, and takes over {files}"
-            context.findings.add("I-155", path, text, severity=Severity.INFO if files else None)
+            text, file = "is no RocksDB any more, and the other databases of config/ are", _taken_for_it(context, name)
+            made = bool(file) and is_of_session(context.store.layout, file)
+            if file:
+                text = f"is no RocksDB any more: a start makes a new one, and takes over {file}"
+                text += "" if made else ", which may be older than what is lost"
+            context.findings.add("I-155", path, text, severity=Severity.INFO if made else None)
 
 
 def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
@@ -308,7 +311,7 @@ def _taken_for_it(context: VerifyContext, name: str) -> str:
     for file, path in config_tables(context).force.databases.items():
         taken = path.name == name and load_table(layout, file, rules).start is LoadAction.LOADS
         if taken and file not in in_databases(layout, rules):
-            return f"config/{file}"
+            return f"{layout.config.name}/{file}"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from mqstore.store.salvage.salvage import LayoutKind, SalvageRequest, check_targ
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import barriers, left_over
+from mqstore.store.session.undo import undo
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.verdict import first_sentence
@@ -109,6 +111,9 @@ def test_all_say_so(tmp_path: Path) -> None:
         apply(layout, plan, lambda: plan, Files())
     with pytest.raises(Unclean, match="half made"):
         StoreWriter.open(target)
+    with pytest.raises(Refused, match="half made"):
+        undo(layout, None, Files())
+    assert barriers(layout)
     assert mark_of(target).exists()
 
 
@@ -127,6 +132,16 @@ def test_half_of_a_job_that_nobody_can_name(manifest: str, tmp_path: Path) -> No
         assert left_over(Layout.open(root)) is None, "it is at work"
     stage.publish()
     assert left_over(Layout.open(root)) is None, "all of it is there"
+
+
+def test_half_of_a_job_with_a_pipe_as_manifest(tmp_path: Path) -> None:
+    """Nobody waits for it."""
+    root = unpack("5.3.3-clean", tmp_path)
+    stage = Stage.begin(root, Files())
+    (root / "config").rename(stage.tree / "config")
+    os.mkfifo(stage.folder / "manifest.json")
+    left = left_over(Layout.open(root))
+    assert left is not None and left.half.startswith("what wrote it was cut off")
 
 
 def test_who_is_at_work_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
 from ... import stores
+from ...cli.datadriven import run_here
 
 
 @pytest.mark.parametrize("version", ["5.3", "5.5"])
@@ -61,3 +63,22 @@ def test_a_log_of_topics_with_a_wrong_byte(tmp_path: Path) -> None:
     assert set(found) == {"I-155", "I-188"}
     assert found["I-155"].message == "its write-ahead log 000010.log is damaged at 175, and not read from there on"
     assert found["I-155"].severity is Severity.ERROR and "entries of config/topics are lost" in found["I-188"].message
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_file_in_the_place_of_a_database_that_is_gone(made: bool, tmp_path: Path) -> None:
+    """A start takes it over. What a recovery made has all that there is; any other may be older than what was lost."""
+    root = stores.unpack("5.3.3-rocksdb", tmp_path)
+    config = BrokerConfig(stores.config("5.3.3-rocksdb", root))
+    shutil.rmtree(root / "config" / "topics")
+    if made:
+        done = run_here(["recover", str(root), "--broker-version", "5.3", "--apply", "--yes", *config.words])
+        assert "A broker can be started." in done.stdout, done
+    else:
+        table = {"topicConfigTable": {"orders": {"topicName": "orders"}}, "dataVersion": {"counter": 7}}
+        (root / "config" / "topics.json").write_text(json.dumps(table))
+    with StoreReader(root, config) as store:
+        found = verify(store, Scope(groups=frozenset({"config"}), broker_version="5.3")).findings
+    (one,) = (finding for finding in found if finding.code == "I-155")
+    assert "takes over config/topics.json" in one.message
+    assert (one.severity, "may be older" in one.message) == ((Severity.INFO, False) if made else (Severity.FATAL, True))
