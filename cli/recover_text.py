@@ -128,7 +128,7 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     left = going_on(before.verdict.findings, found.layout.root, given)
     if found.interrupted or left is not None:
         ends = left or _command(found, given)
-        return f"`{ends}` {'goes on with it' if ends.words[0] == 'mqstore' else 'comes first'}."
+        return f"`{ends}` goes on with it." if ends.ends else ""
     if found.plan is None:
         return ""
     if found.not_by_files:

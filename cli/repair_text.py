@@ -108,6 +108,8 @@ def _verdict(
         return f"Done: {done}.{loses}{_not_back(before, after)} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     left = going_on(before.verdict.findings, found.layout.root, given)
+    if left is not None and not left.ends:
+        return f"{sentence}."
     if found.interrupted or left is not None:
         what = f"run {left}" if left is not None else "run it again with --apply"
         return f"{sentence}. A change was cut off: {what} before any start."

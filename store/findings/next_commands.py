@@ -51,6 +51,9 @@ _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
 _FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
 MADE_ANEW = "mv {itself} {half}"
 """What is done first with half of a store, before it is made again."""
+HALF_MADE = """\
+half made: what was making this store was cut off, and its source is elsewhere: make it again from that, in a new \
+directory; where the source is gone, salvage saves what is in this half"""
 _FILES_NAMED = 3
 """More files than these are told by the directory that they are in."""
 _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})
@@ -103,6 +106,11 @@ class NextCommand(NamedTuple):
     def changes(self) -> bool:
         """It mends something in its place, or shows how; others show or save what is there."""
         return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
+
+    @property
+    def ends(self) -> bool:
+        """It ends a change of the store that was cut off."""
+        return self.changes and self.words[0] == "mqstore"
 
     def __str__(self) -> str:
         return " ".join(map(_quoted, self.words))
@@ -254,6 +262,12 @@ def by_hand(cure: str, root: PathLike[str] | str) -> NextCommand:
     from .findings import Finding  # which costs a start more than all of this
 
     return NextCommand(_by_hand(cure, Finding.of(CUT_OFF, fspath(root), ""), root, NOTHING_GIVEN))
+
+
+def done_with_half(root: Path) -> str:
+    """What is done with half of a store: it makes room for a whole one. Behind that, what is in it can be saved."""
+    moved = root.resolve().name.endswith("-half")
+    return "mqstore salvage {store} --to {salvaged}" if moved else MADE_ANEW
 
 
 def pipeline_again(manifest: Mapping[str, Any]) -> str:

@@ -471,13 +471,14 @@ def left_over(layout: Layout) -> LeftOver | None:
 
 def _half(root: Path) -> LeftOver | None:
     """A store that is not all there."""
-    from ..findings.next_commands import MADE_ANEW, pipeline_again
+    from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
 
     maker = holder(mark_of(root)) if os.path.lexists(mark_of(root)) else os.getpid()
+    if maker is None:
+        return LeftOver("", undoing=False, half=HALF_MADE, by_hand=done_with_half(root))
     if maker != os.getpid():
-        cut_off = "half made: what was making this store was cut off; move it away, and make it again"
-        half = cut_off if maker is None else f"half made: process {maker} is making this store"
-        return LeftOver("", undoing=False, half=half, by_hand=MADE_ANEW if maker is None else "mqstore verify {store}")
+        half = f"half made: process {maker} is making this store"
+        return LeftOver("", undoing=False, half=half, by_hand="mqstore verify {store}")
     if (stage := unpublished(root)) is None:
         return None
     again = ""
@@ -486,7 +487,7 @@ def _half(root: Path) -> LeftOver | None:
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
     half = f"{who} was cut off while it published this store: the rest of it is in {rest}"
-    return LeftOver("", undoing=False, half=half, by_hand=again or MADE_ANEW)
+    return LeftOver("", undoing=False, half=half, by_hand=again or done_with_half(root))
 
 
 def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:

@@ -30,6 +30,7 @@ from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import at_first_sight, verify
 from mqstore.store.verify.verdict import first_sentence
 
+from ...cli.datadriven import run_here
 from ...slices import spread
 from ...stores import unpack
 from ..put.faults import CountingFiles, Killed, KilledFiles
@@ -115,6 +116,25 @@ def test_all_say_so(tmp_path: Path) -> None:
         undo(layout, None, Files())
     assert barriers(layout)
     assert mark_of(target).exists()
+
+
+def test_half_of_a_store_is_moved_away_once(tmp_path: Path) -> None:
+    """Then there is room for a whole one. What is in the half can be salvaged: no repair makes a store of it."""
+    root, moved = unpack("4.3.1-clean", tmp_path), tmp_path / "new-half"
+    mark_of(root).parent.mkdir()
+    mark_of(root).touch()
+    root.rename(moved)
+    for place in (moved, moved / ".." / "new-half"):
+        left = left_over(Layout.open(place))
+        assert left is not None and "make it again from that, in a new directory" in left.half
+        assert left.command(Layout.open(place)) == f"mqstore salvage {place} --to {place}-salvaged"
+    told = run_here(["repair", str(moved), "--all"])
+    assert "A change was cut off" not in told.stdout
+    assert told.stdout.endswith(f"Next: mqstore salvage {moved} --to {moved}-salvaged\n")
+    assert "goes on with it" not in run_here(["recover", str(moved)]).stdout
+    done = run_here(["salvage", str(moved), "--to", f"{moved}-salvaged"])
+    assert done.code == 0
+    assert left_over(Layout.open(tmp_path / "new-half-salvaged")) is None
 
 
 @pytest.mark.parametrize("manifest", ["{}", "[1]", "[" * 100_000, "{", '{"job": {"files": ["a"]}}'])
