@@ -284,6 +284,8 @@ def pipeline_again(manifest: Mapping[str, Any]) -> str:
             options = (*(word for topic in job.get("topics", ()) for word in ("--topic", topic)), *_made(job["how"]))
         else:
             return ""
+        if any(word.startswith("-") or "\0" in word for word in of):
+            return ""  # no name of a file that a shell hands over as one
         words = [shlex.quote(word).replace("{", "{{").replace("}", "}}") for word in (*of, "--to", *options)]
     except (LookupError, TypeError, AttributeError, ValueError):  # anybody may have written it
         return ""
