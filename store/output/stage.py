@@ -24,7 +24,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -207,8 +207,9 @@ def require_outside(target: Path) -> None:
 
 def unpublished(target: Path) -> Stage | None:
     """The stage of a job that was cut off before all that it had to publish was in `target`; None without one."""
-    if holder(target / JOURNAL / _LOCK) is not None:
-        return None  # it is at work
+    with suppress(StoreError):  # what is no file is locked by nobody
+        if holder(target / JOURNAL / _LOCK) is not None:
+            return None  # it is at work
     left = Stage.left_in(target, Files())
     return next((stage for stage in left if stage.sealed and any(stage.tree.glob("*"))), None)
 

@@ -473,7 +473,11 @@ def _half(root: Path) -> LeftOver | None:
     """A store that is not all there."""
     from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
 
-    maker = holder(mark_of(root)) if os.path.lexists(mark_of(root)) else os.getpid()
+    maker: int | None = os.getpid()
+    if os.path.lexists(mark_of(root)):
+        maker = None
+        with suppress(StoreError):  # what is no file is locked by nobody
+            maker = holder(mark_of(root))
     if maker is None:
         return LeftOver("", undoing=False, half=HALF_MADE, by_hand=done_with_half(root))
     if maker != os.getpid():

@@ -154,6 +154,16 @@ def test_half_of_a_job_that_nobody_can_name(manifest: str, tmp_path: Path) -> No
     assert left_over(Layout.open(root)) is None, "all of it is there"
 
 
+@pytest.mark.parametrize("place", ["half-made", "rebuild.lock"])
+def test_a_pipe_in_the_place_of_a_lock(place: str, tmp_path: Path) -> None:
+    """Nobody has it; what is there is read all the same."""
+    root = unpack("5.3.3-clean", tmp_path)
+    (root / ".mqstore").mkdir()
+    os.mkfifo(root / ".mqstore" / place)
+    left = left_over(Layout.open(root))
+    assert (left is not None and left.half.startswith("half made")) is (place == "half-made")
+
+
 def test_half_of_a_job_with_a_pipe_as_manifest(tmp_path: Path) -> None:
     """Nobody waits for it."""
     root = unpack("5.3.3-clean", tmp_path)
