@@ -209,6 +209,13 @@ def mark_of(target: Path) -> Path:
     return target / JOURNAL / "half-made"
 
 
+def maker_of(target: Path) -> int | None:
+    """The process that makes a directory with a mark, as `holder`; a mark that is no file is locked by nobody."""
+    with suppress(StoreError):
+        return holder(mark_of(target))
+    return None
+
+
 @contextmanager
 def new_directory(target: Path, files: Files) -> Iterator[None]:
     """Make `target`, new or empty, and let `files` write nowhere else in this block: what has come of
@@ -262,10 +269,9 @@ _ANOTHER = "name a new directory"
 
 def is_half_made(target: Path) -> bool:
     """Whether what was making a directory was cut off. Raises InUse where somebody is making it just now."""
-    mark = mark_of(target)
-    if not os.path.lexists(mark):
+    if not os.path.lexists(mark_of(target)):
         return False
-    pid = holder(mark)
+    pid = maker_of(target)
     if pid is not None:
         who = f"process {pid}" if pid else "another process"
         raise InUse(f"in use: {who} is making it", path=target, hint=_ANOTHER)

@@ -46,7 +46,7 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.lock import LockWas, holder, mark_of
+from ..disk.lock import LockWas, holder, maker_of, mark_of
 from ..errors import NoSpace, StoreError, Unreadable, os_errors
 from ..output.stage import unpublished
 
@@ -473,11 +473,7 @@ def _half(root: Path) -> LeftOver | None:
     """A store that is not all there."""
     from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
 
-    maker: int | None = os.getpid()
-    if os.path.lexists(mark_of(root)):
-        maker = None
-        with suppress(StoreError):  # what is no file is locked by nobody
-            maker = holder(mark_of(root))
+    maker = maker_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
     if maker is None:
         return LeftOver("", undoing=False, half=HALF_MADE, by_hand=done_with_half(root))
     if maker != os.getpid():
