@@ -18,11 +18,11 @@ _ROWS = 10
 
 
 def convert(store: Path, to: Path | None, version: str | None, common: Common) -> NoReturn:
-    """Make the new store and say what came of it. Raises Exit, and as `store.convert` does."""
-    from ..store.convert.plain import convert as make
+    """Make the new store and say what came of it. Raises Exit, and as `store.repair.convert` does."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.files import Files
     from ..store.disk.layout import Layout
+    from ..store.repair.convert import convert as make
 
     if to is None:
         raise bad_parameter("--convert needs --to DIR: a new directory")

@@ -254,16 +254,16 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     from ..store.disk.lock import holder
     from ..store.errors import Unclean
     from ..store.session.apply import go_on
-    from ..store.session.journal import left_over
+    from ..store.session.journal import CutOff, left_over
 
     left = left_over(layout)
     if left is None or (not change.apply and holder(layout.lock) is not None):
         return None
     if not change.apply:
         hint = f"run: {left.command(layout)}"
-        before = "" if left.half else ": no plan is made before it is over"
+        before = ": no plan is made before it is over" if isinstance(left, CutOff) else ""
         raise Unclean(f"{left}{before}", path=layout.root, hint=hint)
-    if change.asks and not (left.undoing or left.half) and left.journal is None:
+    if change.asks and isinstance(left, CutOff) and not left.undoing and left.journal is None:
         agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""

@@ -24,9 +24,10 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..errors import Refused, StoreError, from_os_error, os_errors
-from .byte_reader import Closing, check_regular, read
+from ..errors import NoSpace, Refused, StoreError, from_os_error, os_errors
+from .byte_reader import Closing, check_regular, read, read_at
 from .compressed import read_regular
 from .file_queue import start_of
 from .layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, JOURNAL, Layout, refuse_compressed
@@ -311,6 +312,58 @@ def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = Non
             file.pwrite(data, 0)
         file.sync()
     files.sync_directory(path.parent)
+
+
+_NOTE_BYTES = 4096
+_NAME_BYTES = 255
+"""Longest name of a file."""
+_NOTE_MARK = "="
+
+
+def write_note(files: Files, path: Path, text: bytes, length: int | None = None) -> None:
+    """Create the file at `path` that says `text`, and flush it and its name.
+
+    length: of the file, zeros behind the text; None: no more than the text. Where there is no room,
+    its name goes on with the text. Raises NoSpace, Unreadable: then there is no such file.
+    """
+    try:
+        _create_note(files, path, text, length)
+    except NoSpace:
+        name = f"{path.name}{_NOTE_MARK}{quote_from_bytes(text, safe='')}"
+        if not text or len(name) > _NAME_BYTES:
+            raise
+        _create_note(files, path.with_name(name), b"", length)
+
+
+def _create_note(files: Files, path: Path, text: bytes, length: int | None) -> None:
+    try:
+        with files.create(path) as file:
+            if text:
+                file.pwrite(text, 0)
+            if length is not None:
+                file.truncate(length)
+            file.sync()
+        files.sync_directory(path.parent)
+    except BaseException:
+        if path.exists():
+            files.unlink(path)
+            files.sync_directory(path.parent)
+        raise
+
+
+def find_note(path: Path) -> Path | None:
+    """The file that `write_note` made for `path`, None where there is none."""
+    if path.exists():
+        return path
+    named = f"{path.name}{_NOTE_MARK}"
+    others = path.parent.iterdir() if path.parent.is_dir() else ()
+    return next((other for other in others if other.name.startswith(named)), None)
+
+
+def read_note(path: Path) -> bytes:
+    """What a note says, b"" if nothing. path: as `find_note` gives it. Raises Missing, Unreadable."""
+    text = read_at(path, _NOTE_BYTES, 0).partition(b"\0")[0]
+    return text or unquote_to_bytes(path.name.partition(_NOTE_MARK)[2])
 
 
 def remove_tree(folder: Path, files: Files, last: str = JOURNAL) -> None:

@@ -286,10 +286,14 @@ def pipeline_again(manifest: Mapping[str, Any]) -> str:
             return ""
         if any(word.startswith("-") or "\0" in word for word in of):
             return ""  # no name of a file that a shell hands over as one
-        words = [shlex.quote(word).replace("{", "{{").replace("}", "}}") for word in (*of, "--to", *options)]
+        return f"mqstore pipeline {name} {in_catalogue((*of, '--to'))} {{store}} {in_catalogue(options)}".rstrip()
     except (LookupError, TypeError, AttributeError, ValueError):  # anybody may have written it
         return ""
-    return " ".join(["mqstore pipeline", name, *words[: len(of) + 1], "{store}", *words[len(of) + 1 :]])
+
+
+def in_catalogue(words: Iterable[str]) -> str:
+    """Words as the catalogue has those of its commands: as they are, whatever is in them."""
+    return " ".join(shlex.quote(word).replace("{", "{{").replace("}", "}}") for word in words)
 
 
 def _made(how: Mapping[str, Any]) -> Iterator[str]:

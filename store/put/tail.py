@@ -394,8 +394,7 @@ def check_clean(layout: Layout) -> None:
 
         left = left_over(layout)
         if left is not None:
-            what = left.half or f"{'taking back a recovery' if left.undoing else 'a recovery'} was cut off"
-            run = left.command(layout)
+            what, run = str(left), left.command(layout)
     if what:
         from ..findings.next_commands import proposed  # the catalogue, which a write can do without
 

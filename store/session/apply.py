@@ -11,7 +11,6 @@ run goes on with the same journal and ends the same.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,42 +20,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, digest, remove_tree, sessions
+from ..disk.files import Files, digest, find_note, read_note, remove_tree, sessions, write_note
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import LockWas, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
     JOURNAL_IS_IN,
-    RECOVER,
     SEALED,
+    CutOff,
     Fingerprint,
+    HalfStore,
     Journal,
-    LeftOver,
     Listing,
     SessionState,
     Step,
     barrier_alone,
     barriers,
-    ended_by,
-    find_note,
     journal_elsewhere,
     journal_option,
     left_over,
-    read_note,
     unfinished,
-    write_note,
 )
-from .stage import stage
+from .stage import HELD_NAMES, stage
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
 
 _ZEROS = bytes(1 << 20)
-_OF_SESSION = re.compile(
-    r"\d{6,}\..+|damaged|index|database|(journal\.json|journal-is-in|sealed|done|undoing|undone)\b.*"
-)
-"""Names of what a session's folder holds, whatever it was cut off at."""
 
 
 class Applied(NamedTuple):
@@ -140,8 +131,7 @@ def _check_barrier(layout: Layout, command: str) -> None:
     left = left_over(layout)
     if left is None:
         return
-    another = left.ended_by != ended_by(command) and (left.session or left.ended_by != RECOVER)
-    if left.half or left.undoing or another:
+    if isinstance(left, HalfStore) or not left.goes_on_with(command):
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if left.session and not barriers(layout):
         raise Refused(
@@ -229,7 +219,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 
 def _begun(journal: Journal, layout: Layout) -> str:
     """What has to be known of a store that is half changed."""
-    left = LeftOver.of(journal)
+    left = CutOff.of(journal)
     return f"{left}, half way: start no broker; run: {left.command(layout)}"
 
 
@@ -292,7 +282,7 @@ def _drop_unsealed(layout: Layout, files: Files) -> None:
     """
     for folder in sessions(layout.journal):
         unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
-        if unsealed and not _is_needed(folder) and all(_OF_SESSION.fullmatch(path.name) for path in folder.iterdir()):
+        if unsealed and not _is_needed(folder) and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir()):
             remove_tree(folder, files)
 
 

@@ -39,73 +39,21 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
-from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..disk.byte_reader import read_at
 from ..disk.compressed import read_regular
-from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, sessions, write_new
+from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, read_note, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder, maker_of, mark_of
-from ..errors import NoSpace, StoreError, Unreadable, os_errors
+from ..errors import StoreError, Unreadable, os_errors
 from ..output.stage import unpublished
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
 
-_NOTE_BYTES = 4096
-_NAME_BYTES = 255
-"""Longest name of a file."""
-_MARK = "="
 _SETTLED_NS = 3 * 10**9
 """Longer than the steps of any file system's clock."""
 _TIMES = 2
-
-
-def write_note(files: Files, path: Path, text: bytes, length: int | None = None) -> None:
-    """Create the file at `path` that says `text`, and flush it and its name.
-
-    length: of the file, zeros behind the text; None: no more than the text. Where there is no room,
-    its name goes on with the text. Raises NoSpace, Unreadable: then there is no such file.
-    """
-    try:
-        _create(files, path, text, length)
-    except NoSpace:
-        name = f"{path.name}{_MARK}{quote_from_bytes(text, safe='')}"
-        if not text or len(name) > _NAME_BYTES:
-            raise
-        _create(files, path.with_name(name), b"", length)
-
-
-def _create(files: Files, path: Path, text: bytes, length: int | None) -> None:
-    try:
-        with files.create(path) as file:
-            if text:
-                file.pwrite(text, 0)
-            if length is not None:
-                file.truncate(length)
-            file.sync()
-        files.sync_directory(path.parent)
-    except BaseException:
-        if path.exists():
-            files.unlink(path)
-            files.sync_directory(path.parent)
-        raise
-
-
-def find_note(path: Path) -> Path | None:
-    """The file that `write_note` made for `path`, None where there is none."""
-    if path.exists():
-        return path
-    named = f"{path.name}{_MARK}"
-    others = path.parent.iterdir() if path.parent.is_dir() else ()
-    return next((other for other in others if other.name.startswith(named)), None)
-
-
-def read_note(path: Path) -> bytes:
-    """What a note says, b"" if nothing. path: as `find_note` gives it. Raises Missing, Unreadable."""
-    text = read_at(path, _NOTE_BYTES, 0).partition(b"\0")[0]
-    return text or unquote_to_bytes(path.name.partition(_MARK)[2])
 
 
 JOURNAL = SESSION_JOURNAL
@@ -407,57 +355,80 @@ def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[E
     return [Edit(s.kind, str(cut_off.path_of(s)), s.reason, (), s.offset, s.length) for s in steps]
 
 
-class LeftOver(NamedTuple):
+class CutOff(NamedTuple):
     """A change of the store that is not over. session: "" where only its start barrier is known. undoing: it was being
     taken back. journal: the directory to name with --journal, where the session is not kept where it was looked for.
-    ended_by: the command that goes on with it. half: what to say of a store that was half made; by_hand: what is to be
-    done then, as the catalogue has commands.
+    ended_by: the command that goes on with it.
     """
 
     session: str
-    undoing: bool
+    undoing: bool = False
     journal: Path | None = None
     ended_by: str = RECOVER
-    half: str = ""
-    by_hand: str = ""
 
     @classmethod
-    def of(cls, journal: Journal) -> LeftOver:
+    def of(cls, journal: Journal) -> CutOff:
         """What is to be known of a session that was cut off."""
         return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
-        if self.half:
-            return self.half
         if not self.session:
             return "a start barrier is left, which keeps brokers from loading"
         return f"{'taking back ' if self.undoing else ''}session {self.session} was cut off"
 
+    def goes_on_with(self, command: str) -> bool:
+        """Whether that command ends it. A start barrier that nothing else is known of is in nobody's way."""
+        anybody = not self.session and self.ended_by == RECOVER
+        return not self.undoing and (anybody or self.ended_by == ended_by(command))
+
     @property
-    def words(self) -> list[str]:
+    def _words(self) -> list[str]:
         """Name and options of the command that ends it."""
         return ["undo"] if self.undoing else [*self.ended_by.split(), "--apply"]
 
+    @property
+    def cure(self) -> str | None:
+        """That command as the catalogue has commands; None for the one that stands there."""
+        from ..findings.next_commands import in_catalogue
+
+        name, *options = self._words
+        if self.journal is not None:
+            options += ["--journal", os.fspath(self.journal)]
+        is_usual = [name, *options] == [RECOVER, "--apply"]
+        return None if is_usual else f"mqstore {name} {{store}} {in_catalogue(options)}".rstrip()
+
     def command(self, layout: Layout) -> str:
         """What ends it, to be pasted."""
-        from ..findings.next_commands import by_hand, proposed  # which look at findings, and they at recoveries
+        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
 
-        if self.by_hand:
-            return str(by_hand(self.by_hand, layout.root))
-        words = self.words
         place = journal_option(layout.journal) if layout.journal_place is not None else None
-        if (place := self.journal or place) is not None:
-            words += ["--journal", os.fspath(place)]
-        return proposed(layout, *words)
+        at = self.journal or place
+        return proposed(layout, *self._words, *(("--journal", os.fspath(at)) if at is not None else ()))
 
 
-def left_over(layout: Layout) -> LeftOver | None:
-    """The change that was cut off; None if there is none. Raises Unreadable."""
+class HalfStore(NamedTuple):
+    """A store that is not all there. text: what it is. cure: what is to be done, as the catalogue has commands."""
+
+    text: str
+    cure: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def command(self, layout: Layout) -> str:
+        """What is to be done, to be pasted."""
+        from ..findings.next_commands import by_hand
+
+        return str(by_hand(self.cure, layout.root))
+
+
+def left_over(layout: Layout) -> CutOff | HalfStore | None:
+    """What is to be ended first; None if there is nothing. Raises Unreadable."""
     if (half := _half(layout.root)) is not None:
         return half
     found = unfinished(layout.root, layout.journal)
     if found is not None:
-        return LeftOver.of(found)
+        return CutOff.of(found)
     there = barriers_left(layout)
     for barrier in there:
         with suppress(StoreError):  # it has just been removed
@@ -466,19 +437,17 @@ def left_over(layout: Layout) -> LeftOver | None:
     if not there:
         return None
     over = barrier_alone(layout)
-    return LeftOver("", undoing=False, ended_by=ended_by(over.command if over is not None else RECOVER))
+    return CutOff("", ended_by=ended_by(over.command if over is not None else RECOVER))
 
 
-def _half(root: Path) -> LeftOver | None:
-    """A store that is not all there."""
+def _half(root: Path) -> HalfStore | None:
     from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
 
     maker = maker_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
     if maker is None:
-        return LeftOver("", undoing=False, half=HALF_MADE, by_hand=done_with_half(root))
+        return HalfStore(HALF_MADE, done_with_half(root))
     if maker != os.getpid():
-        half = f"half made: process {maker} is making this store"
-        return LeftOver("", undoing=False, half=half, by_hand="mqstore verify {store}")
+        return HalfStore(f"half made: process {maker} is making this store", "mqstore verify {store}")
     if (stage := unpublished(root)) is None:
         return None
     again = ""
@@ -486,8 +455,8 @@ def _half(root: Path) -> LeftOver | None:
         again = pipeline_again(stage.manifest())
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
-    half = f"{who} was cut off while it published this store: the rest of it is in {rest}"
-    return LeftOver("", undoing=False, half=half, by_hand=again or done_with_half(root))
+    text = f"{who} was cut off while it published this store: the rest of it is in {rest}"
+    return HalfStore(text, again or done_with_half(root))
 
 
 def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:
@@ -503,14 +472,14 @@ def journal_option(journal: Path) -> Path:
     return journal.parent.parent
 
 
-def _left_in(journal: Path) -> LeftOver:
+def _left_in(journal: Path) -> CutOff:
     """What a journal says that a start barrier names; whatever is there, it is not opened."""
     with suppress(StoreError):
         for folder in sessions(journal):
             state = Journal(journal, folder, "").state
             if state.half_way:
-                return LeftOver(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
-    return LeftOver("", undoing=False, journal=journal_option(journal))
+                return CutOff(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
+    return CutOff("", journal=journal_option(journal))
 
 
 _MARKS = (

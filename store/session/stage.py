@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import Edit, Files, remove_tree
+from ..disk.files import UNDONE, Edit, Files, remove_tree, write_note
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockWas
@@ -35,7 +36,7 @@ from ..plan.fill import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order
-from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind, write_note
+from .journal import DONE, JOURNAL, JOURNAL_IS_IN, SEALED, UNDOING, FileState, Journal, Step, StepKind
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_write import DatabaseFix
@@ -94,6 +95,11 @@ def _stretches(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, 
 
 _INDEX_FOLDER = "index"
 _DATABASE_FOLDER = "database"
+_WITH_TEXT = (JOURNAL, JOURNAL_IS_IN, SEALED, DONE, UNDOING, UNDONE)
+HELD_NAMES = re.compile(
+    rf"\d{{6,}}\..+|{DAMAGED}|{_INDEX_FOLDER}|{_DATABASE_FOLDER}|({'|'.join(map(re.escape, _WITH_TEXT))})\b.*"
+)
+"""Names of what a session's folder holds, whatever it was cut off at; behind some of them a text (`write_note`)."""
 #: Room left on the disk beside what the journal needs.
 _SPARE_BYTES = 16 << 20
 _STEP_BYTES = 1 << 10

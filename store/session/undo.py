@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, remove_tree, sessions
+from ..disk.files import Files, find_note, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
@@ -23,13 +23,12 @@ from .journal import (
     DONE,
     JOURNAL_IS_IN,
     SEALED,
+    HalfStore,
     Journal,
     SessionState,
     Step,
     barriers,
-    find_note,
     left_over,
-    read_note,
     unfinished,
 )
 from .stage import sha256_of
@@ -132,7 +131,7 @@ def undo(
     damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
     """
     left = left_over(layout)
-    if left is not None and left.half:  # its barrier stays, and what there is of it
+    if isinstance(left, HalfStore):  # its barrier stays, and what there is of it
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if journal is None:
         with alone(layout, files, wait_seconds):

@@ -12,7 +12,6 @@ of a recovery reads the log once more.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from ..disk.workers import beside
 from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
-from ..session.journal import LeftOver, left_over
+from ..session.journal import CutOff, HalfStore, left_over
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, Scope, VerifyContext
 from .register import after
@@ -157,19 +156,13 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-186", root, f"{text} gone", count=count)
 
 
-def cut_off(root: str, left: LeftOver | None) -> Iterator[Finding]:
+def cut_off(root: str, left: CutOff | HalfStore | None) -> Iterator[Finding]:
     """A change of mqstore that is not over. left: of it."""
     if left is None:
         return
-    text = str(left)
-    name, *options = left.words
-    words = ["mqstore", name, "{store}", *options]
-    if left.journal is not None:
-        text += f"; its journal is in {left.journal}"
-        quoted = shlex.quote(os.fspath(left.journal))
-        words += ["--journal", quoted.replace("{", "{{").replace("}", "}}")]
-    own = left.words != LeftOver("", undoing=False).words or left.journal is not None
-    yield Finding.of("I-185", root, text, repair=left.by_hand or (" ".join(words) if own else None))
+    elsewhere = left.journal if isinstance(left, CutOff) else None
+    text = str(left) if elsewhere is None else f"{left}; its journal is in {elsewhere}"
+    yield Finding.of("I-185", root, text, repair=left.cure)
 
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:

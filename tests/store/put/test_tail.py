@@ -14,13 +14,12 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, write_note
 from mqstore.store.disk.layout import BARRIER_PREFIX
 from mqstore.store.errors import NotAStore, Refused, Unclean, Unreadable, Unsupported
 from mqstore.store.put import tail
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.session.journal import write_note
 
 from ...stores import NAMES, config, truth
 from .writing import assert_refused, messages, put, writer
@@ -188,11 +187,11 @@ def test_a_start_barrier(store: Callable[[str], Path], tmp_path: Path) -> None:
     options = BrokerConfig(config("5.3.3-clean", root))
     barrier = root / "commitlog" / f"{BARRIER_PREFIX}1-abcdef01"
     barrier.write_bytes(bytes(100))
-    assert_refused(root, Unclean, f"a recovery was cut off.*mqstore recover {root}", options)
+    assert_refused(root, Unclean, f"a start barrier is left.*mqstore recover {root}", options)
     barrier.unlink()
     journal = tmp_path / "elsewhere" / "store-1" / ".mqstore"
     write_note(Files(), barrier, os.fsencode(journal), 200)
-    assert_refused(root, Unclean, f"a recovery was cut off.*--journal {tmp_path / 'elsewhere'}", options)
+    assert_refused(root, Unclean, f"a start barrier is left.*--journal {tmp_path / 'elsewhere'}", options)
 
 
 def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:

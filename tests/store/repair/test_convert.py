@@ -14,7 +14,6 @@ from mqstore.formats import timer_log
 from mqstore.formats.dledger import HEADER_BYTES
 from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.formats.message_properties import crc_item, crc_ok
-from mqstore.store.convert.plain import NOWHERE, Converted, Moved, convert, copy_log
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -26,6 +25,7 @@ from mqstore.store.log.message import Message
 from mqstore.store.log.write import LogWriter
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
+from mqstore.store.repair.convert import NOWHERE, Converted, Moved, convert, copy_log
 from mqstore.store.verify.run import verify
 from tests import stores
 from tests.store.made_log import MadeLog, log_of, made
@@ -204,7 +204,7 @@ def test_queues_in_a_rocksdb_go_to_files_first(tmp_path: Path) -> None:
 
 def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = stores.unpack("5.3.3-dledger", tmp_path)
-    monkeypatch.setattr("mqstore.store.convert.plain.holder", lambda _lock: 4711)
+    monkeypatch.setattr("mqstore.store.repair.convert.holder", lambda _lock: 4711)
     with pytest.raises(InUse, match="4711"):
         convert(Layout.open(root), tmp_path / "plain", None, Files())
 
