@@ -191,6 +191,8 @@ def timers(
         found.rows += _at_once(scanned.at_once)
     known = np.empty(0, np.int64) if records is None else records.position
     found.rows += _strangers(store, chained, known)
+    if found.rows and not store.config.get_bool("timerWheelEnable", True):
+        note("timers: with timerWheelEnable=false a broker delivers none of them")
     return found
 
 

@@ -19,6 +19,7 @@ from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import QueueId, Snapshot
+from ..broker.system_topics import TIMER_TOPIC
 from ..counted import bytes_text, counted
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
@@ -421,20 +422,19 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         )
 
 
-def _not_revived(outcome: Outcome) -> Iterator[str]:
-    """Without the timer wheel a broker reads no queue of the revive topic."""
+def _without_wheel(outcome: Outcome) -> Iterator[str]:
+    """Without the timer wheel a broker reads neither timed messages nor a queue of the revive topic."""
     layout = outcome.snapshot.layout
     if layout.broker_config.get_bool("timerWheelEnable", True):
         return
+    if any(queue.topic == TIMER_TOPIC and state.max_offset for queue, state in outcome.read_queues.items()):
+        yield "timed messages that are not delivered yet wait: with timerWheelEnable=false a broker delivers none"
     progress = read_progress(layout.config, layout.broker_config)
     queues = {q: state.max_offset for q, state in outcome.read_queues.items() if q.topic.startswith(REVIVE_TOPIC)}
-    unread = sum(end > progress.get(queue, {}).get(REVIVE_GROUP, 0) for queue, end in queues.items())
-    if unread:
-        many = counted(unread, "queue")
-        yield (
-            f"{many} of the revive topic {'has' if unread == 1 else 'have'} more than a broker has read, and with"
-            " timerWheelEnable=false none reads on: what POP consumers did not acknowledge does not come back"
-        )
+    if unread := sum(end > progress.get(queue, {}).get(REVIVE_GROUP, 0) for queue, end in queues.items()):
+        many = counted(unread, "queue of the revive topic has", "queues of the revive topic have")
+        none = "with timerWheelEnable=false none reads on: what POP consumers did not acknowledge does not come back"
+        yield f"{many} more than a broker has read, and {none}"
 
 
 def _left_behind(outcome: Outcome) -> Iterator[str]:
@@ -516,7 +516,7 @@ def _recovery(
             f"the log is read from {ours.path}, not from {other.path}: look at both before --apply"
             for ours, other in files_of_one_name(snapshot, files)
         ]
-    notes += _not_revived(watched[0][0])
+    notes += _without_wheel(watched[0][0])
     notes += _left_behind(watched[0][0])
     notes += _unserved(layout, predictions[0])
     notes += [

@@ -11,7 +11,9 @@ import pytest
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.inspect.timers import timers
 from mqstore.store.recover.recovery import analyze
+from mqstore.store.search.store import StoreReader
 from tests.archives import extract
 
 from ...stores import config
@@ -31,6 +33,16 @@ def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) ->
     for value, wanted in (("false", ["5 queues of the revive topic"]), ("true", [])):
         notes = analyze(Layout.open(tmp_path, BrokerConfig({"timerWheelEnable": value}))).notes
         assert [note[:28] for note in notes if "revive" in note] == wanted
+
+
+def test_without_the_timer_wheel_timed_messages_wait(store: Callable[[str], Path]) -> None:
+    for name, value, wanted in (("timer-clean", "false", 1), ("timer-clean", "true", 0), ("clean", "false", 0)):
+        layout = Layout.open(store(f"5.3.3-{name}"), BrokerConfig({"timerWheelEnable": value}))
+        assert len([note for note in analyze(layout).notes if "timed messages" in note]) == wanted, (name, value)
+        told: list[str] = []
+        with StoreReader(layout) as reader:
+            timers(reader, 0, told.append)
+        assert len([note for note in told if "timerWheelEnable=false" in note]) == wanted, (name, value)
 
 
 def test_topics_that_the_table_of_topics_lacks_are_noted(store: Callable[[str], Path]) -> None:
