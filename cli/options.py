@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter
 
 if TYPE_CHECKING:
-    from ..store.disk.broker_conf import BrokerConfig
+    from ..store.disk.broker_conf import BrokerConfig, FileRules
     from ..store.disk.layout import Layout
     from ..store.errors import UnreadableRange
     from ..store.findings.next_commands import Given
@@ -94,8 +94,10 @@ class Common(Options):
         Option("--set", metavar="KEY=VALUE", help="A property of the broker by RocketMQ's name; the last one wins."),
     ] = None
 
-    #: How the broker reads its broker.conf, None where nobody has found out.
-    file_rules = None
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        #: How the broker reads its broker.conf, None where nobody has found out.
+        self.file_rules: FileRules | None = None
 
     def config(self) -> BrokerConfig:
         """The broker's configuration from `--broker-config` and `--set`."""
@@ -270,7 +272,7 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
     if version is not None:
         from ..store.broker.profiles import file_rules_of
 
-        vars(common)["file_rules"] = file_rules_of(version)
+        common.file_rules = file_rules_of(version)
     elif config.unsure:
         from ..store.disk.layout import Layout, is_uri
         from ..store.errors import StoreError
@@ -281,7 +283,7 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
             with suppress(StoreError):  # whoever reads the store says so
                 stores += [] if is_uri(store) else [Layout.open(store, config)]
         with suppress(StoreError):
-            vars(common)["file_rules"] = file_rules_of_any(stores)
+            common.file_rules = file_rules_of_any(stores)
     config = common.config()
     for why in islice(config.untaken.values(), _TOLD):
         common.warn(f"{common.broker_config}: {why}")
