@@ -51,7 +51,7 @@ not here.
 _HELP = """Read, check, recover and write the message store of an Apache RocketMQ broker, offline.
 
     Run it before you restart a broker: a broker's own start cuts the log at the first bad record
-    and says so afterwards. Commands that read write nothing, whatever they meet.
+    and says so only afterwards. Commands that read never write, whatever damage they meet.
 
     \b
     Examples:

@@ -37,7 +37,7 @@ BrokerVersion = Annotated[
         "--broker-version",
         metavar="V",
         parser=parse_version,
-        help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).",
+        help="Version of the broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).",
     ),
 ]
 AsBroker = Annotated[

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
 
-Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
-Wait = Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")]
-FollowLinks = Annotated[bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+Wait = Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait SECONDS for the store's lock.")]
+FollowLinks = Annotated[bool, Option("--follow-links", help="Allow directories of STORE to be links to other places.")]
 
 
 def can_ask() -> bool:
@@ -44,12 +44,12 @@ class ChangeOptions(Options):
 class Change(Options):
     """How a plan is carried out; the annotations are the declaration of the options."""
 
-    apply: Annotated[bool, Option("--apply", help="Carry the plan out.")] = False
+    apply: Annotated[bool, Option("--apply", help="Carry out the plan.")] = False
     yes: Yes = False
     wait: Wait = 0
-    journal: Annotated[Path | None, Option("--journal", metavar="DIR", help="Keep what was there before in DIR.")] = (
-        None
-    )
+    journal: Annotated[
+        Path | None, Option("--journal", metavar="DIR", help="Keep the original bytes in DIR, not in STORE/.mqstore.")
+    ] = None
     follow_links: FollowLinks = False
 
     def check(self) -> None:

@@ -125,7 +125,7 @@ def _program(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version.")] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", help="With --version: also whether the native kernel is used.")
+        bool, typer.Option("-v", help="With --version: also say whether the native kernel is used.")
     ] = False,
 ) -> None:
     if version:

@@ -20,22 +20,22 @@ app = App()
 @app.command()
 @shared()
 def damage(
-    store: Annotated[Path | None, Argument(metavar="STORE", help="A store's root directory.")] = None,
+    store: Annotated[Path | None, Argument(metavar="STORE", help="The store's root directory.")] = None,
     to: Annotated[Path | None, Option("--to", metavar="COPY", help="The copy: a new or an empty directory.")] = None,
     scenario: Annotated[
-        str | None, Option("--scenario", "-s", metavar="NAME", help="What happens; see --list.")
+        str | None, Option("--scenario", "-s", metavar="NAME", help="What happens to the copy; see --list.")
     ] = None,
-    seed: Annotated[int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")] = 1,
+    seed: Annotated[int, Option("--seed", metavar="N", help="Random seed: the same seed gives the same damage.")] = 1,
     list_: Annotated[bool, Option("--list", "-l", help="List the scenarios.")] = False,
     *,
     common: Common,
 ) -> None:
     """Make a damaged copy of a store, for drills and tests. STORE itself is never changed.
 
-    A scenario is a mishap that happened to somebody's broker; where it strikes is decided by the
-    seed. What was done is listed, edit by edit, so that one can see what a recovery brings back.
+    A scenario is a mishap that happened to a real broker; the seed decides where it strikes. Every change is
+    listed, so that you can see what a recovery brings back.
 
-    Exit code: 0 done; 1 the store has not what the scenario damages; 5 cannot read or write.
+    Exit code: 0 done; 1 the store lacks what the scenario damages; 5 cannot read or write.
 
     \b
     Examples:

@@ -11,5 +11,8 @@ __all__ = ["OnDamage", "OnDamageOption"]
 
 OnDamageOption = Annotated[
     OnDamage,
-    Option("--on-damage", help="Of a body that failed its checksum: fail, skip it, or mark: its copy fails, too."),
+    Option(
+        "--on-damage",
+        help="A body that fails its checksum: fail; skip the message; mark: copy it, the copy fails, too.",
+    ),
 ]

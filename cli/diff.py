@@ -20,28 +20,29 @@ app = App()
 def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     """Tell where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
 
-    Logs are compared byte by byte where both have them: whether they are one log, the first place where they
-    part, what one side alone has, and of records that differ each field. What is the same is not decoded:
-    `mqstore verify` says whether it is in order. Messages of the rest, or of logs that are no copies of each other, are
-    matched by topic, queue and queue offset, and compared by what the producer gave: body as it is stored (one
-    that was compressed again may differ), properties, flag, time and host of birth. Their place in the log does
-    not count. What has expired on one side is left out. Of several stores those are compared whose paths
-    are the same below what all of their side have in common; a side may be a backup that has only parts.
+    Where both sides have the log, it is compared byte by byte: whether both are copies of one log, the first
+    position where they differ, the bytes that only one side has, and each different field of different records.
+    Equal bytes are not decoded: `mqstore verify` says whether they are in order. Elsewhere, or if the logs are not
+    copies of each other, messages are matched by topic, queue and queue offset. Their positions in the log do not
+    count. They are compared by what the producer gave: stored body (a body compressed again may differ),
+    properties, flag, born time and born host. Messages that have expired on one side are left out. Of several
+    stores, those are compared whose paths are the same below the common part of their side. A side may be a backup
+    with only some parts of a store.
 
-    Units of queues are compared where the logs are the same; of the index what keys lead to, not files; positions
-    of groups; members of config/ and entries of its RocksDBs; how many timed messages wait, by the hour. Dates
-    and counts of writing do not count. --quick reads the ends of logs, the beginnings of files and samples, no
-    message, no unit, no index, and says so. --only messages asks whether both have the same ones, whatever else.
-    Of a store in object storage only messages can be compared.
+    Queue units are compared if the logs are the same; of the index, the positions that keys lead to, not the files;
+    positions of groups; members of config/ and entries of its RocksDBs; the number of waiting timers per hour.
+    Times and counters of writing do not count. --quick reads only the ends of logs, the beginnings of files and
+    samples, no message, no queue unit, no index, and says so. --only messages asks whether both sides have the same
+    messages. Of a store in object storage only messages can be compared.
 
-    On stderr stands what damage hides, of more than 1,000 places only their number (that side counts
-    as having no messages there), and how many bodies fail their checksum: a flipped bit is a
-    difference, whatever CRC stands beside it. With --master Spark compares the messages, for
-    logs that are large or many, and the rest as --quick does.
+    stderr names the places that damage hides (more than 1,000 places: only their number; that side counts as having
+    no messages there), and how many bodies fail their checksum. A flipped bit is a difference, whatever CRC stands
+    beside it. With --master Spark compares the messages of large or many logs; the rest is compared as with
+    --quick.
 
-    Exit code: 0 the same; 1 differences, damage in what differs, a part that cannot be compared (stderr says which, and
-    why), a store without a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a disk,
-    cannot be read.
+    Exit code: 0 the same; 1 differences, damage in a part that differs, a part that cannot be compared (stderr says
+    which, and why), a store without a partner or, with --partial, a store that cannot be read; 5 a store, or bytes
+    on a disk, cannot be read.
 
     \b
     Examples:

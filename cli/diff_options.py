@@ -7,7 +7,7 @@ from typing import Annotated
 from .declared import Argument, Option, Options, bad_parameter, path_text
 from .unread import Partial
 
-_WHAT = "a store, a pattern, or @FILE with one a line."
+_WHAT = "a store, a pattern, or @FILE with one per line."
 A = Annotated[str, Argument(metavar="A", parser=path_text, help=f"One side: {_WHAT}")]
 B = Annotated[str, Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")]
 MESSAGES = "messages"
@@ -29,10 +29,11 @@ class Looks(Options):
     """How much is compared; the annotations are the declaration of the options."""
 
     quick: Annotated[
-        bool, Option("--quick", help="Ends of logs, beginnings of files and samples only, no message.")
+        bool, Option("--quick", help="Compare only ends of logs, beginnings of files and samples, no messages.")
     ] = False
     only: Annotated[
-        frozenset[str] | None, Option("--only", metavar="PART,…", parser=parse_only, help=f"Of {', '.join(WHAT)}.")
+        frozenset[str] | None,
+        Option("--only", metavar="PART,…", parser=parse_only, help=f"Compare only some of {', '.join(WHAT)}."),
     ] = None
     partial: Partial = False
 

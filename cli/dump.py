@@ -25,9 +25,10 @@ app = App()
 class RecordOptions(Options):
     """How much of a record is shown; the annotations are the declaration of the options."""
 
-    hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = False
+    hex: Annotated[bool, Option("--hex", help="Show the bytes of each record beside its fields.")] = False
     raw: Annotated[
-        bool, Option("--raw", help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.")
+        bool,
+        Option("--raw", help="Print bodies as stored (base64), batches as one record, also unused timer wheel slots."),
     ] = False
     max_body: MaxBody = MAX_BODY_BYTES
 
@@ -40,10 +41,7 @@ def dump(
     at: Annotated[
         int | None,
         Option(
-            "--at",
-            metavar="N",
-            min=0,
-            help="Begin at this position of a log, offset of a queue, number of an item or slot.",
+            "--at", metavar="N", min=0, help="Start at this log position, queue offset, or number of an item or slot."
         ),
     ] = None,
     count: Annotated[int | None, Option("--count", "-n", metavar="N", min=0, help="Print at most N records.")] = None,
@@ -54,15 +52,14 @@ def dump(
 ) -> None:
     """Decode every record, one by one.
 
-    Of a store it prints the commit log in order; name the other files by their path. The kind of PATH
-    is recognised by its place, name and content; files compressed by gzip or zstd (.gz, .zst) count as what
-    they were. Damage is printed as a record of its own, and reading goes on at the next good
-    one. With a condition (--topic, --since, …) only messages of a commit log that fit are printed;
-    those that name an LMQ (light message queue) fit its topic, too.
+    Of a store the commit log is printed, in order; name other files by their path. The kind of PATH is recognised
+    by its place, name and content; files compressed by gzip or zstd (.gz, .zst) are decompressed first. Damage is
+    printed as a record of its own, and reading continues at the next good record. With a condition (--topic,
+    --since, …) only matching messages of a commit log are printed. A message that names an LMQ (light message
+    queue) also matches the topic of that LMQ.
 
-    Messages that a client sent together and that lie in one record (queue.type=BatchCQ) are printed one
-    by one, as a consumer gets them; put --from makes one record of them again. --raw and --hex show
-    the record as it is stored.
+    Messages that a client sent together and that one record holds (queue.type=BatchCQ) are printed one by one, as a
+    consumer gets them; put --from joins them into one record again. --raw and --hex show the record as stored.
 
     \b
     Examples:

@@ -32,20 +32,27 @@ _WHY = {
 class Expiring(Options):
     """What is asked of expiry; the annotations are the declaration of the options."""
 
-    expires: Annotated[bool, Option("--expires", help="What goes next, when the disk is full, who loses what.")] = False
+    expires: Annotated[
+        bool, Option("--expires", help="Which files are deleted next, when the disk is full, who loses what.")
+    ] = False
     within: Annotated[
-        str | None, Option("--within", metavar="SPAN", help="--expires: look so far ahead (default: 7d).")
+        str | None, Option("--within", metavar="SPAN", help="--expires: how far to look ahead (default: 7d).")
     ] = None
     trend: Annotated[
-        str | None, Option("--trend", metavar="SPAN", help="--expires: grow as in the last (default: 24h).")
+        str | None,
+        Option("--trend", metavar="SPAN", help="--expires: the log grows as in the last SPAN (default: 24h)."),
     ] = None
     disk_size: Annotated[
-        int | None, Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: of the disk.")
+        int | None,
+        Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: size of the broker's disk."),
     ] = None
     disk_used: Annotated[
-        int | None, Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: how much is used.")
+        int | None,
+        Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: used bytes of the broker's disk."),
     ] = None
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="--expires: as of then (default: now).")] = None
+    now: Annotated[
+        str | None, Option("--now", metavar="TIME", help="--expires: look ahead from TIME (default: now).")
+    ] = None
 
     def check(self, *others: bool) -> None:
         """Raises BadParameter for options that do not go together. others: of another kind of answer."""

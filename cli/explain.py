@@ -25,22 +25,21 @@ def explain(
         list[str] | None,
         Argument(
             metavar="[CODE...]",
-            help="Of a finding (I-064), a broker's bug (B19), a case of recover (damage-cuts),"
+            help="A finding (I-064), a broker's bug (B19), a case of recover (damage-cuts),"
             " a mark of a record (dead_tail).",
             show_default=False,
         ),
     ] = None,
-    list_: Annotated[bool, Option("--list", help="List all of them, a line each.")] = False,
+    list_: Annotated[bool, Option("--list", help="List all codes and labels, one per line.")] = False,
     *,
     common: Common,
 ) -> None:
     """Explain a code or label that another command prints.
 
-    Of a finding: what must hold, how it comes to be broken, what a broker logs and does with it,
-    what its users notice, and the command that mends it. Of a case: what is there, what the start
-    of a broker does, and what the plan does in its place. Of a broker's bug: which versions have it,
-    what it needs and does. Of a mark: what dump, get and inspect mean by it. As JSON one array, of one
-    code, too.
+    For a finding: what must hold, how it gets broken, what a broker logs and does, what users notice, and the
+    command that repairs it. For a case of recover: what is in the store, what the start of a broker does, and what
+    the plan does instead. For a broker's bug: which versions have it, when it strikes, and what it does. For a
+    mark: what dump, get and inspect mean by it. JSON is one array, also for one code.
 
     \b
     Examples:

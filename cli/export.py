@@ -15,36 +15,34 @@ app = App()
 
 
 @app.command()
-@shared(FileFormat, "That of the files.", or_spark=True)
+@shared(FileFormat, "Format of the files.", or_spark=True)
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.
 
-    DIR gets part-….parquet, which pandas, polars, DuckDB, Spark and others read as one table: every
-    column stands in the files, with its type. A DIR that is not there appears whole or not at all; into
-    one that is there files come one by one. What was cut off is finished, or begun again, by running
-    the same command once more. All formats are what mqstore put --from takes.
-    --format is that of the files; the answer is a line, or with --json an object.
+    DIR gets part-….parquet files, which pandas, polars, DuckDB, Spark and others read as one table: every file has
+    all columns, with their types. A new DIR appears complete or not at all; in an existing DIR the files appear one
+    by one. If the export is interrupted, run the same command again: it finishes the export or starts again.
+    mqstore put --from reads all formats. --format is the format of the files; the answer is one line, or with
+    --json one object.
 
-    DIR is a new or empty directory, unless it holds an export: --append adds the messages asked for as
-    more files, --overwrite replaces what is there so that readers see the old or the new one, and
-    --since-last adds what stands behind the end of the last export, of each store. Killed and run
-    again, --since-last has each message once. Columns and format must be those that are there.
+    DIR must be new or empty, unless it holds an export: --append adds the selected messages as more files;
+    --overwrite replaces all files at once, readers see the old or the new export; --since-last adds, for each
+    store, the messages stored after the last export. If --since-last is killed and run again, DIR has each message
+    once. Columns and format must be those of the export.
 
-    --since-last is refused where the log is not as it was exported: a start of a broker, recover,
-    repair --all or undo may have changed its end. A new DIR takes all that is there, and --append
-    --since TIME adds what came since, behind which --since-last goes on; --overwrite loses what has
-    expired.
+    --since-last is refused if the log is not the one that was exported: a broker's start, recover, repair --all or
+    undo may have changed its end. Then export all to a new DIR. Or add the newer messages with --append --since
+    TIME; the next --since-last continues from there. --overwrite loses messages that have expired since.
 
-    Properties whose text their map does not give back (bytes that are no UTF-8, a name twice) have it
-    beside them, as properties_raw; the bytes of such a topic are in topic_base64, if that is named. A
-    body that is shown decompressed has body_compression. One that fails its checksum has a body_crc_ok
-    that is false (--on-damage mark), is left out (skip), or ends the command (fail). A store that cannot
-    be read ends it before anything is written. With --master Spark does it, in parts, as mqstore
-    pipeline export does.
+    If the text of properties cannot be rebuilt from their map (bytes that are not UTF-8, a name twice), it is added
+    as properties_raw; the bytes of such a topic are in topic_base64, if --columns names it. A body that was
+    decompressed has body_compression. A body that fails its checksum gets body_crc_ok false (--on-damage mark), is
+    left out (skip), or ends the command (fail). If a store cannot be read, the command ends before it writes
+    anything. With --master Spark exports the log in parts, as mqstore pipeline export does.
 
-    Exit code: 0 complete; 1 something was damaged or has expired, or with --partial a store could not
-    be read; the rest is there; 4 another job works on DIR; 5 cannot be read or written: bytes that a
-    disk does not give are this, too, and the rest is there.
+    Exit code: 0 complete; 1 something was damaged or has expired, or a store could not be read (--partial); the
+    rest is exported; 4 another job works on DIR; 5 cannot read or write; if a disk did not give some bytes, the
+    rest is exported.
 
     \b
     Examples:

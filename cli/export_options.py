@@ -59,26 +59,28 @@ class ExportOptions(Options):
     )
     columns: Annotated[str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")] = None
     topic: Annotated[
-        list[str] | None, Option("--topic", "-t", metavar="T", help="Only these topics; patterns count.")
+        list[str] | None, Option("--topic", "-t", metavar="T", help="Only these topics; patterns are allowed.")
     ] = None
     since: Since = None
     until: Until = None
-    timestamps: Annotated[bool, Option("--timestamps", help="Add times in UTC beside milliseconds.")] = False
+    timestamps: Annotated[
+        bool, Option("--timestamps", help="Add columns with times in UTC beside the milliseconds.")
+    ] = False
     compression: Annotated[
-        FileCompression | None, Option("--compression", help="Of Parquet and Arrow files. Default: zstd.")
+        FileCompression | None, Option("--compression", help="Compression of Parquet and Arrow files. Default: zstd.")
     ] = None
     file_size: Annotated[
         int, Option("--file-size", metavar="BYTES", parser=parse_bytes, help="Start another file at this size.")
     ] = "128M"  # type: ignore[assignment]
     by_day: Annotated[bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")] = False
     safe_csv: Annotated[
-        bool, Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run.")
+        bool, Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run as a formula.")
     ] = False
-    append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = False
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the export that is in DIR, at once.")] = False
-    since_last: Annotated[
-        bool, Option("--since-last", help="Add what stands behind the end of the last export into DIR.")
-    ] = False
+    append: Annotated[bool, Option("--append", help="Add files to the export in DIR.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the export in DIR, in one step.")] = False
+    since_last: Annotated[bool, Option("--since-last", help="Add messages stored after the last export into DIR.")] = (
+        False
+    )
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
     answer_json: Annotated[bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")] = False

@@ -32,56 +32,61 @@ def get(
     conditions: Conditions,
     place: GetOptions,
     follow: Annotated[
-        bool, Option("--follow", "-f", help="Wait for new messages; with --since those of before come first.")
+        bool, Option("--follow", "-f", help="Wait for new messages; --since prints older ones first.")
     ] = False,
     offset_at: Annotated[
         str | None,
-        Option("--offset-at", metavar="TIME", help="Print the queue offset that a broker answers for this time."),
+        Option("--offset-at", metavar="TIME", help="Print the queue offset that a broker returns for this time."),
     ] = None,
     addresses: Annotated[
         str | None,
-        Option("--addresses", metavar="FILE|-", parser=path_text, help="One answer for each address, a line each."),
+        Option(
+            "--addresses",
+            metavar="FILE|-",
+            parser=path_text,
+            help="Read one address per line; print one answer for each.",
+        ),
     ] = None,
     printing: Printing,
     common: Common,
 ) -> None:
     """Read messages by any address.
 
-    Find them by place in a queue, by position in the log, by offset message id, by key, or all that fit: of a
-    topic, a queue, a time, with a tag, with a text in the body. Conditions can be combined. The order
-    is that of the log, of one queue that of the queue.
+    Select messages by queue offset, log position, message id or key, or by conditions: topic, queue, time, tag,
+    properties, text in the body. Conditions can be combined. The order is that of the log; with --queue, that of
+    the queue.
 
-    --where takes what consumers subscribe with, and compares as a broker does: = <> < <= > >= AND OR
-    NOT BETWEEN IN IS NULL CONTAINS STARTSWITH ENDSWITH. Properties are text; beside a number they are
-    read as one of its kind, and a message whose text is none does not match: price > 50 skips a price
-    of 34.19, price > 50.0 does not. @fields are those of the message as JSON, such as @queue_id.
+    --where takes the SQL92 filters that consumers subscribe with, and compares as a broker does: = <> < <= > >= AND
+    OR NOT BETWEEN IN IS NULL CONTAINS STARTSWITH ENDSWITH. Properties are text. Beside a whole number a property is
+    read as a whole number, beside a decimal number as a decimal number; a message whose property cannot be read so
+    does not match. A price of 74.19 does not match price > 50, but matches price > 50.0. @NAME is a field of the
+    message's JSON, such as @queue_id.
 
-    A message that names an LMQ (light message queue) is of that topic, too, in queues and log; it is printed as it is
-    stored, with its own topic, queue and number. A broker of 4.9 takes other names, too: the log is asked for these
-    with --set enableMultiDispatch=true.
+    A message that names an LMQ (light message queue) also belongs to the topic of that LMQ, in queues and in the
+    log. It is printed as stored, with its own topic, queue and queue offset. A 4.9 broker also accepts LMQ names
+    without %LMQ%; --set enableMultiDispatch=true searches the log for them.
 
-    A compaction topic answers from its compaction log, as a broker does: --offset begins at the next
-    message that is left.
+    A compaction topic is read from its compaction log, as a broker reads it: --offset starts at the next message
+    that compaction has kept.
 
-    Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
-    (found_by). --message-id takes both ids of a message: the offset message id of its broker and the
-    unique key of its client. Bodies that the producer compressed come out decompressed.
+    Keys are looked up in the index. If the index lacks a key, the log is scanned, and the answer says so
+    (found_by). --message-id takes both ids of a message: the broker's offset message id and the client's unique
+    key. Bodies that the producer compressed are printed decompressed.
 
-    What a client sent together a broker stores as one record where the topic has queue.type=BatchCQ.
-    Its messages are found and printed one by one, as a consumer gets them, each with its own queue
-    offset, keys and properties; position and message id are the record's, whose own id leads to all of
-    them. --raw and --format hex show the record as it is stored.
+    A topic with queue.type=BatchCQ stores messages that a client sent together as one record. They are found and
+    printed one by one, as a consumer gets them, each with its own queue offset, keys and properties. Position and
+    message id are those of the record; the record's id finds all its messages. --raw and --format hex show the
+    record as stored.
 
-    --follow begins at the end of the log, or at --since, and goes on until --limit, Ctrl-C or a closed
-    pipe: over new files, files that were made ahead, and a broker that starts again. For a log that is
-    taken away it waits, after a line on stderr. Where another directory is put in its place it goes on if that has
-    the message it read last; if not, or if it has read none yet, it ends (exit code 5).
+    --follow starts at the end of the log, or at --since. It ends at --limit, Ctrl-C or a closed pipe, and continues
+    over new files, preallocated files and broker restarts. If the log is moved away, it says so on stderr and
+    waits. If another directory takes the place of the log, it continues if the new log has the last printed
+    message; if not, or if nothing was printed yet, it ends (exit code 5).
 
-    --addresses reads one address a line, from a file or from stdin: a position in the log, an offset
-    message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON object that has one of them, such as an
-    answer of put. Each gets one answer, in order; one without a message a record of type missing, and
-    exit code 1 at the end. The position or the message id of a record that holds a batch gets it as it
-    is stored.
+    --addresses reads one address per line, from a file or stdin: a log position, an offset message id, a unique
+    key, TOPIC/QUEUE/OFFSET, or a JSON object with one of them, such as an answer of put. Each address gets one
+    answer, in order. An address without a message gets a record of type missing, and the exit code is 1. The
+    position or message id of a batch record gets the record as stored.
 
     \b
     Examples:

@@ -19,14 +19,16 @@ app = App()
 class Views(Options):
     """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
 
-    delays: Annotated[bool, Option("--delays", help="What waits in each delay level, and when it fires.")] = False
-    timers: Annotated[bool, Option("--timers", help="Timer messages: due when, delivered, cancelled, lost.")] = False
+    delays: Annotated[bool, Option("--delays", help="Messages that wait in each delay level, and when they fire.")] = (
+        False
+    )
+    timers: Annotated[bool, Option("--timers", help="Timer messages: when due; delivered, cancelled, lost.")] = False
     retries: Annotated[bool, Option("--retries", help="Retries and dead letters by group and topic.")] = False
-    pop: Annotated[bool, Option("--pop", help="What POP consumers have: until when, what came back.")] = False
+    pop: Annotated[bool, Option("--pop", help="Messages that POP consumers hold: until when; which came back.")] = False
     transactions: Annotated[bool, Option("--transactions", help="Prepared messages: open, committed, rolled back.")] = (
         False
     )
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")] = None
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="Show what is due at TIME (default: now).")] = None
 
     @property
     def names(self) -> list[str]:
@@ -51,10 +53,10 @@ def inspect(
 ) -> None:
     """Describe a store or a file: what it is, how much, from when to when, in what state.
 
-    Of a store: which brokers wrote it and how that is known, file sizes, the log and its times, how
-    the last broker ended, what the checkpoint leads to, topics with their queues, index files, and
-    whatever does not belong there. Little of a large store is read: the end of its log is found
-    from the queues. What is said of timers and POP is what a broker that starts at --now would do.
+    For a store: the broker version that wrote it and the evidence for it, file sizes, the log and its times, how
+    the last broker ended, where the checkpoint points, topics with their queues, index files, and files that do not
+    belong to a store. Of a large store little is read: the queues show where the log ends. Timers and POP are shown
+    as a broker that starts at --now would see them.
 
     \b
     Examples:

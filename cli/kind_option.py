@@ -54,5 +54,5 @@ class KindName(StrEnum):
 
 Kind = Annotated[
     KindName | None,
-    Option("--as", metavar="KIND", help=f"What PATH is, where that is not clear: {', '.join(KindName)}."),
+    Option("--as", metavar="KIND", help=f"Kind of PATH, if it is not recognised: {', '.join(KindName)}."),
 ]

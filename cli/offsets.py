@@ -28,13 +28,15 @@ class OffsetsOptions(Options):
     """What is shown; the annotations are the declaration."""
 
     by: Annotated[
-        str | None, Option("--by", metavar="WHAT", help=f"A line for each {', '.join(_BY)} (default: topic).")
+        str | None, Option("--by", metavar="WHAT", help=f"One line per {', '.join(_BY)} (default: topic).")
     ] = None
     group: Annotated[str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")] = None
     topic: Annotated[str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")] = None
-    behind: Annotated[bool, Option("--behind", help="Only what is behind, out of range or odd otherwise.")] = False
-    quick: Annotated[bool, Option("--quick", help="No bytes and no ages: reads the ends of queues only.")] = False
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="What ages are counted to (default: now).")] = None
+    behind: Annotated[
+        bool, Option("--behind", help="Only positions that are behind, out of range or otherwise odd.")
+    ] = False
+    quick: Annotated[bool, Option("--quick", help="Read only the ends of queues: no bytes, no ages.")] = False
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="Count ages up to TIME (default: now).")] = None
 
     def wanted(self) -> LagQuery:
         """What is asked for. Raises BadParameter, InvalidInput."""
@@ -56,7 +58,7 @@ class Moving(Options):
         Option(
             "--compare",
             metavar="OTHER",
-            help="Which is ahead: this store, or OTHER, a store, its config/ or consumerOffset.json.",
+            help="Say which is ahead: this store, or OTHER (a store, its config/ or consumerOffset.json).",
         ),
     ] = None
     reset: Annotated[
@@ -67,12 +69,15 @@ class Moving(Options):
             help="Move GROUP to an offset (any number), earliest, latest or a time; TOPIC may be a pattern.",
         ),
     ] = None
-    merge: Annotated[
-        Path | None, Option("--merge", metavar="OTHER", help="Take over positions of OTHER, see --take.")
-    ] = None
-    take: Annotated[str | None, Option("--take", metavar="max|min", help="Which of two positions --merge takes.")] = (
+    merge: Annotated[Path | None, Option("--merge", metavar="OTHER", help="Take positions from OTHER; see --take.")] = (
         None
     )
+    take: Annotated[
+        str | None,
+        Option(
+            "--take", metavar="max|min", help="The position that --merge takes of two: the higher or the lower one."
+        ),
+    ] = None
 
     @property
     def plans(self) -> bool:
@@ -107,26 +112,27 @@ def offsets(
 ) -> None:
     """Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.
 
-    Positions are those that a broker takes when it starts: from config/, in files or in a RocksDB, or
-    from the .bak where a broker takes that; also those of pull and POP groups, of LMQs (light message
-    queues), and of delay levels, which have no group. lag counts messages up to the queue's end; its age
-    is that of the oldest unread one. A position out of range is shown with what a consumer would do then.
-    Also shown: groups without a subscription, queues of a topic in which a group has no position, groups
-    that never committed (broadcast consumers keep their own), and positions lower than in the .bak.
+    The positions shown are those that a broker takes when it starts: from config/, in files or in a RocksDB, or
+    from the .bak where a broker takes that one. Pull groups, POP groups, LMQs (light message queues) and delay
+    levels (which have no group) are included. lag counts the messages up to the end of the queue; its age is that
+    of the oldest unread message. For a position out of range you see what a consumer would do. Also shown: groups
+    without a subscription, queues of a topic in which a group has no position, groups that never committed
+    (broadcast consumers keep their own positions), and positions lower than in the .bak.
 
-    --compare shows who is ahead in two stores. --reset and --merge plan new positions, inside the
-    queues, and show them; --apply writes them. What was there is kept in STORE/.mqstore, or in DIR, and
-    mqstore undo takes it back. Cut off at any point, it can be run again; a change that was cut off is
-    ended first, and where an undo was, that is to be run again. Stop the broker first: a running one
-    writes its own positions over them.
-    --group and --topic keep a plan to these; groups of brokers' own are merged only where --group names
-    them. Queues that are behind the log have to be recovered first. Messages that POP consumers have and
-    did not acknowledge come back as well: mqstore inspect --pop.
+    --compare shows which of two stores is ahead. --reset and --merge plan new positions, always inside the queues,
+    and show the plan; --apply writes it. The old positions are kept in STORE/.mqstore, or in --journal DIR; mqstore
+    undo restores them. Stop the broker first: a running broker overwrites the new positions with its own. --group
+    and --topic limit the plan. Groups that belong to the broker itself are merged only if --group names them. If
+    queues are behind the log, run mqstore recover first. Messages that POP consumers have received but not
+    acknowledged come back as well: see mqstore inspect --pop.
 
-    Exit code: 0 shown, moved, or nothing to move; 1 --compare found a difference, or there is no such
-    group or queue; 3 with --reset or --merge: positions would move, or a change of the store was cut off
-    (both without --apply), or queues are behind the log. Where positions are only shown, queues behind
-    the log are a warning.
+    If --apply is interrupted, run the command again. An earlier change that was interrupted is finished first; an
+    interrupted undo you have to run again yourself.
+
+    Exit code: 0 shown, moved, or nothing to move; 1 --compare found a difference, or there is no such group or
+    queue; 3 with --reset or --merge, without --apply: positions would move, or a change of the store was
+    interrupted; with or without --apply: queues are behind the log. If positions are only shown, queues behind the
+    log are a warning.
 
     \b
     Examples:

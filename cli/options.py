@@ -66,19 +66,19 @@ class Common(Options):
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout.")
     ] = None
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No warnings and no progress, errors only.")] = False
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Say more; a traceback with each error.")] = False
-    no_color: Annotated[bool, Option("--no-color", help="No colours (so does the variable NO_COLOR).")] = False
-    utc: Annotated[bool, Option("--utc", help="Times in UTC (text and CSV), not in local time.")] = False
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only: no warnings, no progress.")] = False
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Say more, with a traceback for each error.")] = False
+    no_color: Annotated[bool, Option("--no-color", help="No colours; the variable NO_COLOR does the same.")] = False
+    utc: Annotated[bool, Option("--utc", help="Show times in UTC, not in local time (text and CSV).")] = False
     no_progress: Annotated[bool, Option("--no-progress", help="No progress bar.")] = False
-    jobs: Annotated[int | None, Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")] = None
+    jobs: Annotated[int | None, Option("--jobs", "-j", metavar="N", min=1, help="Use N cores.")] = None
     rate: Annotated[
         int | None,
         Option(
             "--rate",
             metavar="BYTES",
             parser=parse_bytes,
-            help="Read at most this much a second (64K, 10M, …); the page cache stays as it was.",
+            help="Read at most BYTES per second (64K, 10M, …) and leave the page cache as it was.",
         ),
     ] = None
     broker_config: Annotated[
@@ -86,12 +86,12 @@ class Common(Options):
         Option(
             "--broker-config",
             metavar="FILE",
-            help="The broker's broker.conf, whole: what it does not name is the default, sizes apart.",
+            help="The broker's whole broker.conf: options that it does not name have their default, except file sizes.",
         ),
     ] = None
     set: Annotated[
         list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="A property of the broker by RocketMQ's name; the last one wins."),
+        Option("--set", metavar="KEY=VALUE", help="Set a broker property by RocketMQ's name; the last one wins."),
     ] = None
 
     def __init__(self, **values: Any) -> None:

@@ -16,8 +16,8 @@ app = App(
     help="""Work on many and large stores with Spark.
 
     Spark runs inside this process unless --master names a cluster. It needs the extra `spark`
-    (pip install 'mqstore[spark]'), which brings a Java where there is none. import and compact
-    write one log, and do without.
+    (pip install 'mqstore[spark]'), which brings its own Java if there is none. import and compact
+    write one log and run without Spark.
     """
 )
 

@@ -26,7 +26,7 @@ _PASSES = 2
 def compact(
     stores: Stores,
     *,
-    topic: Annotated[list[str], Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count.")],
+    topic: Annotated[list[str], Option("--topic", "-t", metavar="T", help="Topics to compact; patterns are allowed.")],
     to: To,
     as_broker: AsBroker = None,
     on_damage: OnDamageOption = OnDamage.FAIL,
@@ -34,21 +34,19 @@ def compact(
 ) -> None:
     """Make a store of the newest message of each key, of each of some stores.
 
-    Of the messages of a queue that have the same KEYS the last one in the log stays, unless its body is
-    empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction, over
-    the whole commit log, with what a topic that was deleted and made again has left there; what stays
-    is appended again, in its order, and gets new queue offsets.
-    Messages of a batch (queue.type BatchCQ) count one by one, and each that stays becomes a record of
-    its own. A batch that cannot be taken apart is reported as not read.
+    Of the messages in a queue with the same KEYS only the last one in the log is kept, unless its body is empty: an
+    empty body deletes the key. Messages without KEYS are dropped. These are the rules of a broker's compaction,
+    applied to the whole commit log, including what a deleted and recreated topic has left there. The kept messages
+    are appended in their order and get new queue offsets. Messages of a batch (queue.type BatchCQ) count one by
+    one; each kept message becomes a record of its own. A batch that cannot be taken apart is reported as not read.
 
-    DIR is a store; of several stores each has a folder of its own in it. A DIR that is not there
-    appears whole or not at all, in an empty one its parts come one by one. What was cut off is finished,
-    or begun again, by running the same command once more. A store that cannot be
-    read is reported on stderr, and the others are compacted. It runs in this process: the new log has
-    one writer.
+    DIR is a store; several stores get a folder each in DIR. A new DIR appears complete or not at all; in an
+    existing empty DIR the parts appear one by one. If the command is interrupted, run it again: it finishes or
+    starts again. A store that cannot be read is reported on stderr; the others are compacted. The command runs in
+    this process, without Spark: the new log has one writer.
 
-    Exit code: 0 done; 1 something could not be read, the rest is there; or a body failed its checksum;
-    4 another job works on DIR; 5 a store cannot be read, DIR cannot be written.
+    Exit code: 0 done; 1 something could not be read (the rest is in DIR), or a body failed its checksum; 4 another
+    job works on DIR; 5 a store cannot be read, DIR cannot be written.
 
     \b
     Examples:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     """Tell where two copies of a store differ, for many or large stores.
 
-    The answer is that of mqstore diff, which says how messages are compared, and does so in this
-    process: quicker unless logs are large or many. Tasks compare the messages; parts of stores that are
-    here are looked at as with its --quick, and those in object storage have only messages.
+    The answer is that of mqstore diff, whose help says how messages are compared. mqstore diff needs no Spark and
+    is quicker unless logs are large or many. Here tasks compare the messages. Other parts of local stores are
+    compared as by mqstore diff --quick; of stores in object storage only messages are compared.
 
-    Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without
-    a partner or, with --partial, one that cannot be read; 5 a store cannot be read, no Spark.
+    Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without a partner or,
+    with --partial, a store that cannot be read; 5 a store cannot be read, no Spark.
 
     \b
     Examples:

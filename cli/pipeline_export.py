@@ -14,15 +14,15 @@ from .pipeline_options import Spark, Stores, To, session_showing
 from .unread import of_readable, tell_unread
 
 
-@shared(FileFormat, "That of the files.", without=("rate",))
+@shared(FileFormat, "Format of the files.", without=("rate",))
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as files, with a task of Spark for each part of a log.
 
-    The files are those of mqstore export, which does the same in this process, and is quicker unless
-    logs are large or many: at least one file a task. Executors must see DIR under the same path.
+    The files are those of mqstore export, which works without Spark and is quicker unless logs are large or many.
+    Each task writes at least one file. Executors must see DIR under the same path.
 
-    Exit code: 0 complete; 1 something was damaged, or with --partial a store could not be read; the
-    rest is there; 4 another job works on DIR; 5 cannot be read or written, no Spark.
+    Exit code: 0 complete; 1 something was damaged, or a store could not be read (--partial); the rest is exported;
+    4 another job works on DIR; 5 cannot be read or written, no Spark.
 
     \b
     Examples:

@@ -22,22 +22,24 @@ def import_(
     *,
     to: To,
     as_broker: AsBroker = None,
-    keep_times: Annotated[bool, Option("--keep-times/--new-times", help="Take store_timestamp; or the clock.")] = True,
+    keep_times: Annotated[
+        bool, Option("--keep-times/--new-times", help="Keep store_timestamp of the input, or take the current time.")
+    ] = True,
     on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:
     """Make a store of messages in Parquet or Arrow files, as a broker would append them.
 
-    The columns are those that mqstore export writes, with bodies; topic and body must be there.
-    Folders COLUMN=VALUE, as Hive and Spark write them, are columns, too. Messages are appended in the
-    order of store_timestamp, and get new queue offsets. A DIR that is not there appears
-    whole or not at all, in an empty one the parts of the store come one by one. What was cut off is
-    finished, or begun again, by running the same command once more; where there are other files by then
-    it is finished, and exit code 5 says so. It runs in this process: a log has one writer. mqstore put
-    STORE --from FOLDER appends the same way to a store that is there.
+    The columns are those that mqstore export writes, with bodies; topic and body are required. Folders
+    COLUMN=VALUE, as Hive and Spark write them, are read as columns. Messages are appended in the order of
+    store_timestamp and get new queue offsets. A new DIR appears complete or not at all; in an existing empty DIR
+    the parts of the store appear one by one. If the command is interrupted, run it again: it finishes or starts
+    again. If the input files have changed since, the earlier run is finished, and exit code 5 says so. The command
+    runs in this process, without Spark: a log has one writer. To append to an existing store, use mqstore put STORE
+    --from FOLDER.
 
-    Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job
-    works on DIR; 5 cannot be read or written.
+    Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job works on DIR; 5
+    cannot be read or written.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..pipeline.watch import Done, Tell
 
-_STORES = "Store directories, patterns, @FILE with one a line"
+_STORES = "Store directories, patterns, @FILE with one per line"
 Stores = Annotated[list[str], Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE.")]
 
 
@@ -27,7 +27,7 @@ def _local(text: str) -> str:
 
 
 LocalStores = Annotated[list[str], Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")]
-To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty directory for what is made.")]
+To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty directory for the result.")]
 
 
 class Spark(Options):
@@ -38,11 +38,11 @@ class Spark(Options):
         Option(
             "--master",
             metavar="URL",
-            help="spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
+            help="Spark master: spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
         ),
     ] = None
     conf: Annotated[
-        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; overrides mqstore's.")
+        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A Spark setting; overrides that of mqstore.")
     ] = None
     executor_memory: Annotated[
         str | None, Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …")

@@ -32,23 +32,24 @@ _SHOWN = 12
 def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: BrokerVersion = None, common: Common) -> None:
     """Rebuild queues, index, timer wheel and checkpoint from the commit log.
 
-    DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
-    index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
-    write them; an offset whose record is lost gets the unit before it. Where more offsets are missing
-    between two records than the log has room for, as where a number is damaged, files that would be of
-    such offsets alone are not made, and a line on stderr says how many offsets that leaves out. The
-    timer log itself, which the wheel points into, and config stay where they are. So do queues of which the log
-    has no message any more: they are not made, a line on stderr names them, and without its own files such a
-    queue begins at 0 again. Of several stores
-    each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or less is one task,
-    and small ones share a task of Spark, large ones first; a larger log is read in parts, a task each.
-    A DIR that is not there appears whole or not at all, in an empty one its parts come one by one. What
-    was cut off is finished, or begun again, by running the same command once more; where a log has
-    grown since it is finished, and exit code 5 says so.
+    DIR is laid out as a store without a log: consumequeue, batchconsumequeue, consumequeue_ext, index, checkpoint,
+    and timerwheel if there is a timer log, byte by byte as the broker would write them. A queue offset whose record
+    is lost gets the unit before it. If more offsets are missing between two records than the log has room for (a
+    damaged number, for example), files for these offsets alone are not made; stderr says how many offsets are left
+    out. The timer log, which the wheel points into, and config are not copied.
 
-    Exit code: 0 complete; 1 records are lost in damage, queue offsets are missing or repeated, or a queue is not made;
-    4 another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
-    be read is reported on stderr, and the others are rebuilt.
+    Queues without any message in the log are not made; stderr names them. Keep the store's own files for them:
+    without these such a queue starts at 0 again.
+
+    Several stores get a folder each in DIR, and a line each in the answer. A log of 64 MiB or less is one task;
+    small logs share a Spark task, large ones start first; a larger log is read in parts, one task each. A new DIR
+    appears complete or not at all; in an existing empty DIR the parts appear one by one. If the command is
+    interrupted, run it again: it finishes or starts again. If a log has grown since, the earlier run is finished,
+    and exit code 5 says so.
+
+    Exit code: 0 complete; 1 records are lost in damage, queue offsets are missing or repeated, or a queue is not
+    made; 4 another job works on DIR; 5 cannot be read or written, no Spark. Of several stores, one that cannot be
+    read is reported on stderr; the others are rebuilt.
 
     \b
     Examples:

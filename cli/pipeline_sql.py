@@ -15,14 +15,14 @@ from .unread import tell_lacking, tell_unread
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Ask stores with SQL, on Spark.
 
-    The views and their columns are those of mqstore sql, which needs no Spark, and is quicker for
-    one small store; QUERY is Spark SQL. A view reads the columns that Spark's plan of QUERY needs.
+    The views and columns are those of mqstore sql, which needs no Spark and is quicker for one small store. QUERY
+    is Spark SQL. A view reads only the columns that Spark's plan of QUERY needs.
 
-    A store that cannot be read ends the command before anything is asked. What is damaged is reported on
-    stderr, after one more pass over what was read, and is in the view damage.
+    If a store cannot be read, the command ends before the query starts. Damage is reported on stderr, after one
+    more pass over what was read, and is in the view damage.
 
-    Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or of stores with
-    bodies that fail their checksum; 2 QUERY makes no sense; 5 some store cannot be read, no Spark.
+    Exit code: 0 answered; 1 answered, but without damaged parts or without stores left out by --partial, or from
+    stores with bodies that fail their checksum; 2 QUERY is not valid; 5 some store cannot be read, no Spark.
 
     \b
     Examples:

@@ -23,12 +23,12 @@ def stats(
 ) -> None:
     """Count what fills the logs of many stores, on Spark: bytes, records, messages, sizes and times.
 
-    The groups and counts are those of mqstore stats, which needs no Spark, and is quicker for one small
-    store. A task counts a part of a log.
+    The groups and counts are those of mqstore stats, which needs no Spark and is quicker for one small store. Each
+    task counts a part of a log.
 
-    A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
+    If a store cannot be read, the command ends before it counts anything. Damage is reported on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store cannot be
+    Exit code: 0 counted; 1 counted, except damaged parts or stores left out by --partial; 5 some store cannot be
     read, no Spark.
 
     \b

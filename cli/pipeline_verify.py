@@ -22,11 +22,11 @@ def verify(
     stores: Stores,
     *,
     quick: Annotated[
-        bool, Option("--quick/--deep", help="Structure and ends only; or all of it (the default).")
+        bool, Option("--quick/--deep", help="quick: only structure and ends; deep: everything (the default).")
     ] = False,
     only: Annotated[str | None, Option("--only", metavar="GROUP,…", help="Only these groups of checks.")] = None,
     findings: Annotated[
-        bool, Option("--findings", help="Of several stores, too, what is wrong, not a line each.")
+        bool, Option("--findings", help="List what is wrong also for several stores, not one line each.")
     ] = False,
     spark: Spark,
     broker_version: BrokerVersion = None,
@@ -34,14 +34,13 @@ def verify(
 ) -> None:
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
 
-    Findings, summaries and exit code are those of the local command. As text, several stores are a
-    line each; --findings lists what is wrong. A store is one task; small ones share a task of Spark,
-    large ones first. A log of 2 GiB or more that is larger than what two cores have to do is looked
-    at in up to 32 parts by a task each; what lies behind damage is read by one task. A store that
-    cannot be read is reported on stderr, and the others are checked.
+    Findings, summaries and exit code are those of mqstore verify. As text, several stores get a line each;
+    --findings lists what is wrong. A store is one task; small stores share a Spark task, large ones start first. A
+    log of 2 GiB or more that is larger than the share of two cores is checked in up to 32 parts, one task each; one
+    task reads everything behind damage. A store that cannot be read is reported on stderr; the others are checked.
 
-    Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
-    store cannot be read, no Spark.
+    Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some store cannot be
+    read, no Spark.
 
     \b
     Examples:

@@ -31,9 +31,9 @@ _LARGEST_BODY = 1 << 30
 @app.command()
 @shared()
 def put(
-    store: Annotated[Path, Argument(metavar="STORE", help="A store; made where there is none.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="A store; created if there is none.")],
     topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic of the message.")] = None,
-    body: Annotated[str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")] = None,
+    body: Annotated[str | None, Argument(metavar="BODY", help="Body; without BODY it is read from stdin.")] = None,
     *,
     source: PutSourceOptions,
     message: PutMessageOptions,
@@ -42,18 +42,21 @@ def put(
 ) -> None:
     """Append messages exactly as a broker would.
 
-    Log, consume queues, index, checkpoint and config/ (topics.json, delayOffset.json, timercheck) get what
-    the broker of the store would write. An answer means: the message is on disk. A store that is in use
-    (exit 4) or was not shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as
-    the broker stores it; the broker delivers it when it runs, put never does. A line of --from with
-    "batch": [messages] is what a client sends together: the records come to one file, or are one
-    record where the topic has batch queues. A line that makes no sense, or whose topic no broker
-    accepts, is named and ends it (exit 2): what stands before it is there. Of a directory the Parquet
-    and Arrow files are taken, in the order of store_timestamp, and folders COLUMN=VALUE as columns.
-    Copies get new numbers: what decides a transaction names the new places of its half messages.
-    Where these do not come along, it is left out, and stderr says so, as are check points and
-    acknowledgements of POP that name other places. How far delay levels and timers were delivered
-    does not come along: their messages are delivered once more.
+    The log, consume queues, index, checkpoint and config/ (topics.json, delayOffset.json, timercheck) are written
+    as the broker of the store would write them. When put answers, the message is on disk. A store that is in use
+    (exit 4) or was not shut down cleanly (exit 3) is not changed. A message with a delay level or a delivery time
+    is stored as the broker stores it; only a running broker delivers it.
+
+    --from takes many messages. A line with "batch": [messages] is what a client sends together: the messages are
+    stored in one file of the log, or as one record if the topic has batch queues. A line that is not valid, or
+    whose topic no broker accepts, is reported and ends the command (exit 2); the messages before it are stored.
+    From a directory, Parquet and Arrow files are taken in the order of store_timestamp; folders COLUMN=VALUE are
+    read as columns.
+
+    Copies get new positions and queue offsets. A record that decides a transaction points to the new place of its
+    half message; without that half message it is left out, and stderr says so. POP check points and
+    acknowledgements that point to other places are left out, too. The delivery progress of delay levels and timers
+    is not copied: their messages are delivered once more.
 
     \b
     Examples:

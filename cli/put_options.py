@@ -58,7 +58,7 @@ class PutSourceOptions(Options):
             "--from",
             metavar="FILE|DIR|-",
             parser=path_text,
-            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
+            help="Take many messages: NDJSON or CSV as `mqstore dump` prints them, Parquet, Arrow, Avro, a directory.",
         ),
     ] = None
     form: Annotated[
@@ -68,11 +68,11 @@ class PutSourceOptions(Options):
         bool,
         Option(
             "--resume",
-            help="With --from: leave out what the store has, by topic, queue, unique key (or time of birth and body).",
+            help="With --from: skip messages that the store has, by topic, queue, unique key (or born time and body).",
         ),
     ] = False
-    no_answers: Annotated[bool, Option("--no-answers", help="With --from: no answer for each message.")] = False
-    keep_times: Annotated[bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")] = False
+    no_answers: Annotated[bool, Option("--no-answers", help="With --from: print no answer per message.")] = False
+    keep_times: Annotated[bool, Option("--keep-times", help="With --from: keep store_timestamp of the input.")] = False
     on_damage: OnDamageOption = OnDamage.FAIL
 
 
@@ -87,21 +87,25 @@ class PutMessageOptions(Options):
     properties: Annotated[list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")] = None
     body_file: Annotated[Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")] = None
     delay_level: Annotated[
-        int | None, Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N.")
+        int | None, Option("--delay-level", metavar="N", min=1, help="Deliver after the delay of level N.")
     ] = None
     deliver_at: Annotated[
-        str | None, Option("--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m.")
+        str | None, Option("--deliver-at", metavar="TIME", help="Deliver at this time (5.x): RFC 3339, +10m.")
     ] = None
     transaction: Annotated[
         TransactionStep | None,
-        Option("--transaction", help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half."),
+        Option(
+            "--transaction",
+            help="half: store a half message (PGROUP: the group that brokers ask); commit, rollback: decide --half.",
+        ),
     ] = None
     half: Annotated[
-        str | None, Option("--half", metavar="KEY", help="Unique key or message id of a half message to decide.")
+        str | None, Option("--half", metavar="KEY", help="Unique key or message id of the half message to decide.")
     ] = None
     compress: Annotated[BodyCompression | None, Option("--compress", help="Compress the body as a client does.")] = None
     compress_over: Annotated[
-        int, Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Compress only larger bodies.")
+        int,
+        Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Compress only bodies larger than BYTES."),
     ] = 4096
 
     @property
@@ -148,15 +152,18 @@ class PutWritingOptions(Options):
         Option(
             "--store-host",
             metavar="IP:PORT",
-            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
+            help="Address of the broker; default: that of the last record, else 127.0.0.1:10911.",
         ),
     ] = None
     flush: Annotated[
-        Flush | None, Option("--flush", help="sync: at once (default for one message); async: every second.")
+        Flush | None,
+        Option("--flush", help="sync: flush at once (default for one message); async: flush every second."),
     ] = None
-    wait: Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")] = 10
-    no_topic_config: Annotated[bool, Option("--no-topic-config", help="Leave config/topics.json alone.")] = False
-    follow_links: Annotated[bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")] = False
+    wait: Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait SECONDS for the store's lock.")] = 10
+    no_topic_config: Annotated[bool, Option("--no-topic-config", help="Do not change config/topics.json.")] = False
+    follow_links: Annotated[
+        bool, Option("--follow-links", help="Allow directories of STORE to be links to other places.")
+    ] = False
 
     def options(self) -> WriterOptions:
         """The same for `StoreWriter`. Raises InvalidInput."""

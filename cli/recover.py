@@ -39,25 +39,26 @@ class LossOptions(Options):
             "--replica",
             metavar="STORE2",
             parser=path_text,
-            help="A copy of the same log, a slave's or the master's: a store, a directory of log"
-            " files, or several (a:b). What is damaged here comes back from there.",
+            help="Restore damaged parts from a copy of the same log, a slave's or the master's: a store,"
+            " a directory of log files, or several (a:b).",
         ),
     ] = None
     force_empty_log: Annotated[
         bool,
-        Option("--force-empty-log", help="The log is gone for good: move queues, index and timer away, start over."),
+        Option(
+            "--force-empty-log", help="The log is lost for good: move queues, index and timer away and start empty."
+        ),
     ] = False
 
 
 @app.command()
 @shared()
 def recover(
-    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
     policy: Annotated[
         PolicyChoice,
         Option(
-            "--policy",
-            help="keep: nothing that can be read is given up; broker: the log ends where a broker would end it.",
+            "--policy", help="keep: keep everything that can be read; broker: end the log where a broker would end it."
         ),
     ] = PolicyChoice.KEEP,
     lost_tag: Annotated[
@@ -65,7 +66,7 @@ def recover(
         Option(
             "--lost-tag",
             metavar="TAG",
-            help="A tag for the tombstones of lost messages, so that consumers can select them.",
+            help="Tag for the tombstones of lost messages, so that consumers can select them.",
         ),
     ] = "",
     broker_version: BrokerVersion = None,
@@ -77,21 +78,23 @@ def recover(
 ) -> None:
     """Say what a broker's start would do to a store and lose, and plan its recovery.
 
-    Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
-    lost records in the middle of the log are replaced by tombstones, so that everything behind them
-    stays where it was (--policy broker: the log ends where the broker would end it), queues and index
-    are completed from the log, abort is removed last. What no start looks at is put right, too, where
-    the store shows how (as repair --all does): items of the index, tags of units, timer, configuration.
-    What is changed is kept in STORE/.mqstore, or in DIR where the disk is full, and mqstore undo takes it
-    back. Cut off at any point, it can be run again.
-    With --replica damaged parts, missing files and a torn end come back byte for byte where the other
-    log has them whole and both logs are the same around them; it is only read.
-    With --role slave --epoch FILE (brokers with a controller) it says what a new master would have a
-    slave with this store cut off, and nothing else.
+    Without --apply nothing is written. With --apply the plan is carried out under the broker's lock. Lost records
+    in the middle of the log are replaced by tombstones, so that all later records keep their places (--policy
+    broker: the log ends where the broker would end it). Queues and index are completed from the log; abort is
+    removed last. Damage that a broker's start does not look at is repaired, too, where the store shows how (as by
+    repair --all): index items, tags of queue units, timer, configuration.
 
-    Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses
-    or hides messages or forgets configuration, or verify finds an error; 3 nothing of that, but not
-    shut down cleanly. With it: 0 nothing is lost and the store is in order now; 1 what is not is named.
+    The original bytes are kept in STORE/.mqstore, or in --journal DIR if the disk is full; mqstore undo restores
+    them. If recover is interrupted, run it again.
+
+    With --replica, damaged parts, missing files and a torn end are copied byte for byte from another copy of the
+    log, where that copy is whole and both logs agree around the damage. The replica is only read. With --role slave
+    --epoch FILE (brokers with a controller) recover only says what a new master would make this slave cut off.
+
+    Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides
+    messages or forgets configuration, or verify finds an error; 3 nothing is lost, but the store was not shut down
+    cleanly. With --apply: 0 nothing is lost and the store is in order now; 1 something is lost or still wrong, and
+    is named.
 
     \b
     Examples:

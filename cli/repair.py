@@ -41,19 +41,21 @@ class Parts(Options):
     queue: Annotated[
         list[str] | None, Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
     ] = None
-    queues: Annotated[bool, Option("--queues", help="All queues; those in a RocksDB are rebuilt as a whole.")] = False
+    queues: Annotated[bool, Option("--queues", help="All queues; queues in a RocksDB are rebuilt as a whole.")] = False
     as_: Annotated[
-        QueuesChoice | None, Option("--as", help="With --queues: have them in a RocksDB, or in files, from now on.")
+        QueuesChoice | None, Option("--as", help="With --queues: move them into a RocksDB, or into files.")
     ] = None
     index: Annotated[bool, Option("--index", help="The index files.")] = False
     checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
-    config: Annotated[bool, Option("--config", help="Broken files of config/, offsets outside a queue.")] = False
+    config: Annotated[
+        bool, Option("--config", help="Broken files of config/, consumer offsets outside their queue.")
+    ] = False
     timer: Annotated[bool, Option("--timer", help="Timer log and timer wheel.")] = False
     ext: Annotated[bool, Option("--ext", help="consumequeue_ext.")] = False
     compaction: Annotated[bool, Option("--compaction", help="Compaction topics.")] = False
-    all_: Annotated[bool, Option("--all", help="All of that, and what `recover` does to the log.")] = False
+    all_: Annotated[bool, Option("--all", help="All of these parts, and the log as `recover` does.")] = False
     finding: Annotated[
-        list[str] | None, Option("--finding", metavar="CODE", help="The part that repairs it, e.g. I-064.")
+        list[str] | None, Option("--finding", metavar="CODE", help="The part that this finding is about, e.g. I-064.")
     ] = None
 
     def choice(self) -> Choice:
@@ -84,7 +86,7 @@ class Conversion(Options):
     """Another kind of store; the annotations are the declaration of the options."""
 
     convert: Annotated[
-        ConvertChoice | None, Option("--convert", help="plain: make a plain store of a DLedger store, in --to DIR.")
+        ConvertChoice | None, Option("--convert", help="plain: make a plain store in --to DIR from a DLedger store.")
     ] = None
     to: Annotated[Path | None, Option("--to", metavar="DIR", help="With --convert: a new or an empty directory.")] = (
         None
@@ -94,7 +96,7 @@ class Conversion(Options):
 @app.command()
 @shared()
 def repair(
-    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
     *,
     parts: Parts,
     conversion: Conversion,
@@ -104,26 +106,25 @@ def repair(
 ) -> None:
     """Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.
 
-    Only what is wrong is rewritten, and no message changes its queue offset, but in a queue that an
-    earlier broker had shifted and that is named by topic and number. It takes the place
-    of "delete all consumequeues and restart". Without an option for a part the plan of --all is
-    shown. Nothing is written without --apply; then what was there is kept in STORE/.mqstore, or in
-    DIR, and mqstore undo takes it back. A part alone leaves the log and abort as they are; where the
-    log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
-    with the reason why no repair mends it, and what is left to do.
+    Only wrong parts are rewritten. Queue offsets of messages stay the same, except in a queue that an earlier
+    broker had shifted, and only if you name that queue with its number (--queue TOPIC/ID). Use repair instead of
+    "delete all consumequeues and restart". Without an option for a part the plan of --all is shown. Nothing is
+    written without --apply. The original files are kept in STORE/.mqstore, or in --journal DIR; mqstore undo
+    restores them. Repairing a part does not change the log or abort. If the log itself is damaged, run mqstore
+    recover first. After a repair of the whole store, everything that is still wrong is named, with the reason and
+    what you can do.
 
-    --queues rebuilds a RocksDB of queues as a whole where a unit or a row of it differs from the log. --as rocksdb
-    moves queues in files into a RocksDB, --as files back, each queue with its offsets; then storeType is to be changed
-    in broker.conf before the broker starts. Where such a move was cut off, the same command goes on with it.
+    --queues rebuilds a RocksDB of queues as a whole if any of its units or rows differs from the log. --as rocksdb
+    moves queues from files into a RocksDB, --as files back; every queue keeps its offsets. Change storeType in
+    broker.conf before the broker starts. If such a move is interrupted, run the same command again.
 
-    --convert plain reads a DLedger store and makes a plain one of it in another directory, with every
-    message at its queue offset: the entries around the records go, so positions change, and message
-    ids that are made of them. Exit code: 0 everything came along; 1 something was damaged or is left.
+    --convert plain makes a plain store of a DLedger store, in another directory. Every message keeps its queue
+    offset. Positions change, because the DLedger entries around the records are dropped; so do message ids, which
+    contain positions. Exit code: 0 everything was converted; 1 something was damaged or is left out.
 
-    Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the
-    plan loses messages; 3 not shut down cleanly, or there is something to do. With it: 0 the store is in
-    order now; 1 not all of it is, or messages or configuration are lost. What is wrong beside the parts that were asked
-    for counts, too.
+    Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the plan loses
+    messages; 3 not shut down cleanly, or there is something to do. With --apply: 0 the store is in order now; 1
+    something is still wrong, or messages or configuration are lost. Damage outside the chosen parts counts, too.
 
     \b
     Examples:

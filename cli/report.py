@@ -23,26 +23,26 @@ _COLUMNS = ("type", "store", "status", "sentence", "records", "bytes", "to")
 @app.command()
 @shared(unread=FOUND)
 def report(
-    stores: Annotated[list[Path], Argument(metavar="STORE...", help="Stores.")],
+    stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],
     *,
-    to: Annotated[Path, Option("--to", metavar="FILE", help="The page, whole or not at all.")],
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due then (default: now).")] = None,
+    to: Annotated[Path, Option("--to", metavar="FILE", help="The page; written completely or not at all.")],
+    now: Annotated[str | None, Option("--now", metavar="TIME", help="Show what is due at TIME (default: now).")] = None,
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.
 
-    First the verdict, in the words of verify; what the next start of a broker does, and what to do next.
-    Then the log, file by file, by state, topic and age; records and bytes over time; who fills the disk;
-    queues against the log; timers by hour; sizes. Below each picture are its numbers. Several
-    stores are one page, with a table of verdicts first.
+    The page starts with the verdict of verify, what the next start of a broker does, and what to do next. Pictures
+    follow: the log, file by file, by state, topic and age; records and bytes over time; who fills the disk; queues
+    against the log; timers by hour; sizes. Each picture has its numbers below it. Several stores share one page,
+    which starts with a table of verdicts.
 
-    The page is one file that loads nothing and needs no script: it can be attached to a ticket. It has names
-    of topics, groups, queues and files, and no message. The log is read once, by verify's pass; the
-    size of the page does not grow with it.
+    The page is one file without scripts; it loads nothing, so you can attach it to a ticket. It shows names of
+    topics, groups, queues and files, but no messages. The log is read once, by the same pass as verify. The size of
+    the page does not grow with the log.
 
-    Exit code: that of verify: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be
-    read, or not written.
+    Exit code: that of verify: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read, or the
+    page cannot be written.
 
     \b
     Examples:

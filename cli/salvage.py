@@ -39,10 +39,14 @@ class SalvageOptions(Options):
     """The messages that are wanted; the annotations are the declaration of the options."""
 
     topic: Annotated[
-        list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact).")
+        list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only these topics (with --layout compact).")
     ] = None
-    since: Annotated[str | None, Option("--since", metavar="TIME", help="Stored at TIME or later (compact).")] = None
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Stored before TIME (compact).")] = None
+    since: Annotated[
+        str | None, Option("--since", metavar="TIME", help="Stored at TIME or later (with --layout compact).")
+    ] = None
+    until: Annotated[
+        str | None, Option("--until", metavar="TIME", help="Stored before TIME (with --layout compact).")
+    ] = None
 
     def selection(self) -> SalvageSelection:
         """What they let through. Raises InvalidInput."""
@@ -62,13 +66,19 @@ def salvage(
     ] = None,
     layout: Annotated[
         LayoutChoice,
-        Option("--layout", help="original: every record at its own position, holes closed; compact: renumbered."),
+        Option(
+            "--layout",
+            help="original: every record at its own position, holes closed; compact: new positions and queue offsets.",
+        ),
     ] = LayoutChoice.ORIGINAL,
     grade: Annotated[
         GradeName,
-        Option("--grade", help="What the new store takes. whole: all that is proven; body: torn properties, too."),
+        Option(
+            "--grade",
+            help="Which records the new store gets. whole: fully proven ones; body: also those with torn properties.",
+        ),
     ] = GradeName.BODY,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what is there. Writes nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what was found. Writes nothing.")] = False,
     *,
     limits: SalvageOptions,
     broker_version: BrokerVersion = None,
@@ -76,20 +86,20 @@ def salvage(
 ) -> None:
     """Carve messages out of anything: damaged segments, disk images, devices, core dumps.
 
-    File names and file systems do not matter: a record is known by its magic code and proven by its own
-    lengths and checksums. The same record twice counts once; two that claim the same place are both
-    kept, the second in DIR/conflicts. A head whose body does not follow is listed, nothing is guessed.
-    DIR/manifest.ndjson says of each record where it came from and what is proven of it. What is
-    salvaged is only read; DIR must lie on another disk than a device that is. Links in a directory are
-    followed; one that leads to no file or directory is named on stderr.
+    File names and file systems do not matter: a record is found by its magic code, and proven by its own lengths
+    and checksums. Identical copies of a record count once. If two different records claim the same place, both are
+    kept, the second in DIR/conflicts. A record header without its body is listed; nothing is guessed.
+    DIR/manifest.ndjson says for each record where it came from and what is proven. Images are only read. If an
+    image is a device, DIR must be on another disk. Links in a directory are followed; a broken link is named on
+    stderr.
 
-    Renumbered, what decides a transaction names the new places of its half messages. Where these do not
-    come along, it is left out, as are check points and acknowledgements of POP that name other places.
-    rocksdbstore, where transRocksDBEnable has brokers find open transactions, is not brought: a copy of
-    that of the old store fits a DIR that is not renumbered.
+    With --layout compact, records that decide a transaction point to the new places of their half messages. They
+    are left out if their half messages were not found; so are POP check points and acknowledgements that point to
+    other places. rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy
+    it from the old store, unless DIR is renumbered.
 
-    Exit code: 0 every record found is whole and in DIR; 1 no record, or some are damaged, split or
-    in conflict, or no broker asks for open transactions in DIR; 5 cannot read or write.
+    Exit code: 0 every record found is whole and in DIR; 1 no record was found, some are damaged, split or in
+    conflict, or no broker will ask for open transactions in DIR; 5 cannot read or write.
 
     \b
     Examples:

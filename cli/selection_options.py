@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from ..store.search.selection import Selection
 
 Topic = Annotated[
-    str | None, Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*.")
+    str | None,
+    Option("--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."),
 ]
-Queue = Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic only.")]
-UniqueKey = Annotated[str | None, Option("--unique-key", metavar="HEX", help="Messages with this id of a client.")]
+Queue = Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Only messages of this queue of the topic.")]
+UniqueKey = Annotated[
+    str | None, Option("--unique-key", metavar="HEX", help="Messages with this unique key (the client's message id).")
+]
 Key = Annotated[str | None, Option("--key", "-k", metavar="K", help="Messages with this key or unique key.")]
 Since = Annotated[
     str | None,
@@ -25,26 +28,22 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, Option("--until", metavar="TIME", help="Stored before this time.")]
-Tag = Annotated[
-    str | None, Option("--tag", metavar="TAG", help="Messages with exactly this tag, or with one of A || B.")
-]
+Tag = Annotated[str | None, Option("--tag", metavar="TAG", help="Messages with this tag, or with one of A || B.")]
 Where = Annotated[
     str | None,
-    Option(
-        "--where",
-        metavar="SQL92",
-        help="Messages that match a filter of RocketMQ (SQL92), over properties and @fields.",
-    ),
+    Option("--where", metavar="SQL92", help="Messages that match a RocketMQ SQL92 filter over properties and @fields."),
 ]
-Grep = Annotated[str | None, Option("--grep", metavar="REGEX", help="Messages in whose body this is found.")]
-Raw = Annotated[bool, Option("--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece.")]
+Grep = Annotated[str | None, Option("--grep", metavar="REGEX", help="Messages whose body matches REGEX.")]
+Raw = Annotated[
+    bool, Option("--raw", help="Print bodies as stored, not decompressed, not decoded; batches as one record.")
+]
 MaxBody = Annotated[
     int,
     Option(
         "--max-body",
         metavar="BYTES",
         parser=parse_bytes,
-        help="Bodies that are larger when decompressed are printed as stored.",
+        help="Print bodies as stored that would be larger when decompressed.",
     ),
 ]
 MAX_BODY_BYTES = 64 << 20
@@ -91,16 +90,25 @@ class GetOptions(Options):
     """One message, or some of a queue; the annotations are the declaration of the options."""
 
     offset: Annotated[
-        int | None, Option("--offset", metavar="N", min=0, help="From this queue offset on; alone, only that message.")
+        int | None,
+        Option(
+            "--offset", metavar="N", min=0, help="The message at this queue offset; with --count, those from there on."
+        ),
     ] = None
     count: Annotated[
-        int | None, Option("--count", metavar="C", min=1, help="The first C messages, with --offset from there on.")
+        int | None,
+        Option("--count", metavar="C", min=1, help="C messages from the start of the queue, or from --offset on."),
     ] = None
     at: Annotated[int | None, Option("--at", metavar="POSITION", min=0, help="The record at this physical offset.")] = (
         None
     )
     message_id: Annotated[
-        str | None, Option("--message-id", metavar="HEX", help="The message with this id, a broker's or a client's.")
+        str | None,
+        Option(
+            "--message-id",
+            metavar="HEX",
+            help="The message with this id: the broker's offset message id or the client's unique key.",
+        ),
     ] = None
 
 
@@ -108,7 +116,7 @@ class Printing(Options):
     """How many of what is found are printed, and how; the annotations are the declaration."""
 
     limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None
-    reverse: Annotated[bool, Option("--reverse", "-r", help="The last one first.")] = False
+    reverse: Annotated[bool, Option("--reverse", "-r", help="Last message first.")] = False
     raw: Raw = False
     max_body: MaxBody = MAX_BODY_BYTES
 

@@ -27,7 +27,8 @@ class AsSlave(Options):
     """A master to follow; the annotations are the declaration of the options."""
 
     role: Annotated[
-        BrokerRole | None, Option("--role", help="slave: say what a new master would have it cut off (--epoch).")
+        BrokerRole | None,
+        Option("--role", help="slave: say what a new master would make this slave cut off (needs --epoch)."),
     ] = None
     epoch: Annotated[
         Path | None, Option("--epoch", metavar="FILE", help="The master's epochFileCheckpoint, or its store.")

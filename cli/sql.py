@@ -26,18 +26,17 @@ app = App()
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Ask stores with SQL.
 
-    There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
-    has a column `store`, and DESCRIBE messages lists the others. DuckDB answers in this process (extra
-    `sql`), and reads the columns that it needs: a body costs more than all the rest. With --master
-    Spark answers, in its dialect, as `pipeline sql` does. --since and --until bound messages and
-    damage by store time, and save the reading of the rest.
+    The views are messages, damage, queues, index_items, timers, findings, offsets and lag. Each has a column
+    `store`; DESCRIBE messages lists the columns of a view. DuckDB runs the query in this process (extra `sql`) and
+    reads only the columns that it needs: a body costs more than all the rest. With --master Spark runs the query,
+    in its own dialect, as `pipeline sql` does. --since and --until limit messages and damage by store time; the
+    rest of the log is not read.
 
-    A store that cannot be read ends the command before anything is asked. What is damaged is reported on
-    stderr, and is in the view damage; findings are what verify finds.
+    If a store cannot be read, the command ends before the query starts. Damage is reported on stderr and is in the
+    view damage. The view findings has the findings of verify.
 
-    Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or with bodies that
-    fail their checksum; 2 QUERY makes no sense; 5 some store, or bytes of one on
-    a disk, cannot be read.
+    Exit code: 0 answered; 1 answered, but without damaged parts or without stores left out by --partial, or with
+    bodies that fail their checksum; 2 QUERY is not valid; 5 a store, or bytes on a disk, cannot be read.
 
     \b
     Examples:

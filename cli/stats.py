@@ -21,7 +21,7 @@ app = App()
 class Browsing(Options):
     """A view instead of a table."""
 
-    browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q leaves.")] = (
+    browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q quits.")] = (
         False
     )
 
@@ -32,9 +32,7 @@ def stats(
     stores: Stores,
     *,
     options: StatsOptions,
-    quick: Annotated[
-        bool, Option("--quick", help="From the units of queues alone, where these tell what --by asks for.")
-    ] = False,
+    quick: Annotated[bool, Option("--quick", help="Read only queue units, if they have what --by asks for.")] = False,
     expiring: Expiring,
     browsing: Browsing,
     spark: Spark,
@@ -42,24 +40,25 @@ def stats(
 ) -> None:
     """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
-    Bytes and sizes are those of records in the commit log, with their share of all that was counted; batch record also
-    counts each of its messages. queue is a topic with its number; group the consumer group of retries and dead letters,
-    else the producer group of transactions; kind what a topic is for (user, retry, dead_letter, delay, transaction,
-    system); host the producer's address; hour and day those of storing, in UTC (ms since 1970); size a power of 2; file
-    the log's. Percentiles of sizes are at most 1/16 too low. --since and --until are by store time. Parts of a log are
-    counted on several cores (--jobs); with --master Spark counts them. --quick reads the units of queues alone, a
-    fiftieth of the bytes: they tell topic, queue, group, kind, size and file, and neither bodies nor properties.
+    Bytes and sizes are those of records in the commit log; the share is of all bytes counted. A batch record also
+    counts each of its messages. The values of --by: queue is a topic with its queue id. group is the consumer group
+    of retries and dead letters, else the producer group of transactions. kind is the purpose of a topic (user,
+    retry, dead_letter, delay, transaction, system). host is the producer's address. hour and day are store times in
+    UTC (ms since 1970). size is a power of 2. file is the log file. Percentiles of sizes are at most 1/16 too low.
+    --since and --until go by store time. Several cores count parts of a log (--jobs); with --master Spark counts
+    them. --quick reads only the queue units, a fiftieth of the bytes: they show topic, queue, group, kind, size and
+    file, but no bodies and no properties.
 
-    --expires tells what a broker deletes next, and when: by fileReservedTime, deleteWhen and
-    diskMaxUsedSpaceRatio of the options, of config/broker.properties, or by their defaults; when the disk
-    is full if the log grows on as in its last hours; and which groups would lose messages that they have
-    not consumed. Of a copy on another machine name the broker's disk: --disk-size, --disk-used.
+    --expires says which files a broker deletes next, and when; when the disk is full if the log grows as in its
+    last hours; and which groups would lose messages that they have not consumed. It goes by fileReservedTime,
+    deleteWhen and diskMaxUsedSpaceRatio of the options or of config/broker.properties, or by their defaults. For a
+    copy on another machine, describe the broker's disk: --disk-size, --disk-used.
 
-    A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
+    If a store cannot be read, the command ends before it counts anything. Damage is reported on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged, what the queues lack of the log (--quick), or with
-    --partial; --expires: a group loses messages, that is not known, or the disk gets full; 5 some store, queues that
-    --quick asks, or bytes of one on a disk, cannot be read.
+    Exit code: 0 counted; 1 counted, except damaged parts, messages that queues lack (--quick), or stores left out
+    by --partial; with --expires: a group loses messages, or that is not known, or the disk gets full; 5 a store,
+    its queues (--quick), or bytes on a disk cannot be read.
 
     \b
     Examples:

@@ -29,9 +29,9 @@ class StatsOptions(Options):
     by: Annotated[
         str | None, Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic).")
     ] = None
-    top: Annotated[int | None, Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes.")] = (
-        None
-    )
+    top: Annotated[
+        int | None, Option("--top", "-n", metavar="N", min=1, help="Only the N groups with the most bytes.")
+    ] = None
     since: Since = None
     until: Until = None
     partial: Partial = False

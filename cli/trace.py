@@ -30,29 +30,29 @@ class What(StrEnum):
 class Tracing(Options):
     """Whom and what it is about; the annotations are the declaration of the options."""
 
-    by: Annotated[What | None, Option("--by", help="What the text is, where it could be several things.")] = None
+    by: Annotated[What | None, Option("--by", help="What KEY is, if it could be several things.")] = None
     topic: Annotated[
-        str | None, Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*.")
+        str | None,
+        Option("--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."),
     ] = None
     group: Annotated[
-        str | None, Option("--group", "-g", metavar="G", help="The verdict on this group only, known or not.")
+        str | None,
+        Option("--group", "-g", metavar="G", help="The verdict for this group only, also if config/ does not know it."),
     ] = None
     tags: Annotated[
         str | None,
-        Option(
-            "--tags",
-            metavar="A||B",
-            help="What the group of --group subscribes to: no store keeps the tags of a group.",
-        ),
+        Option("--tags", metavar="A||B", help="Tags that the group of --group subscribes to; no store keeps them."),
     ] = None
-    sql: Annotated[str | None, Option("--sql", metavar="SQL92", help="The same as a filter of RocketMQ.")] = None
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="What is due or visible then (default: now).")] = (
-        None
+    sql: Annotated[
+        str | None, Option("--sql", metavar="SQL92", help="The SQL92 filter that the group of --group subscribes with.")
+    ] = None
+    now: Annotated[
+        str | None, Option("--now", metavar="TIME", help="Show what is due or visible at TIME (default: now).")
+    ] = None
+    next_start: Annotated[bool, Option("--next-start", help="Always say what the next start does to the message.")] = (
+        False
     )
-    next_start: Annotated[bool, Option("--next-start", help="Say what the next start does to it, in any case.")] = False
-    limit: Annotated[
-        int, Option("--limit", "-n", metavar="N", min=1, help="At most N messages, where a key has more.")
-    ] = 10
+    limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="Show at most N messages of a key.")] = 10
 
     def question(self, text: str, given: Given) -> TraceQuestion:
         """What is asked of a store. given: as of `Common`. Raises InvalidInput."""
@@ -81,7 +81,8 @@ def trace(
     text: Annotated[
         str,
         Argument(
-            metavar="KEY|UNIQUE-KEY|MESSAGE-ID|POSITION", help="What is known of the message; TOPIC/QUEUE/OFFSET, too."
+            metavar="KEY|UNIQUE-KEY|MESSAGE-ID|POSITION",
+            help="What you know of the message; TOPIC/QUEUE/OFFSET works, too.",
         ),
     ],
     *,
@@ -90,22 +91,21 @@ def trace(
 ) -> None:
     """Tell the life of one message, and why a group has got it or not.
 
-    The story has every record of the message in order: sent, half message and what decided it, delay
-    level or timer and when it fires, each queue and LMQ (light message queue) that names it, index items, POP,
-    retries and dead letters of each group, what superseded it, what was sent again with the same unique
-    key. Each line has its place, so that it can be looked at.
+    The story lists every record of the message in order: the send, the half message and the record that decided it,
+    the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
+    index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
+    the same unique key. Each line has its position or path, so that you can look it up.
 
-    Then comes a verdict for each group that something in config/ connects with the topic, with the facts
-    it rests on: delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due,
-    timer_never_fires, in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable,
-    not_served, unknown. delivered_and_passed says that the group's offset is beyond the message, no more.
-    Where the store does not tell, the verdict is unknown. No store keeps the tags a group subscribes
-    to: --tags gives them.
+    Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
+    delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
+    in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
+    delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
+    answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
 
-    A number is a position if a record begins there, else a key; 32 hex digits are a message id if one
-    leads to a record, else a unique key: --by says which. Keys are looked up in the index; where it lacks
-    them the log is scanned, once. After a crash, and where no consumer is led to the message, the next start
-    is played, too: what it does to the message. --next-start does that in any case.
+    A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
+    else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
+    scanned once. After a crash, and if no queue leads consumers to the message, the next start is simulated: what
+    it would do to the message. --next-start does so in any case.
 
     Exit code: 0 found; 1 nothing has that key, id or place.
 

@@ -23,13 +23,13 @@ app = App()
 @app.command()
 @shared()
 def undo(
-    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
-    session: Annotated[str | None, Argument(metavar="SESSION", help="Which one (default: the newest).")] = None,
+    store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
+    session: Annotated[str | None, Argument(metavar="SESSION", help="The session (default: the newest).")] = None,
     list_: Annotated[bool, Option("--list", "-l", help="List the sessions.")] = False,
-    purge: Annotated[bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")] = False,
-    force: Annotated[bool, Option("--force", help="Undo also where the store has changed since.")] = False,
+    purge: Annotated[bool, Option("--purge", help="Delete what SESSION kept; it cannot be undone afterwards.")] = False,
+    force: Annotated[bool, Option("--force", help="Undo even if the store has changed since.")] = False,
     journal: Annotated[
-        Path | None, Option("--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`).")
+        Path | None, Option("--journal", metavar="DIR", help="Where the session is kept (DIR of `recover --journal`).")
     ] = None,
     *,
     writing: ChangeOptions,
@@ -37,10 +37,10 @@ def undo(
 ) -> None:
     """Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.
 
-    What is kept of a session is proven by its checksums before anything is touched, and the files
-    are proven afterwards. A store that has changed since, because a broker ran or messages were put,
-    is left alone unless --force says so: what came later is lost then where it lies in the same
-    files, or in the same RocksDB. Cut off at any point, it can be run again. Nothing is deleted before --purge.
+    Checksums prove the kept originals before any file is changed, and prove the restored files afterwards. If the
+    store has changed since (a broker ran, or messages were put), undo refuses. With --force it goes ahead: later
+    messages are lost if they lie in the same files or in the same RocksDB. If undo is interrupted, run it again.
+    Nothing is deleted before --purge.
 
     Exit code: 0 taken back; 1 nothing to undo; 4 in use; 5 the store has changed, or cannot be read.
 

@@ -23,7 +23,9 @@ _TOLD = 20
 T = TypeVar("T")
 U = TypeVar("U")
 
-Partial = Annotated[bool, Option("--partial", help="Go on without stores that cannot be read; the answer names them.")]
+Partial = Annotated[
+    bool, Option("--partial", help="Continue without stores that cannot be read; the answer names them.")
+]
 
 
 def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool) -> list[dict[str, Any]]:

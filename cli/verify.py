@@ -87,12 +87,15 @@ class VerifyOptions(Options):
     """What is checked; the annotations are the declaration of the options."""
 
     quick: Annotated[
-        bool, Option("--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default).")
+        bool, Option("--quick/--deep", help="quick: only structure and ends, no CRC; deep: everything (the default).")
     ] = False
     sample: Annotated[
         float | None,
         Option(
-            "--sample", metavar="P%", parser=parse_percent, help="Read this share of the log, other parts in each run."
+            "--sample",
+            metavar="P%",
+            parser=parse_percent,
+            help="Read this share of the log; each run takes other parts.",
         ),
     ] = None
     max_duration: Annotated[
@@ -101,7 +104,7 @@ class VerifyOptions(Options):
             "--max-duration",
             metavar="TIME",
             parser=parse_duration,
-            help="Stop reading after 90s, 10m, 2h, … and report what was found.",
+            help="Stop reading after 90s, 10m, 2h, … and report the findings so far.",
         ),
     ] = None
     since: Since = None
@@ -148,26 +151,27 @@ def verify(
     limits: VerifyOptions,
     resume: Annotated[
         Path | None,
-        Option("--resume", metavar="FILE", help="Keep in FILE how far an interrupted run came, and go on from there."),
+        Option(
+            "--resume", metavar="FILE", help="Save the progress of an interrupted run in FILE, and continue from there."
+        ),
     ] = None,
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Check every invariant of a store and report each that does not hold. Writes nothing.
 
-    Log, queues, index, checkpoint, timer, configuration: each for itself and against the others,
-    in both directions. A finding says what is wrong and where, what a broker does with it, and the
-    next command; `mqstore explain CODE` says all of it. What was not checked is named.
+    Log, queues, index, checkpoint, timer and configuration are checked, each for itself and against the others, in
+    both directions. A finding says what is wrong and where, what a broker does about it, and the next command.
+    `mqstore explain CODE` tells more. Parts that were not checked are named.
 
-    The store may be one that a broker works on: it is checked up to where its log ended at the
-    start. --topic and --queue leave out other queues, their index and configuration, not the log.
-    Ctrl-C ends with the findings so far. --jobs 2 checks the log in a second process.
+    A running broker's store can be checked: verify stops where the log ended when verify started. --topic and
+    --queue skip other queues with their index and configuration, but not the log. Ctrl-C ends the check and shows
+    the findings so far. --jobs 2 checks the log in a second process.
 
-    Of a directory or file inside a store only its own findings are reported, and decide the exit code;
-    the rest is read all the same.
+    If PATH is a directory or file inside a store, only findings about PATH are reported and decide the exit code;
+    the rest of the store is still read.
 
-    Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read; 130
-    interrupted.
+    Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read; 130 interrupted.
 
     \b
     Examples:
