@@ -55,7 +55,7 @@ class Change(Options):
     def check(self) -> None:
         """Raises BadParameter where nobody can be asked who has to be."""
         if self.asks and not can_ask():
-            raise bad_parameter("--apply needs --yes where there is no terminal to ask on")
+            raise bad_parameter("without a terminal --apply needs --yes")
 
     @property
     def asks(self) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.start.config import ConfigStart
 
-_BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
+_BARE = "none; a broker that starts on this store serves none of its topics yet"
 
 
 def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
@@ -35,7 +35,7 @@ def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
     if before is None or before.bare or not before.loses:
         return ""
     unsettled = back_unsettled(before, left)
-    return (f" {unsettled}." if unsettled else "") + (f" Not brought back: {left.sentence}." if left else "")
+    return (f" {unsettled}." if unsettled else "") + (f" Not restored: {left.sentence}." if left else "")
 
 
 def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
@@ -48,7 +48,7 @@ def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
     if not files and not lost:
         return []
     head = [f"  {file.start:<8} config/{file.file}: {file.problem}" for file in files]
-    return ["", "Configuration, as a start takes it:", *head, *folded(lost, rows)]
+    return ["", "Configuration as the next start reads it:", *head, *folded(lost, rows)]
 
 
 def bare_lines(found: Recovery) -> list[str]:

@@ -25,7 +25,7 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
     from ..store.repair.convert import convert as make
 
     if to is None:
-        raise bad_parameter("--convert needs --to DIR: a new directory")
+        raise bad_parameter("--convert needs --to DIR, a new directory")
     tell_nearest(version, common)
     out = common.checked_output("conversion")
     layout = Layout.open(store, common.config())
@@ -45,10 +45,10 @@ def _text(record: Mapping[str, Any]) -> str:
     size, version = bytes_text(record["bytes"]), record["broker_version"]
     lines = [f"{records} ({size}) written to {record['to']}, a plain store for brokers {version}"]
     for name, what in (
-        ("damaged", "damaged in between: tombstones and fillers in their place"),
-        ("wrong", "with a wrong checksum, a tombstone in its place"),
-        ("torn", "with torn properties: some of them are lost"),
-        ("restored", "with a header that its queue contradicts, put right as `mqstore recover` does"),
+        ("damaged", "damaged between good records, replaced by tombstones and fillers"),
+        ("wrong", "with a wrong checksum, replaced by a tombstone"),
+        ("torn", "with torn properties, some properties are lost"),
+        ("restored", "with a header that contradicts its queue, corrected as `mqstore recover` does"),
         ("dead", "of an earlier life of the log, left out"),
     ):
         if record[name]:
@@ -59,15 +59,15 @@ def _text(record: Mapping[str, Any]) -> str:
     changed = record["changed_queues"]
     gone = sum(not row["new_max_offset"] for row in changed)
     queues = record["queues"] + gone
-    lines.append(f"  {queues - len(changed):>9} of {counted(queues, 'queue')} with all offsets they had")
+    lines.append(f"  {queues - len(changed):>9} of {counted(queues, 'queue')} keep all their offsets")
     lines += [f"  {'':>9} {_queue(row)}" for row in changed[:_ROWS]]
     if len(changed) > _ROWS:
         lines.append(f"  {'':>9} … {len(changed) - _ROWS} more (--format json)")
     if record["left_behind"]:
-        lines.append(f"Not taken along: {', '.join(record['left_behind'])}")
+        lines.append(f"Not copied: {', '.join(record['left_behind'])}")
     lines.append(
-        "The old store is as it was. In broker.conf: enableDLegerCommitLog=false, storePathRootDir, "
-        "storePathCommitLog. Message ids made of positions have changed."
+        "The old store is unchanged. Set in broker.conf: enableDLegerCommitLog=false, storePathRootDir, "
+        "storePathCommitLog. Offset message ids have changed, because positions have."
     )
     return page_of(lines)
 

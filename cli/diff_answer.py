@@ -60,7 +60,7 @@ class Sides:
             if is_uri(root) or is_uri(partners[name]):
                 if looks.only is not None or looks.quick:  # else what it has, its messages, is compared
                     parts = ", ".join(part for part in WHAT if part in looks.parts - {MESSAGES})
-                    told = f"{parts}: of a store in object storage only messages can be compared"
+                    told = f"{parts}: in object storage only messages can be compared"
                     self.parts[name] = _of_messages_alone(told)
                 continue
             with StoreReader(root, config) as one, StoreReader(partners[name], config) as other:
@@ -129,7 +129,7 @@ def _tell(unsound: Unsound | None, common: Common) -> None:
     for lost in unsound.first:
         common.warn(f"not compared: {damage_text(asdict(lost))}")
     for store, (places, size) in unsound.cut.items():
-        cut = f"in all {counted(size, 'byte')}, in {counted(places, 'place')}"
+        cut = f"{counted(size, 'byte')} in total, in {counted(places, 'place')}"
         common.warn(f"not compared: {store}: {cut}")
     for store, (bodies, position) in unsound.bodies.items():
         fail = counted(bodies, "body fails its checksum", "bodies fail their checksums")

@@ -16,7 +16,7 @@ _THINGS = {
     "record": ("field of a record", "fields of records"),
     "epoch": ("epoch", ""),
     "queue": ("queue", ""),
-    "unit": ("queue with other units", "queues with other units"),
+    "unit": ("queue with different units", "queues with different units"),
     "index": ("part of the index", "parts of the index"),
     "offset": ("position", ""),
     "config": ("entry of the configuration", "entries of the configuration"),
@@ -39,7 +39,7 @@ def _line(row: Mapping[str, Any]) -> str:
         return f"  … {row['count']} more (--verbose shows all)"
     if row["type"] == "part_difference":
         return f"  {store}{_difference(row)}"
-    first = {"only_a": "only A has it", "only_b": "only B has it", "changed": "it is another one"}
+    first = {"only_a": "only in A", "only_b": "only in B", "changed": "the messages differ"}
     counts = f"{row['only_a']} only in A, {row['only_b']} only in B, {row['changed']} changed"
     return (
         f"  {store}messages {row['topic']}/{row['queue_id']} from {row['queue_offset']} on"
@@ -49,14 +49,14 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _sentence(row: Mapping[str, Any]) -> str:
     """What is so, and how much was looked at."""
-    looked = f"{bytes_text(row['bytes'])} of log byte by byte"
+    looked = f"{bytes_text(row['bytes'])} of log compared byte by byte"
     alone = row["samples"] == 0 and row["same_log"] is None
     if row["samples"] == 0:
         looked = "only messages were compared" if alone else "no log was read"
     elif row["quick"]:
-        looked = f"as far as --quick looks: ends, beginnings of files and samples, {bytes_text(row['bytes'])}"
+        looked = f"--quick compared ends, beginnings of files and samples: {bytes_text(row['bytes'])}"
     expired = [
-        f"{bytes_text(row[key])} in front of it only in {side}"
+        f"{bytes_text(row[key])} before them only in {side}"
         for key, side in (("expired_a", "A"), ("expired_b", "B"))
         if row[key]
     ]
@@ -66,21 +66,21 @@ def _sentence(row: Mapping[str, Any]) -> str:
     if not row["differences"]:
         parts = ", ".join(text.partition(":")[0] for text in row["unread"])
         compared = "" if alone and MESSAGES not in parts else f" ({looked})"  # nothing may have been
-        return f"Not known to be the same: {parts} could not be compared{compared}"
+        return f"Unknown whether they are the same: {parts} could not be compared{compared}"
     told = [
-        counted(number, *_THINGS.get(part, ("queue with other messages", "queues with other messages")))
+        counted(number, *_THINGS.get(part, ("queue with different messages", "queues with different messages")))
         for part, number in row["differences"].items()
     ]
     if alone:
         head = "Not the same"
     elif row["same_log"] is None:
-        head = "Not the same: no bytes of a log that both have"
+        head = "Not the same: the logs have no bytes in common"
     elif not row["same_log"]:
-        head = "Not the same: another log"
+        head = "Not the same: two different logs"
     elif row["first_difference"] is None:
-        head = "The same log, but not the same store"
+        head = "The same log, but the stores differ"
     else:
-        head = f"One log, but not the same from {row['first_difference']:,} on"
+        head = f"Two copies of one log, different from {row['first_difference']:,} on"
     return f"{head}: {', '.join(told)} ({looked})"
 
 
@@ -90,7 +90,7 @@ def _difference(row: Mapping[str, Any]) -> str:
         size = bytes_text(row["a"] if row["b"] is None else row["b"])
         side = {"only_a": "only in A", "only_b": "only in B", "changed": "not the same"}
         return f"{what}: {size} {side[row['how']]}"
-    more = f" ({row['count']:,} in all)" if row["count"] > 1 else ""
+    more = f" ({row['count']:,} in total)" if row["count"] > 1 else ""
     if row["how"] == "only_a":
         return f"{what}: only in A, {_value(row['a'])}{more}"
     if row["how"] == "only_b":

@@ -23,9 +23,9 @@ COLUMNS = (
 )
 """Columns of a CSV: the files."""
 _WHY = {
-    "time": "old enough, at the hour of deleteWhen",
-    "disk": "old enough, and the disk is too full",
-    "forced": "the disk is so full that age counts no more",
+    "time": "old enough, deleted at the hour of deleteWhen",
+    "disk": "old enough, and the disk is above the limit",
+    "forced": "disk above the forced limit: age does not count",
 }
 
 
@@ -57,7 +57,7 @@ class Expiring(Options):
     def check(self, *others: bool) -> None:
         """Raises BadParameter for options that do not go together. others: of another kind of answer."""
         if self.expires and any(others):
-            raise bad_parameter("--expires goes with neither --quick nor --browse nor --master")
+            raise bad_parameter("--expires cannot be combined with --quick, --browse or --master")
         if not self.expires and self.set_ones():
             raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
 
@@ -73,11 +73,11 @@ class Expiring(Options):
     def disk(self) -> Disk | None:
         """What is said of the disk, None for nothing. Raises BadParameter."""
         if (self.disk_size is None) != (self.disk_used is None):
-            raise bad_parameter("--disk-size and --disk-used go together")
+            raise bad_parameter("--disk-size and --disk-used need each other")
         if self.disk_size is None or self.disk_used is None:
             return None
         if self.disk_used > self.disk_size:
-            raise bad_parameter("--disk-used: more than --disk-size")
+            raise bad_parameter("--disk-used is larger than --disk-size")
         from ..store.offsets.expiry import Disk
 
         return Disk(self.disk_size, self.disk_used, here=False)
@@ -100,7 +100,7 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
         for note in (*found.rules.notes, *losses.notes):
             common.warn(f"{root}: {note}")
         for note in losses.unknown:
-            common.warn(f"{root}: {note}: who loses messages is not known")
+            common.warn(f"{root}: {note}: it is not known which groups lose messages")
         bad = bad or bool(groups or losses.unknown) or found.refuses_ms is not None
         records.append({"type": "expiry", "store": root, **found.to_json()})
         records += [{"type": "losing_group", "store": root, **one.to_json()} for one in groups]
@@ -152,24 +152,24 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     from .terminal import time_text
 
     span = age_text(row["until_timestamp"] - row["now_timestamp"])
-    files = counted(row["files_going"], "file goes", "files go", form=",")
+    files = counted(row["files_going"], "file is deleted", "files are deleted", form=",")
     yield f"{row['store']}: {files} within {span}, {bytes_text(row['bytes_going'])}."
     hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
     from_ = "given" if row["options_given"] else "defaults"
     forced = row["forced_percent"]
     forcibly = "" if forced is None else f", above {forced} % whatever its age"
     yield (
-        f"  A file is kept for {age_text(row['reserved_ms'])} and goes at {hours}; above"
+        f"  A file is kept for {age_text(row['reserved_ms'])} and deleted at {hours}; above"
         f" {row['delete_percent']} % of the disk at any hour{forcibly} ({from_})."
     )
     share = row["disk_used_bytes"] / max(1, row["disk_bytes"])
     rate = bytes_text(int(row["log_bytes_per_second"] * 3600))
     since = row["rate_since_timestamp"]
-    grows = f"the log grows by {rate} an hour" if since else "how fast the log grows is not known"
+    grows = f"the log grows by {rate} per hour" if since else "the growth of the log is not known"
     yield f"  Disk: {bytes_text(row['disk_bytes'])}, {share:.1%} used; {grows}."
     for name, percent, what in (
-        ("over", row["delete_percent"], "old files go at any hour"),
-        ("forced", row["forced_percent"], "files go whatever their age"),
+        ("over", row["delete_percent"], "old files are deleted at any hour"),
+        ("forced", row["forced_percent"], "files are deleted whatever their age"),
         ("refuses", row["refuses_percent"], "the broker refuses messages"),
         ("full", 100, "the disk is full"),
     ):
@@ -182,7 +182,7 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
         yield f"  The disk does not get full within {span}."
     kept = row["shortest_kept_ms"]
     if kept is not None and kept < row["reserved_ms"]:
-        yield f"  Messages are kept for {age_text(kept)} only."
+        yield f"  Messages are kept for only {age_text(kept)}."
 
 
 def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:

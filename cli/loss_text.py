@@ -21,7 +21,7 @@ def lost_lines(found: Recovery, common: Common) -> list[str]:
     if found.plan is None or not rows:
         return []
     shown = rows if common.verbose else rows[:ROWS]
-    lines = ["", "One by one, as far as known:", *(_lost(row, common) for row in shown)]
+    lines = ["", "The single messages, as far as known:", *(_lost(row, common) for row in shown)]
     total = max(found.plan.lost.messages, len(rows))
     if total > len(shown):
         how = "JSON has" if common.verbose else "--verbose shows"
@@ -68,11 +68,11 @@ def timer_lines(found: Recovery) -> list[str]:
     lines = []
     if items:
         lost = counted(items, "index item", form=",")
-        lines = ["", f"{lost} would be lost, older than what is indexed again (B19)."]
+        lines = ["", f"{lost} would be lost: they are older than the part that is indexed again (B19)."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    waiting = counted(timers.pending, "timed message that waits", "timed messages that wait", form=",")
+    waiting = counted(timers.pending, "waiting timed message", "waiting timed messages", form=",")
     lines += ["", f"Of {waiting}{why}:"]
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
@@ -82,7 +82,7 @@ def timer_lines(found: Recovery) -> list[str]:
         ticks = counted(timers.loops, " tick would lead to itself", " ticks would lead to themselves", form=">9,")
         lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
-        lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: no number there")
+        lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: that entry has no queue offset")
     return lines
 
 
@@ -95,7 +95,7 @@ def cut_lines(found: Recovery, rows: int | None) -> list[str]:
         f" left: {', '.join(c.properties) or 'none'}"
         for c in cut
     )
-    return section("A torn write cut the properties of these; body and header are whole:", lines, rows)
+    return section("A torn write has cut off properties of these messages; body and header are whole:", lines, rows)
 
 
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:
@@ -112,12 +112,12 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     if not brought.parts:
         lines.append("  nothing")
     if brought.lacks:
-        lines.append("It does not have; tombstones there make the two logs differ:")
+        lines.append("The replica lacks these parts; tombstones there make the two logs differ:")
         lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
         lines += folded(lacks, rows)
     if brought.goes_on:
-        lines.append("It goes on behind the end of this log, which ends in order.")
+        lines.append("The replica continues behind the end of this log, which ends in order.")
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")
-        lines.append(f"It has {bytes_} in front of this log, whose first files may have expired.")
+        lines.append(f"The replica has {bytes_} in front of this log, whose first files may have expired.")
     return lines

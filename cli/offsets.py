@@ -87,17 +87,17 @@ class Moving(Options):
     def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:
         """Raises BadParameter for options that do not go together."""
         if self.plans and (shown.by is not None or shown.behind or shown.quick):
-            raise bad_parameter("--by, --behind and --quick do not go with --reset and --merge")
+            raise bad_parameter("--by, --behind and --quick cannot be combined with --reset or --merge")
         if self.plans and self.compare is not None:
-            raise bad_parameter("--compare shows, --reset and --merge plan: one at a time")
+            raise bad_parameter("--compare cannot be combined with --reset or --merge")
         if (self.plans or self.compare is not None) and len(stores) > 1:
-            raise bad_parameter("one STORE at a time with --compare, --reset and --merge")
+            raise bad_parameter("name one STORE only with --compare, --reset and --merge")
         if (self.merge is None) != (self.take is None):
-            raise bad_parameter("--merge OTHER and --take max or min go together")
+            raise bad_parameter("--merge OTHER and --take max or min need each other")
         if self.take is not None and self.take not in _TAKE:
             raise bad_parameter("--take: max or min")
         if change.apply and not self.plans:
-            raise bad_parameter("--apply: say what moves, by --reset or --merge")
+            raise bad_parameter("--apply needs --reset or --merge")
 
 
 @app.command()
@@ -267,13 +267,13 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
         return None
     if not change.apply:
         hint = f"run: {left.command(layout)}"
-        before = ": no plan is made before it is over" if isinstance(left, CutOff) else ""
+        before = ": no plan is made before it is finished" if isinstance(left, CutOff) else ""
         raise Unclean(f"{left}{before}", path=layout.root, hint=hint)
     if change.asks and isinstance(left, CutOff) and not left.undoing and left.journal is None:
-        agree("Go on with it, and then plan?", f"{left}.", common, ExitCode.UNCLEAN)
+        agree("Finish it, and then make the plan?", f"{left}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""
-    common.warn(f"{layout.root}: {left}: that is over now{lost}")
+    common.warn(f"{layout.root}: {left}: finished now{lost}")
     return ended if ended is not None and ended.session else None
 
 

@@ -96,9 +96,9 @@ def _sum_notes(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
     if row["expired"]:
-        yield f"{counted(row['expired'], 'message', form=',')} gone before it was read"
+        yield f"{counted(row['expired'], 'message', form=',')} expired before being read"
     if row["moved_back"]:
-        yield f"{row['moved_back']:,} back from the .bak"
+        yield f"{row['moved_back']:,} lower than in the .bak"
     if row["subscribed"] is False:
         yield "no subscription"
 
@@ -106,7 +106,7 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
 def totals_text(wanted: LagQuery, named: bool) -> str:
     """What is said where there is no line. named: there is what was asked for, but it is not odd."""
     if wanted.odd and named:
-        return "no group is behind, none is out of range"
+        return "no group is behind or out of range"
     return "no positions" + (" of such a group or topic" if wanted.group or wanted.topic else "")
 
 
@@ -124,9 +124,9 @@ def moves_text(found: Moves, layout: Layout, applied: Applied | None, every: boo
     """The page of a plan. applied: None where it was not carried out."""
     moves = found.moves
     if not moves:
-        head = "Nothing to move: every position is there already."
+        head = "Nothing to move: every position is already right."
     elif applied is not None:
-        head = f"Done: {counted(len(moves), 'position')} moved. A broker goes on there."
+        head = f"Done: {counted(len(moves), 'position')} moved. A broker continues from there."
     else:
         head = f"{counted(len(moves), 'position')} to move. Nothing is written without --apply."
     lines = [head]
@@ -137,17 +137,17 @@ def moves_text(found: Moves, layout: Layout, applied: Applied | None, every: boo
         lines.append(f"  … {len(moves) - len(shown)} more (--verbose shows all)")
     skipped, again = (sum(getattr(m, name) for m in moves) for name in ("skipped", "again"))
     if skipped or again:
-        lines += ["", f"Skipped: {skipped:,}. Once more: {again:,}."]
+        lines += ["", f"Messages skipped: {skipped:,}. Messages delivered again: {again:,}."]
     if found.left_out:
         what = counted(found.left_out, "position of a queue", "positions of queues")
         lines += ["", f"Left out: {what} that this store does not have."]
     if applied is not None:
-        lines += ["", f"What was there before is in {layout.journal / applied.session}"]
+        lines += ["", f"The original bytes are kept in {layout.journal / applied.session}"]
     return page_of(lines)
 
 
 def _move_text(move: Move) -> str:
     before = "-" if move.before is None else f"{move.before:,}"
     place = f"{move.group} {move.topic}/{move.queue_id}"
-    inside = "" if move.wished == move.after else f" (not {move.wished:,}: outside of the queue)"
+    inside = "" if move.wished == move.after else f" (not {move.wished:,}, which is outside the queue)"
     return f"  {before:>12} -> {move.after:<12,} {place}{inside}"

@@ -96,7 +96,7 @@ def verdict(
     found = before.recovery
     if applied is not None:
         lost = applied.lost
-        ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
+        ended = "finished the interrupted recovery" if applied.resumed else "recovered"
         besides = not_back(found.config, left_lost(found.config, after.recovery.layout)) if after is not None else ""
         unfired = after is not None and not lost and after.recovery.prediction.unfired
         gone = "" if unfired else f", {_messages(lost)} lost"
@@ -115,7 +115,7 @@ def _start_after(after: JudgedRecovery | None) -> str:
 def question(found: Recovery) -> str:
     """What is asked on a terminal before a plan is carried out."""
     if found.interrupted:
-        return "Go on with the recovery that was cut off?"
+        return "Continue the interrupted recovery?"
     assert found.plan is not None
     if not found.plan.edits:
         return "Remove the start barrier?"
@@ -128,24 +128,24 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
     left = going_on(before.verdict.findings, found.layout.root, given)
     if found.interrupted or left is not None:
         ends = left or _command(found, given)
-        return f"`{ends}` goes on with it." if ends.ends else ""
+        return f"`{ends}` continues it." if ends.ends else ""
     if found.plan is None:
         return ""
     if found.not_by_files:
-        return "No file is to be repaired: the broker's configuration does not suit this store."
+        return "No file needs repair: the broker's configuration does not fit this store."
     steps = next_steps(before, given)
     if not any(step.changes for step in steps):
         damaged = before.verdict.status is Status.DAMAGED
-        return "No repair mends it." if damaged else "Nothing to do."
+        return "No repair can fix it." if damaged else "Nothing to do."
     live = before.verdict.live
     if before.verdict.status is Status.CLEAN:
-        then = ", once no process has the store" if live else f": `{steps[0]}`"
+        then = ", once no process uses the store" if live else f": `{steps[0]}`"
         return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up{then}."
     if live and not found.plan.edits:
-        return "No process may have the store for what is next."
+        return "The next step needs a store that no process uses."
     if live:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
-        return f"The plan, once no process has the store, {loses}."
+        return f"The plan {loses}; it needs a store that no process uses."
     loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(before)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
 
@@ -160,7 +160,7 @@ def _left_unfired(before: JudgedRecovery) -> str:
     if plan is not None and not any(map(plan.touches, ("timerlog", "timerwheel", "timercheck"))):
         return "; timed messages stay unfired"
     damaged = any(each.code == "I-126" for each in before.verdict.findings)
-    return " of the log; what damaged entries of the timer log were for may stay unfired" if damaged else ""
+    return " of the log; timed messages of damaged timer log entries may stay unfired" if damaged else ""
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:
@@ -169,7 +169,7 @@ def _behind_the_log(before: JudgedRecovery) -> str:
     if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
-    return f"; queues name {counted(behind, 'record', form=',')} behind the end of the log" if behind else ""
+    return f"; queues point to {counted(behind, 'record', form=',')} behind the end of the log" if behind else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
@@ -243,11 +243,11 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
     if found.plan is None or not found.plan.lost_messages:
         return []
     if found.options.policy != "keep":
-        return _tally("Messages that the plan gives up:", found.plan.lost, common, rows)
+        return _tally("Messages that the plan loses:", found.plan.lost, common, rows)
     lines = [_size_of(share) for share in found.plan.lost]
     if found.plan.index_alone:
-        lines.append(f"  {found.plan.index_alone:>9,}  {'':>9}  of which the index alone tells")
-    return section("Messages whose records are damaged or gone:", lines, rows)
+        lines.append(f"  {found.plan.index_alone:>9,}  {'':>9}  known from the index only")
+    return section("Messages whose records are damaged or missing:", lines, rows)
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
@@ -281,7 +281,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
     title = "What was done:" if applied else "The plan:" if asking else _PLAN
     lines = section(title, steps_text(edits, found.layout, rows is None), rows)
     if applied is not None:
-        lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
+        lines.append(f"  the original bytes are kept in {found.layout.journal / applied.session}")
     return lines
 
 
@@ -290,25 +290,25 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [f"Next: {left}"]
     if found.refusal is not None and not found.interrupted:
-        return ["Next: put right what is named above, then run this again."]
+        return ["Next: fix the problem named above, then run this command again."]
     if found.not_by_files:
-        return ["Next: start the broker with a configuration that suits this store."]
+        return ["Next: start the broker with a configuration that fits this store."]
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
     told = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
     if seen.verdict.live:
-        return [NEXT_IN_USE if steps else "Next: nothing: a process has the store."]
+        return [NEXT_IN_USE if steps else "Next: nothing to do; a process uses the store."]
     if any(step.changes for step in steps):
         return [*told, *next_lines(steps)]
     if told:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
-        return [*told, f"Next: start the broker, or give them the numbers of the log: {renumber}"]
+        return [*told, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
         return ["Next: start the broker."]
-    looks = [f"To see it: {step}" for step in steps]
+    looks = [f"To see the details: {step}" for step in steps]
     if harmless(seen.verdict):
-        return ["Next: start the broker: it makes nothing worse.", *looks]
+        return ["Next: start the broker; its start makes nothing worse.", *looks]
     return [f"Next: mqstore explain {seen.verdict.serious[0].code}", *looks]
 
 
-_OTHER_NUMBERS = "Units of queues are not numbered as their messages are, and consumers know their numbers."
+_OTHER_NUMBERS = "Some units have other queue offsets than their messages; consumers already use those of the units."

@@ -68,11 +68,11 @@ class Parts(Options):
         parts |= {RepairPart.QUEUE} if self.queues else set()
         if self.all_:
             if queues or codes or parts or self.as_:
-                raise bad_parameter("--all takes every part: no other can be named beside it")
+                raise bad_parameter("--all includes every part: name no other part")
             return Choice()
         parts |= {part_of_code(code) for code in codes}
         if self.as_ is not None and (parts != {RepairPart.QUEUE} or queues or codes):
-            raise bad_parameter("--as goes with --queues, and with no other part")
+            raise bad_parameter("--as needs --queues, and no other part")
         return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
@@ -139,20 +139,20 @@ def repair(
     choice = parts.choice()
     if conversion.convert is not None:
         if parts != Parts() or change != type(change)():
-            raise bad_parameter("--convert makes a new store: nothing else can be asked for beside it")
+            raise bad_parameter("--convert makes a new store: it cannot be combined with other parts")
         from .convert import convert
 
         convert(store, conversion.to, broker_version, common)
     if conversion.to is not None:
-        raise bad_parameter("--to is for --convert")
+        raise bad_parameter("--to needs --convert")
     if change.apply and choice.everything and not parts.all_:
-        raise bad_parameter("--apply: say which part, or --all")
+        raise bad_parameter("--apply: name a part, or --all")
     change.check()
     out = common.checked_output("repair")
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
     if layout.log_stop is not None:
-        common.warn("a process has the store: what is shown here changes while it runs")
+        common.warn("a process uses the store: the result below may change while it runs")
     kind, judged, opened = None, layout, layout
     if parts.as_ is not None:
         from ..store.repair.parts import QueueStoreKind, as_kind
@@ -278,7 +278,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
         if not found.plan.edits:
             what = "Remove the start barrier?"
         if found.interrupted:
-            what = "Go on with what was cut off?"
+            what = "Continue the interrupted change?"
         from .repair_text import repair_text
 
         plan = repair_text(before, None, None, common, common.given().at(layout), asking=True)

@@ -50,7 +50,7 @@ def repair_text(
     ]
     told = list[str]()
     if applied is not None and applied.session:
-        told.append(f"What was there before is in {found.layout.journal / applied.session}")
+        told.append(f"The original bytes are kept in {found.layout.journal / applied.session}")
     if found.request.kind and (applied is not None or found.nothing_to_do):
         told += _after_the_move(found)
     lines += ["", *told] if told else []
@@ -104,15 +104,15 @@ def _verdict(
     gone = counted(lost, "message is", "messages are", form=",")
     loses = f" {gone} lost." if lost else ""
     if applied is not None:
-        done = "went on with what was cut off" if applied.resumed else "repaired"
+        done = "finished the interrupted change" if applied.resumed else "repaired"
         return f"Done: {done}.{loses}{_not_back(before, after)} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     left = going_on(before.verdict.findings, found.layout.root, given)
     if left is not None and not left.ends:
         return f"{sentence}."
     if found.interrupted or left is not None:
-        what = f"run {left}" if left is not None else "run it again with --apply"
-        return f"{sentence}. A change was cut off: {what} before any start."
+        what = f"run {left}" if left is not None else "run this again with --apply"
+        return f"{sentence}. A change was interrupted: {what} before you start a broker."
     if found.nothing_to_do:
         return f"{sentence}. Nothing to repair in {_parts(found)}."
     files = len({edit.path for edit in found.plan.edits})
@@ -125,7 +125,7 @@ def _now(after: JudgedRepair | None) -> str:
     if after is None:
         return ""
     if left := len(after.repair.plan.edits):
-        return f"{counted(left, 'change follows', 'changes follow')} from these: run it again."
+        return f"{counted(left, 'change follows', 'changes follow')} from these: run this command again."
     if after.verdict.status is Status.CLEAN:
         return "A broker can be started."
     return f"But: {first_sentence(after.verdict, after.repair.layout.root)}."
@@ -147,7 +147,7 @@ def _lost(found: Repair, rows: int | None) -> list[str]:
         for share in found.plan.lost
     ]
     if found.plan.index_alone:
-        lines.append(f"  {found.plan.index_alone:>9,}  of which the index alone tells")
+        lines.append(f"  {found.plan.index_alone:>9,}  known from the index only")
     return section("Messages that are lost:", lines, rows)
 
 

@@ -68,7 +68,7 @@ def undo(
     if purge and force:
         raise bad_parameter("--purge and --force exclude each other")
     if not writing.yes and not can_ask():
-        raise bad_parameter("undo needs --yes where there is no terminal to ask on")
+        raise bad_parameter("without a terminal undo needs --yes")
     out = common.checked_output("purged" if purge else "undone")
     files = files_of(layout, writing.follow_links)
     record = (
@@ -131,7 +131,7 @@ def _undo(
         agree(what, _changes_text(layout, journal, common), common)
     elif not writing.yes:
         lines = [f"  {path}" for path in barriers(layout)]
-        plan = "A start barrier keeps brokers from starting, of a recovery that was cut off:"
+        plan = "An interrupted recovery has left a start barrier, which keeps brokers from starting:"
         agree("Remove it?", page_of([plan, *lines]), common)
     done = undoing.undo(layout, journal, files, force=force, wait_seconds=writing.wait)
     return {
@@ -157,8 +157,8 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -
     journal = journal_to_purge(layout, folder)
     if not yes:
         folders = [f"  {path}" for path in sorted(folders_of(journal)) if path.is_dir()]
-        plan = "These folders are deleted, with what the files of the store were before:"
-        agree(f"Delete what {name} kept? It cannot be undone then.", page_of([plan, *folders]), common)
+        plan = "These folders with the original bytes of the store's files are deleted:"
+        agree(f"Delete what session {name} kept? It cannot be undone afterwards.", page_of([plan, *folders]), common)
     freed = purge(layout, journal, files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
 
@@ -169,7 +169,7 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
 
     steps = steps_text(journal.steps, layout, one_by_one=True)
     rows = None if common.verbose else ROWS
-    return page_of(["This was done, and is taken back:", *folded(steps, rows)])
+    return page_of(["These changes are taken back:", *folded(steps, rows)])
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:
@@ -177,11 +177,11 @@ def _undone_text(record: Mapping[str, Any]) -> str:
     from .terminal import escape
 
     if not record["session"]:
-        return "Removed: the start barrier of a recovery that was cut off before it changed anything."
-    again = " (it had been cut off)" if record["resumed"] else ""
+        return "Removed: the start barrier of a recovery that was interrupted before it changed anything."
+    again = " (after an interruption)" if record["resumed"] else ""
     result = "every byte, time and name is as it was before."
     if record["forced"]:
-        result = "those files are as they were before, others were not looked at."
+        result = "these files are as they were before; other files were not checked."
     return (
         f"Taken back{again}: {record['command']} {escape(record['session'])}, "
         f"{counted(record['changes'], 'change')} in {counted(record['files'], 'file')}; {result}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 
-NEXT_IN_USE = "Next: stop the process that has the store, then run this again."
+NEXT_IN_USE = "Next: stop the process that uses the store, then run this command again."
 """In place of a command with --apply: it would be refused."""
 
 
@@ -79,6 +79,6 @@ def beyond_lines(beyond: Sequence[Beyond]) -> Iterator[str]:
         more = f" ({row.findings:,} times)" if row.findings > 1 else ""
         yield f"  {row.code}  {row.path}: {row.message}{more}"
         yield f"         {row.why}"
-        yield f"         what now: {row.now}"
+        yield f"         what to do: {row.now}"
         if row.command:
             yield f"         {row.command}{f'  # {row.does}' if row.does else ''}"

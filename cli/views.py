@@ -67,11 +67,11 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
     where = " (in RocksDB)" if record["engine"] == "rocksdb" else ""
     yield f"timers{where}: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
     if record["again"]:
-        yield f"  {record['again']:,} will be delivered once more than asked for"
+        yield f"  {record['again']:,} will be delivered once too often"
     if record["timers"]:
         read = record["read_timestamp"]
-        begin = _time(read, common) if read else "the first of them"
-        yield (f"  a broker reads on at {begin}, in the timer queue at {record['queue_offset']:,}")
+        begin = _time(read, common) if read else "the first timer"
+        yield (f"  a broker continues at {begin}, in the timer queue at offset {record['queue_offset']:,}")
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
     yield from _folded([row for row in record["timers"] if _worth_it(row, common)], _timer, common)
@@ -123,7 +123,7 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
             f"  {row['kind'].replace('_', ' ')}  {row['group']}  of"
             f" {row['original_topic'] or '(unknown)'}:"
             f" {counted(row['messages'], 'message', form=',')}"
-            f"{waiting}, consumed up to {counted(row['most_reconsumed'], 'time')} in vain,"
+            f"{waiting}, retried up to {counted(row['most_reconsumed'], 'time')},"
             f" {_time(row['first_store_timestamp'], common)} …"
             f" {_time(row['last_store_timestamp'], common)}"
         )
@@ -146,11 +146,11 @@ def _pop_text(record: Record, common: Common) -> Iterator[str]:
             ""
             if row["stopped_at"] is None
             else (
-                f"; it stops at {row['stopped_at']:,}, whose body it cannot read (record at {row['stopping']}):"
-                " nothing of this queue comes back"
+                f"; it stops at {row['stopped_at']:,}, because it cannot read that body (record at {row['stopping']}):"
+                " no message of this queue comes back"
             )
         )
-        yield f"  {row['topic']}/{row['queue_id']}: a broker reads on at {read}, the newest is {row['newest']:,}{stop}"
+        yield f"  {row['topic']}/{row['queue_id']}: a broker continues at {read}, the newest is {row['newest']:,}{stop}"
     rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]
     yield from _folded(rows, _popped, common)
 

@@ -202,7 +202,7 @@ def test_where_nothing_can_be_mended_no_command_leads_around(work: Path) -> None
     reason = why_unrepairable("I-027")
     assert all("--apply" not in page and reason in page for page in pages), pages
     assert "What now: no repair mends it, and a broker's start makes it no worse." in pages[0]
-    assert pages[1].rstrip().endswith("Next: start the broker: it makes nothing worse.")
+    assert pages[1].rstrip().endswith("Next: start the broker; its start makes nothing worse.")
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_what_is_lost_is_named() -> None:
         ),
         None,
     )
-    assert lines[:2] == ["", "Configuration, as a start takes it:"]
+    assert lines[:2] == ["", "Configuration as the next start reads it:"]
     assert lines[2:] == [
         "  lost     some topics",
         "  lost     topic t",

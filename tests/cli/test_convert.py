@@ -17,8 +17,8 @@ from .datadriven import run_here
     ("words", "told"),
     [
         (["--convert", "plain"], "--convert needs --to DIR"),
-        (["--convert", "plain", "--to", "NEW", "--all"], "nothing else can be asked for beside it"),
-        (["--to", "NEW"], "--to is for --convert"),
+        (["--convert", "plain", "--to", "NEW", "--all"], "it cannot be combined with other parts"),
+        (["--to", "NEW"], "--to needs --convert"),
     ],
 )
 def test_what_makes_no_sense_makes_nothing(words: list[str], told: str, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_log_of_a_dledger_becomes_a_plain_one(tmp_path: Path) -> None:
     first, *_, last = done.stdout.splitlines()
     count = len(list(stores.messages("5.3.3-dledger")))
     assert first.startswith(f"{count} records (") and f"written to {new}, a plain store for brokers 5.3" in first
-    assert "Message ids made of positions have changed." in last
+    assert "Offset message ids have changed, because positions have." in last
     assert run_here(["verify", str(new), "--quick"]).code == 0
     again = run_here(["repair", str(new), "--convert", "plain", "--to", str(tmp_path / "third")])
     assert (again.code, again.stdout) == (5, "") and not (tmp_path / "third").exists()
@@ -49,7 +49,7 @@ def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(tmp_pa
     options = [word for text in stores.config_set("5.3.3-dledger", root) for word in ("--set", text)]
     assert f"storePathCommitLog={root / 'commitlog'}" in options
     done = run_here(["repair", str(root), "--convert", "plain", "--to", str(new), *options])
-    assert done.code == 0 and "3 of 3 queues with all offsets they had" in done.stdout, done
+    assert done.code == 0 and "3 of 3 queues keep all their offsets" in done.stdout, done
     assert not (root / "commitlog").exists()
     assert run_here(["verify", str(new), "--quick"]).code == 0
 
@@ -80,8 +80,8 @@ def test_what_is_not_complete_is_said_last() -> None:
     page = _text(DONE | {"damaged": 2, "torn": 1, "dead": 3, "left": "no room", "changed_queues": [queue(0)]})
     assert page.splitlines() == [
         "1 record (100 B) written to /new, a plain store for brokers 5.3",
-        "          2 damaged in between: tombstones and fillers in their place",
-        "          1 with torn properties: some of them are lost",
+        "          2 damaged between good records, replaced by tombstones and fillers",
+        "          1 with torn properties, some properties are lost",
         "          3 of an earlier life of the log, left out",
         "Not complete: no room",
     ]
@@ -89,14 +89,14 @@ def test_what_is_not_complete_is_said_last() -> None:
 
 def test_queues_with_other_offsets_are_told_up_to_ten() -> None:
     page = _text(DONE | {"changed_queues": [queue(number) for number in range(12)], "left_behind": ["a", "b"]})
-    assert "8 of 20 queues with all offsets they had" in page
+    assert "8 of 20 queues keep all their offsets" in page
     assert "t/9: 0 … 9, now 1 … 9" in page and "t/10" not in page
-    assert "… 2 more (--format json)" in page and "Not taken along: a, b\n" in page
+    assert "… 2 more (--format json)" in page and "Not copied: a, b\n" in page
 
 
 def test_a_queue_that_is_gone_counts_as_one_it_had() -> None:
     gone = queue(0) | {"new_min_offset": 0, "new_max_offset": 0}
-    assert "19 of 20 queues with all offsets" in _text(DONE | {"queues": 19, "changed_queues": [gone]})
+    assert "19 of 20 queues keep all their offsets" in _text(DONE | {"queues": 19, "changed_queues": [gone]})
 
 
 def test_names_make_no_lines_of_their_own() -> None:

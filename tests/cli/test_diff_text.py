@@ -49,49 +49,49 @@ SENTENCE = {
 
 
 def test_messages() -> None:
-    assert text_of(MESSAGES) == ("  messages t/3 from 7 on (it is another one): 0 only in A, 1 only in B, 2 changed")
-    assert "(only A has it)" in text_of(MESSAGES | {"how": "only_a"})
+    assert text_of(MESSAGES) == ("  messages t/3 from 7 on (the messages differ): 0 only in A, 1 only in B, 2 changed")
+    assert "(only in A)" in text_of(MESSAGES | {"how": "only_a"})
 
 
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ({}, "The same (2.0 KiB of log byte by byte)"),
+        ({}, "The same (2.0 KiB of log compared byte by byte)"),
         ({"samples": 0}, "The same (no log was read)"),
         ({"samples": 0, "same_log": None}, "The same (only messages were compared)"),
         (
             {"samples": 0, "same_log": None, "same": False, "differences": {"message": 1}},
-            "Not the same: 1 queue with other messages (only messages were compared)",
+            "Not the same: 1 queue with different messages (only messages were compared)",
         ),
-        (
-            {"samples": 3, "quick": True},
-            "The same (as far as --quick looks: ends, beginnings of files and samples, 2.0 KiB)",
-        ),
-        ({"expired_b": 1}, "The same (2.0 KiB of log byte by byte; 1 B in front of it only in B)"),
-        ({"store": "/s"}, "/s: The same (2.0 KiB of log byte by byte)"),
+        ({"samples": 3, "quick": True}, "The same (--quick compared ends, beginnings of files and samples: 2.0 KiB)"),
+        ({"expired_b": 1}, "The same (2.0 KiB of log compared byte by byte; 1 B before them only in B)"),
+        ({"store": "/s"}, "/s: The same (2.0 KiB of log compared byte by byte)"),
         (
             {"same": False, "unread": ["index: no such file"]},
-            "Not known to be the same: index could not be compared (2.0 KiB of log byte by byte)",
+            "Unknown whether they are the same: index could not be compared (2.0 KiB of log compared byte by byte)",
         ),
         (
             {"samples": 0, "same_log": None, "same": False, "unread": ["log, queues: of a store in object storage"]},
-            "Not known to be the same: log, queues could not be compared",
+            "Unknown whether they are the same: log, queues could not be compared",
         ),
         (
             {"same": False, "same_log": None, "differences": {"log": 1}},
-            "Not the same: no bytes of a log that both have: 1 range of the log (2.0 KiB of log byte by byte)",
+            "Not the same: the logs have no bytes in common: 1 range of the log (2.0 KiB of log compared byte by byte)",
         ),
         (
             {"same": False, "same_log": False, "differences": {"unit": 2, "epoch": 2}},
-            "Not the same: another log: 2 queues with other units, 2 epochs (2.0 KiB of log byte by byte)",
+            "Not the same: two different logs: 2 queues with different units, 2 epochs"
+            " (2.0 KiB of log compared byte by byte)",
         ),
         (
             {"same": False, "differences": {"messages": 1}},
-            "The same log, but not the same store: 1 queue with other messages (2.0 KiB of log byte by byte)",
+            "The same log, but the stores differ: 1 queue with different messages"
+            " (2.0 KiB of log compared byte by byte)",
         ),
         (
             {"same": False, "differences": {"log": 2}, "first_difference": 4096},
-            "One log, but not the same from 4,096 on: 2 ranges of the log (2.0 KiB of log byte by byte)",
+            "Two copies of one log, different from 4,096 on: 2 ranges of the log"
+            " (2.0 KiB of log compared byte by byte)",
         ),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_sentence(more: dict[str, Any], text: str) -> None:
     [
         ({}, "  config topics.json: A 1, B nothing"),
         ({"how": "only_a", "a": {"b": [1]}}, '  config topics.json: only in A, {"b":[1]}'),
-        ({"how": "only_b", "b": "x", "count": 1200}, "  config topics.json: only in B, x (1,200 in all)"),
+        ({"how": "only_b", "b": "x", "count": 1200}, "  config topics.json: only in B, x (1,200 in total)"),
         ({"part": "log", "position": 0, "a": 10, "b": 20}, "  log topics.json: 20 B not the same"),
         ({"part": "log", "position": 9, "a": 10, "how": "only_a"}, "  log topics.json: 10 B only in A"),
         ({"part": "log", "name": "end"}, "  log end: A 1, B nothing"),

@@ -27,9 +27,9 @@ def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"disk_size": 100}, "--disk-size and --disk-used go together"),
-        ({"disk_used": 100}, "--disk-size and --disk-used go together"),
-        ({"disk_size": 100, "disk_used": 101}, "--disk-used: more than --disk-size"),
+        ({"disk_size": 100}, "--disk-size and --disk-used need each other"),
+        ({"disk_used": 100}, "--disk-size and --disk-used need each other"),
+        ({"disk_size": 100, "disk_used": 101}, "--disk-used is larger than --disk-size"),
     ],
 )
 def test_a_disk_that_is_none(given: dict[str, Any], told: str) -> None:

@@ -97,7 +97,7 @@ def test_messages_that_lose_properties(text: str) -> None:
     _, title, first, second = cut_lines(
         found(cut=(SimpleNamespace(**one), SimpleNamespace(**one | {"topic": "t", "properties": ()}))), None
     )
-    assert title.startswith("A torn write cut the properties")
+    assert title.startswith("A torn write has cut off properties")
     assert page_of([first]).isprintable()
     assert second == "  t/0 at 1  position 4,096  1 byte of properties lost, left: none"
 
@@ -110,7 +110,7 @@ def test_what_a_replica_gives_and_lacks() -> None:
     lines = replica_lines(found(brought=SimpleNamespace(**brought)), None)
     assert lines[2] == "  1 byte at 4,096: 1 record"
     assert lines[4] == "  2 bytes at 8,192: torn"
-    assert "goes on behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
+    assert "continues behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
 
 
 def prediction(items: int, **timers: Any) -> Recovery:
@@ -124,7 +124,7 @@ def test_timers_and_items_of_the_index() -> None:
     assert "1,000 index items would be lost" in timer_lines(prediction(1000))[1]
     all_of_it = {"pending": 2000, "never_fired": 1, "fired_twice": 2, "loops": 1, "stuck_at": 0}
     lines = timer_lines(prediction(0, harmless=False, bugs=("B1", "B2"), **all_of_it))
-    assert lines[1] == "Of 2,000 timed messages that wait (B1, B2):"
+    assert lines[1] == "Of 2,000 waiting timed messages (B1, B2):"
     assert [each.split(maxsplit=1) for each in lines[2:5]] == [
         ["1", "would never fire"],
         ["2", "would fire twice"],

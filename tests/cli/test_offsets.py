@@ -121,7 +121,7 @@ def test_what_was_cut_off_is_ended_before_a_plan_is_made(tmp_path: Path) -> None
         told = run_here([*move, f"{wish}=1"])
         assert told.code == 3 and "no plan is made" in told.stderr and f"recover {copy} --apply" in told.stderr, at
         again = run_here([*move, f"{wish}={at % 2 + 1}", "--apply", "--yes"])
-        assert (again.code, "that is over now" in again.stderr) == (0, True), again.stderr
+        assert (again.code, "finished now" in again.stderr) == (0, True), again.stderr
         assert positions(copy)["offset", "lmq_group", "mqtt", 0] == at % 2 + 1
         assert left_over(Layout.open(copy)) is None
         assert run_here(["verify", str(copy), "--quick"]).code == 0

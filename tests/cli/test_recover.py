@@ -90,10 +90,10 @@ def test_verify_agrees_with_a_recovery(name: str, tmp_path: Path) -> None:
 def test_what_was_lost_before_is_not_laid_on_the_plan(tmp_path: Path) -> None:
     """No start loses them, and nobody knows their times."""
     page = run_here(["recover", str(stores.unpack("4.9.7-killed-hole", tmp_path))]).stdout
-    head, _, rest = page.partition("Messages whose records are damaged or gone:\n")
+    head, _, rest = page.partition("Messages whose records are damaged or missing:\n")
     assert "     gone  messages of topic\n" in head and "the plan  messages" not in head
     assert "gives up" not in page
-    assert re.search(r"\d{4}-\d\d-\d\d", rest.partition("One by one")[0]) is None
+    assert re.search(r"\d{4}-\d\d-\d\d", rest.partition("The single messages")[0]) is None
 
 
 def test_apply_says_what_the_next_start_does(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_the_run_that_goes_on_names_what_was_lost(tmp_path: Path) -> None:
     repaired = run_here(["repair", str(copies["repair"]), "--queues", "--apply", "--yes", "--format", "json"])
     assert (repaired.code, json.loads(repaired.stdout)["applied"]["lost_by_plan"]) == (1, 11)
     moved = run_here(["offsets", str(copies["offsets"]), "--reset", "orders@group-a_tags=earliest", "--apply", "--yes"])
-    assert moved.code == 1 and "that is over now, 11 messages lost" in moved.stderr
+    assert moved.code == 1 and "finished now, 11 messages lost" in moved.stderr
 
 
 @pytest.mark.parametrize("kind", ["files_missing_all"])

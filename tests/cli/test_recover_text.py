@@ -32,7 +32,7 @@ def test_nobody_is_told_to_start_a_second_broker(words: list[str], tmp_path: Pat
     root = stores.unpack("5.3.3-clean", tmp_path)
     with other_process(root / "lock"):
         said = run_here(["recover", str(root), *words]).stdout
-    assert said.endswith("Next: nothing: a process has the store.\n"), said
+    assert said.endswith("Next: nothing to do; a process uses the store.\n"), said
 
 
 @pytest.mark.parametrize("words", [["recover"], ["repair", "--all"]])
@@ -51,7 +51,7 @@ def test_what_would_be_refused_is_not_proposed(words: list[str], damaged: bool, 
         next_ = json.loads(run_here([command, str(root), *options, "--format=json"]).stdout)["next"]
     assert said.code == int(damaged) and next_ == []
     assert "`" not in said.stdout and "--apply " not in said.stdout
-    assert said.stdout.endswith("Next: stop the process that has the store, then run this again.\n"), said
+    assert said.stdout.endswith("Next: stop the process that uses the store, then run this command again.\n"), said
 
 
 def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
@@ -76,6 +76,6 @@ def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     result = run_here(["recover", str(root), "--set", "duplicationEnable=true"])
     assert result.code == 1
-    assert "does not suit this store" in result.stdout.splitlines()[0]
+    assert "does not fit this store" in result.stdout.splitlines()[0]
     assert "the plan" not in result.stdout
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)

@@ -106,7 +106,7 @@ def test_what_damaged_entries_were_for_is_not_promised(tmp_path: Path, monkeypat
         file.write(bytes(4 * UNIT_BYTES))
     clock = SimpleNamespace(time_ns=lambda: (STORES_LEFT_MS + 8 * 86_400_000) * 1_000_000)
     monkeypatch.setattr("mqstore.store.search.store.time", clock)
-    told = "` loses no message of the log; what damaged entries of the timer log were for may stay unfired."
+    told = "` loses no message of the log; timed messages of damaged timer log entries may stay unfired."
     assert first_line(root, options, 1).endswith(told)
 
 

@@ -117,7 +117,7 @@ def test_lost_messages_of_which_the_index_alone_tells_are_counted(tmp_path: Path
     result = run_here(["repair", str(root), "--all", "--apply", "--yes", *recovery_cases.CONFIG.words])
     assert result.code == 1
     assert "Done: repaired. 8 messages are lost. A broker can be started." in result.stdout
-    assert "Messages that are lost:\n          8  of which the index alone tells\n" in result.stdout
+    assert "Messages that are lost:\n          8  known from the index only\n" in result.stdout
     undone = run_here(["undo", str(root), "--yes", *recovery_cases.CONFIG.words])
     assert undone.code == 0
     plan = json.loads(run_here(["repair", str(root), *recovery_cases.CONFIG.words, "--format", "json"]).stdout)["plan"]
@@ -139,7 +139,5 @@ def test_configuration_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     assert applied["config"]["unknown"] == ["the positions of all groups are lost"]
     assert run_here(["undo", str(root), "--yes"]).code == 0
     page = run_here(["repair", str(root), "--config", "--apply", "--yes"]).stdout.splitlines()
-    assert page[0] == (
-        "Done: repaired. Not brought back: the positions of all groups are lost. A broker can be started."
-    )
+    assert page[0] == ("Done: repaired. Not restored: the positions of all groups are lost. A broker can be started.")
     assert "  lost     the positions of all groups are lost" in page

@@ -176,7 +176,7 @@ def test_bodies_that_fail_their_checksum_are_told(
     flip(log, next_one.stored_body, next_one.physical_offset)
     assert run([*command, str(root), str(other)]) == 1
     out, err = capsys.readouterr()
-    assert "messages logs/0 from 4 on (it is another one)" in out
+    assert "messages logs/0 from 4 on (the messages differ)" in out
     first = f"the first at {hit.physical_offset}"
     assert sorted(told(err)) == sorted(
         [f"{root}: 1 body fails its checksum, {first}", f"{other}: 2 bodies fail their checksums, {first}"]

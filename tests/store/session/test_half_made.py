@@ -131,7 +131,7 @@ def test_half_of_a_store_is_moved_away_once(tmp_path: Path) -> None:
     told = run_here(["repair", str(moved), "--all"])
     assert "A change was cut off" not in told.stdout
     assert told.stdout.endswith(f"Next: mqstore salvage {moved} --to {moved}-salvaged\n")
-    assert "goes on with it" not in run_here(["recover", str(moved)]).stdout
+    assert "continues it" not in run_here(["recover", str(moved)]).stdout
     done = run_here(["salvage", str(moved), "--to", f"{moved}-salvaged"])
     assert done.code == 0
     assert left_over(Layout.open(tmp_path / "new-half-salvaged")) is None
