@@ -41,6 +41,6 @@ def read_portions(path: Path, note: Callable[[int], None]) -> Iterator[list[Line
     except (ValueError, EOFError, LookupError, zlib.error) as error:
         if portion:
             yield portion
-        raise InvalidInput(f"not an avro file: behind row {number}: {error}") from None
+        raise InvalidInput(f"not a valid avro file after row {number}: {error}") from None
     if portion:
         yield portion

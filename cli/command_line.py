@@ -212,7 +212,7 @@ class PathType(TyperPath):
         if value == "":
             self.fail(EMPTY_PATH, param, ctx)
         if value == "-" and getattr(param, "name", "") == "to":
-            self.fail("- is not taken for a path: name one", param, ctx)
+            self.fail("- is not accepted as a path; name one", param, ctx)
         if isinstance(value, str) and is_uri(value):
             self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
         return super().convert(value, param, ctx)

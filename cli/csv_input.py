@@ -39,7 +39,7 @@ def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Lin
         try:
             names = next(rows, [])
             if names and not {"topic"} <= set(names):
-                raise InvalidInput("the first line has to name the fields: topic, body, …")
+                raise InvalidInput("the first line must name the fields: topic, body, …")
             for number, row in enumerate(rows, 1):
                 if row:
                     portion.append(Line(number, _record(names, row)))

@@ -48,7 +48,7 @@ def damage(
             out.records(_scenarios(), text=_scenario_text, columns=_SCENARIO_COLUMNS)
         return
     if store is None or to is None or scenario is None:
-        raise bad_parameter("a STORE, --to COPY and --scenario NAME are needed, or --list")
+        raise bad_parameter("STORE, --to COPY and --scenario NAME are needed, or --list")
     out = common.checked_output("drill")
     done = _drill(store, to, scenario, seed, common)
     for path in done.left_out:

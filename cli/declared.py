@@ -135,7 +135,7 @@ def exclude(option: str, groups: Iterable[Options], *goes_with: str) -> None:
         raise bad_parameter(f"{option} and {other} exclude each other")
 
 
-EMPTY_PATH = "an empty path: is a variable not set?"
+EMPTY_PATH = "the path is empty: is a variable not set?"
 
 
 def path_text(text: str) -> str:

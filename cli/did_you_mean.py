@@ -100,7 +100,7 @@ ELSEWHERE: Mapping[str, str] = {
 _DRY_HINTS = {
     "recover": "nothing is written without --apply",
     "repair": "nothing is written without --apply",
-    "undo": "at a terminal it shows what it would take back, and asks; --list names the sessions",
+    "undo": "on a terminal undo shows what it would take back, and asks; --list names the sessions",
     "salvage": "did you mean --dry-run?",
 }
 _WRITES_AT_ONCE = ("put", "damage", "rebuild", "export", "compact", "import")
@@ -133,7 +133,7 @@ def option_hint(word: str, known: Collection[str], command: str = "") -> str:
         if meant.split()[0] in known:
             return f"did you mean {meant}?"
     if word in _DRY and command not in _WRITES_AT_ONCE:
-        return _DRY_HINTS.get(command, "it only reads, and writes nothing")
+        return _DRY_HINTS.get(command, "this command only reads; it writes nothing")
     if word in ELSEWHERE:
         return f"did you mean {ELSEWHERE[word]}?"
     near = _nearest(word, [name for name in known if name.startswith("--")])

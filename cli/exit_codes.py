@@ -73,5 +73,5 @@ def explanation(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot read or write ({error.strerror or error})"
     if isinstance(error, MemoryError):
-        return "out of memory; take less at once (--count, --max-body, --jobs)"
+        return "out of memory; read less at once (--count, --max-body, --jobs)"
     return f"internal error: {type(error).__name__}: {error}; --verbose shows where, please report"

@@ -51,7 +51,7 @@ def explain(
     from ..store.errors import InvalidInput
 
     if list_ == bool(codes):
-        raise InvalidInput("explain what?", hint="give a CODE or label, or --list")
+        raise InvalidInput("nothing to explain", hint="name a CODE or label, or use --list")
     records = [record for _, record in _everything()] if list_ else [_find(code) for code in codes or ()]
     text = _line if list_ else _story if len(records) == 1 else _story_and_gap
     with common.open_output() as out:

@@ -88,7 +88,7 @@ class ExportOptions(Options):
     def asked(self, common: Common) -> dict[str, str]:
         """The options of a read, but its stores. Raises InvalidInput, BadParameter."""
         if self.body is BodyOption.NONE and "body" in map(str.strip, (self.columns or "").split(",")):
-            raise bad_parameter("--columns body and --body none exclude each other")
+            raise bad_parameter("--columns body and --body none cannot be combined")
         given = source_options(common, self.since, self.until)
         found = {"body": self.body.value, **given}
         found |= {"topics": ",".join(self.topic)} if self.topic else {}
@@ -102,11 +102,11 @@ class ExportOptions(Options):
         given = [mode for mode, flag in flags.items() if flag]
         if len(given) > 1:
             names = " and ".join(f"--{mode}" for mode in given)
-            raise bad_parameter(f"{names} exclude each other")
+            raise bad_parameter(f"{names} cannot be combined")
         times = {"--since": self.since, "--until": self.until}
         for name, value in times.items():
             if self.since_last and value is not None:
-                told = "--since-last goes on where the last export ended"
+                told = "--since-last continues where the last export ended"
                 raise bad_parameter(told, param_hint=name)
         return given[0] if given else Mode.NEW
 

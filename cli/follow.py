@@ -28,7 +28,7 @@ def follow_log(path: Path, question: GetQuestion, common: Common) -> None:
     selection = question.selection()
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         if store.layout.dledger is not None:
-            raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
+            raise Unsupported("--follow cannot read DLedger logs", path=store.layout.dledger)
         out = common.open_output(growing=True)
         found = _messages(store, selection, common, out, earlier=question.conditions.since is not None)
         print_found(store, islice(found, countable(question.printing.limit)), question, common, out)

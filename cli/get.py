@@ -104,7 +104,7 @@ def get(
 
     form = common.format.value
     if common.fields and form in (GetFormat.BODY.value, GetFormat.HEX.value):
-        raise bad_parameter(f"--fields names fields of records: --format {form} prints none")
+        raise bad_parameter(f"--fields does not apply to --format {form}, which prints no fields")
     question = GetQuestion(conditions, place, printing, whole=printing.raw or form == GetFormat.HEX.value)
     groups = conditions, place, printing
     if addresses is not None:

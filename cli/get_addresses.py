@@ -54,7 +54,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, common: Com
         raise count.wrong
     if count.missing:
         what = counted(count.missing, "address has", "addresses have")
-        raise NotFound(f"{what} no message, of {count.all}", path=path)
+        raise NotFound(f"{what} no message, out of {count.all}", path=path)
 
 
 class _AnswerCount:

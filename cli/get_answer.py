@@ -51,10 +51,10 @@ class GetQuestion(NamedTuple):
         if place.offset is not None and conditions.topic is not None and is_pattern(conditions.topic):
             raise InvalidInput("--offset needs one topic, not a pattern")
         if place.count is not None and asked not in ([], ["--offset"]):
-            raise InvalidInput(f"--count goes with a queue, not with {asked[0]}")
+            raise InvalidInput(f"--count needs a queue; it cannot be combined with {asked[0]}")
         if not asked and place.count is None and not conditions.set_ones():
-            hint = "such as --topic, --key or --since; mqstore dump prints everything"
-            raise InvalidInput("nothing asked for", hint=hint)
+            hint = "give --topic, --key or --since, for example; mqstore dump prints everything"
+            raise InvalidInput("nothing was asked for", hint=hint)
 
     def selection(self) -> Selection:
         """The conditions. Raises InvalidInput."""
@@ -83,7 +83,7 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
         found = _MessageCount(islice(_find(store, question, selection, common), limit))
         print_found(store, found, question, common)
         if found.scanned and question.by_key:
-            common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
+            common.warn(f"{found.scanned} of {found.all} found by scanning the log, because the index lacks them")
         if not found.all:
             hint = searched_text(store, common.utc)
             raise NotFound("no such message", path=path, hint=hint)
@@ -138,7 +138,7 @@ def _by_id(
         found = find(store, keyed, reverse=reverse, note=common.warn)
         first = next(found, None)
         if first is not None:
-            common.warn(f"{key} is the unique key that a client gave, no offset message id")
+            common.warn(f"{key} is a unique key (the client's message id), not an offset message id")
             yield first
             yield from found
             return

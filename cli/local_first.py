@@ -22,4 +22,4 @@ def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common)
     sizes, _ = log_sizes(roots, common.config())
     size = sum(sizes.values())
     if size < _QUICKER_BYTES:
-        common.warn(f"for one log of {bytes_text(size)} mqstore {command} is quicker, and needs no JVM")
+        common.warn(f"mqstore {command} is quicker for one log of {bytes_text(size)}, and needs no JVM")

@@ -21,7 +21,9 @@ PORTION_BYTES = 1 << 20
 LARGEST_LINE_BYTES = 256 << 20
 
 
-_WANTED = "NDJSON is read here, an object a line (mqstore dump --format ndjson); --from-format names others"
+_WANTED = (
+    "expected NDJSON, one object per line (as mqstore dump --format ndjson prints); --from-format names other formats"
+)
 """Said of a first line that is none: the file may be of another kind, a JSON array say."""
 
 

@@ -170,7 +170,7 @@ def stdin_descriptor() -> int:
     except (AttributeError, ValueError) as error:
         from ..store.errors import Unreadable
 
-        raise Unreadable("stdin is closed", hint="name a file, or give it something") from error
+        raise Unreadable("stdin is closed", hint="name a file, or write something to stdin") from error
 
 
 def keep_journal_in(layout: Layout, directory: Path) -> None:
@@ -185,11 +185,11 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
         raise Missing("no such directory", path=directory)
     place = directory.resolve()
     if any(place.is_relative_to(own.resolve()) for own in (layout.root, *layout.commit_log_directories)):
-        raise bad_parameter("--journal: a directory outside the store")
+        raise bad_parameter("--journal: name a directory outside the store")
     layout.keep_journal_in(directory)
     new = not layout.journal.is_dir()
     if new and (is_file_of_store(layout.journal) or MappedFileQueue.open(directory).files):
-        raise bad_parameter(f"--journal: a place of a broker's own files: {directory}; name another directory")
+        raise bad_parameter(f"--journal: {directory} is used by the broker for its own files; name another directory")
 
 
 def shared(
@@ -331,8 +331,8 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
                     common.warn(f"{store}: {layout.unread_log}")
     logs = {layout.commit_log_directories for layout in layouts.values()}
     if len(logs) < len(layouts):
-        text = "storePathCommitLog names one commit log, and it would be that of each store"
-        raise bad_parameter(f"{text}: --set storePathCommitLog= leaves it out")
+        text = "storePathCommitLog names one commit log, which cannot belong to several stores"
+        raise bad_parameter(f"{text}; --set storePathCommitLog= ignores it")
     for root, layout in layouts.items():
         if layout.log_of_another is not None:
             common.warn(f"{root}: the configuration names the commit log of another store: {layout.log_of_another}")

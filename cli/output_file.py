@@ -96,7 +96,11 @@ def _refuse_a_store(path: Path, target: Path) -> None:
     from ..store.errors import InvalidInput
 
     if str(path) == "-":
-        raise InvalidInput("- is not taken for a path", hint="name one")
+        raise InvalidInput("- is not accepted as a path", hint="name one")
     if is_file_of_store(target):
-        what = "a file of a store, which would be lost" if target.exists() else "a place of a broker's own files"
+        what = (
+            "this is a file of a store and would be lost"
+            if target.exists()
+            else "the broker uses this path for its own files"
+        )
         raise InvalidInput(what, path=path, hint="name another")

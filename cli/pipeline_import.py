@@ -79,7 +79,7 @@ def import_(
 def _remarks(corrupted: CorruptedBodies, left_out: int) -> list[str]:
     found = list(corrupted.remarks())
     if left_out:
-        found.append(f"{counted(left_out, 'row')} left out: without a topic it is no message")
+        found.append(f"{counted(left_out, 'row')} left out: without a topic a row is no message")
     return found
 
 

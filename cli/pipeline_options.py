@@ -22,7 +22,7 @@ Stores = Annotated[list[str], Argument(metavar="STORE...", parser=path_text, hel
 
 def _local(text: str) -> str:
     if "://" in text:
-        raise bad_parameter(f"{text}: object storage is not read here")
+        raise bad_parameter(f"{text}: this command does not read object storage")
     return path_text(text)
 
 
@@ -54,7 +54,7 @@ class Spark(Options):
         """Spark is to do what this process could. Raises BadParameter for its options without it."""
         if self.master is None:
             for name in self.said():
-                raise bad_parameter("an option of Spark, and no --master", param_hint=name)
+                raise bad_parameter("an option of Spark; it needs --master", param_hint=name)
         return self.master is not None
 
     def place(self, common: Common) -> tuple[str, dict[str, str]]:
@@ -65,7 +65,7 @@ class Spark(Options):
         from ..pipeline.spark import require_packages
 
         if common.rate is not None:
-            raise bad_parameter("a Spark job has no limit of reading", param_hint="--rate")
+            raise bad_parameter("a Spark job cannot limit its reading", param_hint="--rate")
         settings = self._settings()
         require_packages()
         return self.master or f"local[{common.jobs or '*'}]", settings

@@ -167,10 +167,12 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
         name = f"{queue['store']}: {queue['topic']}/{queue['queue_id']}"
         if queue["missing"]:
             have = counted(queue["missing"], "queue offset has", "queue offsets have")
-            lines.append(f"{name}: {have} no record; the unit before stands there, its message comes twice")
+            lines.append(
+                f"{name}: {have} no record; the unit before takes their place, so its message is delivered twice"
+            )
         if queue.get("without_unit"):  # a job that older code has sealed has none
             have = counted(queue["without_unit"], "of these has", "of these have")
-            lines.append(f"{name}: {have} no unit: the log has no room for so many, their files are not made")
+            lines.append(f"{name}: {have} no unit: the log has no room for so many records; their files are not made")
         if queue["duplicates"]:
             repeat = counted(queue["duplicates"], "record repeats", "records repeat")
             lines.append(f"{name}: {repeat} a queue offset, left out")
@@ -178,7 +180,9 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
         ends = [f"{queue['topic']}/{queue['queue_id']} (ends at {queue['max_offset']})" for queue in rows]
         shown = ", ".join(ends[:_SHOWN]) + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
         are = counted(len(ends), "queue is", "queues are")
-        lines.append(f"{store}: {are} not made, of which the log has no message: {shown}; keep the store's own files")
+        lines.append(
+            f"{store}: {are} not made, because the log has no message of them: {shown}; keep the store's own files"
+        )
     return lines
 
 
@@ -189,8 +193,8 @@ def first_steps(report: Mapping[str, Any], given: Given) -> list[str]:
     damaged = {row["store"] for row in report["damage"]}
     lost = dict.fromkeys(queue["store"] for queue in report["queues"] if queue["missing"])
     return [
-        f"{store}: leave its queues there: they tell what was lost. First:"
-        f" {command('recover', store, '--apply', given=given)}, then this again"
+        f"{store}: keep its queues: they show what was lost. First run:"
+        f" {command('recover', store, '--apply', given=given)}, then run this command again"
         for store in lost
         if store in damaged
     ]

@@ -73,9 +73,9 @@ def put(
     from ..store.put.on_damage import CorruptedBodies
 
     for option in () if source.path is not None else source.said():
-        raise bad_parameter(f"{option} goes with --from")
+        raise bad_parameter(f"{option} needs --from")
     if message.compress is None and "compress_over" in message.set_ones():
-        raise bad_parameter("--compress-over goes with --compress")
+        raise bad_parameter("--compress-over needs --compress")
     options = writing.options()
     tell_nearest(writing.as_broker, common)
     target = Target(store, options, common)
@@ -85,7 +85,9 @@ def put(
         out.check(COLUMNS)
         if source.path is not None:
             if said or message.transaction is not None or message.half is not None:
-                raise InvalidInput("--from takes its messages from FILE, not from the command line")
+                raise InvalidInput(
+                    "--from takes its messages from FILE: give no TOPIC, BODY or message option beside it"
+                )
             from .put_many import Many, put_many
 
             at_once = writing.flush is Flush.SYNC
@@ -95,12 +97,14 @@ def put(
             answers: Iterator[Any] = put_many(target, many, out)
         elif message.ends_transaction:
             if said:
-                raise InvalidInput("a half message is decided as it is: there is only STORE")
+                raise InvalidInput(
+                    "commit and rollback decide a stored half message: give STORE only, no TOPIC or BODY"
+                )
             answers = _decide(target, message.transaction, message.half, out)
         else:
             record = message.record(topic or "")
             if topic is None:
-                raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
+                raise InvalidInput("TOPIC is missing", hint="name it, or take messages from a file with --from FILE")
             asked = message.producer_options()
             answers = _put_one(target, record, _body(body, message.body_file), asked, out)
         if out.is_lines:
@@ -140,7 +144,7 @@ def _decide(
     from ..store.put.producer import committed, decided, open_half
 
     if name is None or transaction not in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
-        raise InvalidInput("--transaction commit and rollback go together with --half KEY")
+        raise InvalidInput("--transaction commit or rollback needs --half KEY, and --half needs one of them")
     Layout.open(target.store, target.common.config())  # what is no store is not made one
     with target.writer(new_reader()) as writer:
         prepared = open_half(writer.layout, name)
@@ -159,7 +163,7 @@ def _body(text: str | None, path: Path | None) -> bytes:
     from ..store.errors import InvalidInput, os_errors
 
     if text is not None and path is not None:
-        raise InvalidInput("BODY and --body-file are two bodies")
+        raise InvalidInput("BODY and --body-file cannot be combined")
     if text is not None:
         return os.fsencode(text)
     with os_errors(path or "stdin"):

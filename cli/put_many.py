@@ -114,7 +114,7 @@ def _portions(many: Many, note: Callable[[int], None], tell: Callable[[str], Non
         return read_directory(Path(many.source), note, tell)
     form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
     if form in _FROM_FILES and many.source == "-":
-        raise InvalidInput(f"{form.value} comes from a file, not from stdin")
+        raise InvalidInput(f"{form.value} is read from a file, not from stdin")
     if form is InputFormat.AVRO:
         from . import avro_input
 
@@ -198,12 +198,12 @@ class _Stream:
         """What people should know of the messages."""
         if self._skipped:
             left = counted(self._skipped, "record")
-            yield f"{left} left out: damage, BLANKs, stale records are no messages"
+            yield f"{left} left out: damage, BLANKs and stale records are no messages"
         if self._known:
             yield counted(
                 self._known,
-                "message left out: the store has it already",
-                "messages left out: the store has them already",
+                "message left out, because the store already has it",
+                "messages left out, because the store already has them",
             )
         yield from left_out(self._writer.copies.op_records, self._writer.copies.pop_records)
         yield from self._corrupted.remarks()

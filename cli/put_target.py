@@ -47,7 +47,7 @@ class Target(NamedTuple):
 
                 given = self.common.given(follow_links=self.options.follow_links).at(writer.layout)
                 mending = command("recover", self.store, "--apply", given=given)
-                left = f"the store is left unclean: put that right, then run: {mending}"
+                left = f"the store is left unclean: fix the problem, then run: {mending}"
                 error.hint = "; ".join(filter(None, (error.hint, left)))
             raise
         for topic, queue_id, count in writer.unserved:

@@ -109,7 +109,7 @@ def recover(
     change.check()
     if as_slave != AsSlave():
         if change.apply:
-            raise bad_parameter("--role slave only tells: a slave cuts its log itself")
+            raise bad_parameter("--role slave only reports: a slave cuts its log itself")
         tell_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
     from .config_text import left_lost

@@ -78,14 +78,14 @@ def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
 
     target = Path(os.path.realpath(to))
     if not (to.exists() or target.parent.is_dir()):
-        raise Missing("no such directory", path=to.parent, hint="--to: make it first")
+        raise Missing("no such directory", path=to.parent, hint="--to: create the directory first")
     if target.is_dir():
-        raise bad_parameter(f"--to: a file, not a directory: {to}")
+        raise bad_parameter(f"--to: name a file, not a directory: {to}")
     if output is not None and target == Path(os.path.realpath(output)):
         raise bad_parameter(f"--to and --output name the same file: {to}")
     for store in stores:
         if target.is_relative_to(os.path.realpath(store)):
-            raise bad_parameter(f"--to: a file outside the store: {to}")
+            raise bad_parameter(f"--to: name a file outside the store: {to}")
     check_place(to)
 
 
@@ -136,7 +136,7 @@ def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> No
     from .output_file import OutputFile
     from .terminal import time_text
 
-    made = f"Looked at on {time_text(now_ms, common.utc)}, from the files alone."
+    made = f"Made on {time_text(now_ms, common.utc)} from the files of the store alone."
     file = OutputFile(to)
     try:
         for piece in page_of(sections, __version__, made):

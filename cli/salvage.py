@@ -109,7 +109,7 @@ def salvage(
       mqstore salvage disk.img --to /data/restored --layout compact --topic orders --since -2d
     """
     if (to is None) == (not dry_run):
-        raise bad_parameter("--to DIR is needed, or --dry-run")
+        raise bad_parameter("--to DIR or --dry-run is needed")
     limited = limits != SalvageOptions()
     if limited and layout is LayoutChoice.ORIGINAL:
         raise bad_parameter("--topic, --since and --until need --layout compact")
@@ -202,11 +202,11 @@ def _text(record: Mapping[str, Any]) -> str:
     for name, what in (
         ("body", "with torn properties"),
         ("structure", "with a damaged body"),
-        ("joined", "of them from blocks that lie apart"),
+        ("joined", "of them read from separate blocks"),
         ("duplicates", "found twice"),
-        ("aside", "beside the log, in conflicts"),
-        ("split", "cut off: a head whose body does not follow"),
-        ("embedded", "inside a damaged one"),
+        ("aside", "in conflict with others, stored in conflicts"),
+        ("split", "cut off: a record header without its body"),
+        ("embedded", "inside a damaged record"),
     ):
         if record[name]:
             lines.append(f"  {record[name]:>9} {what}")
@@ -217,7 +217,7 @@ def _text(record: Mapping[str, Any]) -> str:
         lines += _made(record)
         if record["open_transactions"]:
             count = counted(record["open_transactions"], "open transaction is", "open transactions are")
-            lines.append(f"  {count} not asked for: rocksdbstore, which brokers find them in, is not brought")
+            lines.append(f"  {count} unknown to brokers, which find them in rocksdbstore: it is not restored")
     return page_of(lines)
 
 
@@ -227,9 +227,9 @@ def _made(record: Mapping[str, Any]) -> list[str]:
 
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
     if record["layout"] == "compact":
-        lines.append(f"  {counted(record['stored'], 'message')} put")
+        lines.append(f"  {counted(record['stored'], 'message')} stored")
         others = record["left_out"] - record["op_records"] - record["pop_records"]
-        for count, what in ((others, "not asked for"), (record["refused"], "refused: see the manifest")):
+        for count, what in ((others, "not selected"), (record["refused"], "refused: see the manifest")):
             if count:
                 lines.append(f"  {count} {what}")
         return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]
@@ -243,8 +243,8 @@ def _made(record: Mapping[str, Any]) -> list[str]:
     if record["unplaced"]:
         missing = counted(record["unplaced"], "queue offset is", "queue offsets are")
         lines.append(
-            f"  {missing} missing, and no hole is there for a tombstone: consumers get a message beside it twice"
+            f"  {missing} missing, and there is no room for a tombstone: consumers get a neighbouring message twice"
         )
     if record["left"]:
-        lines.append(f"  not complete: {record['left']}")
+        lines.append(f"  incomplete: {record['left']}")
     return lines

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .options import Common
     from .progress import Progress
 
-_WAYS = {Via.SCAN: "in the log, by a scan", Via.QUEUE: "that queues name", Via.INDEX: "that the index names"}
+_WAYS = {Via.SCAN: "in the log, by scanning", Via.QUEUE: "named by queues", Via.INDEX: "named by the index"}
 
 
 def scanning(store: StoreReader, common: Common) -> Progress:
@@ -29,7 +29,7 @@ def searched_text(store: StoreReader, utc: bool) -> str:
     parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
     if not parts:
         units = counted(searched.units, "queue unit") if searched.units else "no queue unit"
-        parts.append(f"{units} of that time, and no record")
+        parts.append(f"{units} of that time, no record")
     if searched.index_files:
         files = counted(searched.index_files, "index file")
         parts.append(f"{files} with {counted(searched.index_items, 'item')}")

@@ -134,8 +134,8 @@ def _where(text: str | None) -> Condition | None:
         raise InvalidInput(f"--where: {error}") from error
     if where.ignored:
         rest = where.ignored if len(where.ignored) < 40 else where.ignored[:40] + "…"
-        hint = f"a broker does not read it: say {where.read!r}, or join the parts"
-        raise InvalidInput(f"--where goes on behind its end at {rest!r}", hint=hint)
+        hint = f"a broker rejects this filter: write {where.read!r}, or join the parts"
+        raise InvalidInput(f"--where has text after its end: {rest!r}", hint=hint)
     return where
 
 

@@ -41,7 +41,7 @@ def tell_cut(layout: Layout, asked: AsSlave, common: Common) -> NoReturn:
     from ..store.recover.predict import slave_cut
 
     if asked.role is None or asked.epoch is None:
-        raise bad_parameter("--role slave and --epoch FILE belong together")
+        raise bad_parameter("--role slave and --epoch FILE need each other")
     with at_rate(common.rate):
         found = slave_cut(layout, asked.epoch)
     bad = found.outcome == "refuses" or bool(found.lost.messages)
@@ -58,14 +58,14 @@ def _text(record: Mapping[str, Any]) -> str:
     lost = sum(row["messages"] for row in record["lost"])
     gone = counted(lost, "message", form=",")
     first = {
-        "same": f"Nothing is cut off: the logs are one up to {end}, the end of this one.",
-        "copies": "Nothing is cut off: the slave has no epochs, and asks for the whole log.",
+        "same": f"Nothing is cut off: both logs are the same up to {end}, the end of this one.",
+        "copies": "Nothing is cut off: the slave has no epochs and asks for the whole log.",
         "cuts": f"The slave cuts its log at {position} (it ends at {end}) and loses {gone}.",
         "refuses": "The slave never follows: "
         + (
-            "no epoch is in both files with the same begin."
+            "no epoch starts at the same position in both files."
             if record["position"] < 0
-            else f"no record begins at {position}, where its log is to be cut."
+            else f"no record starts at {position}, where its log must be cut."
         ),
     }[record["outcome"]]
     own = "no epoch" if record["last_epoch"] is None else f"epoch {record['last_epoch']}"

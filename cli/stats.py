@@ -74,7 +74,7 @@ def stats(
     if expiring.expires or browsing.browse:
         options.refuse("--expires" if expiring.expires else "--browse")
     if browsing.browse and (quick or spark.meant):
-        raise bad_parameter("--browse goes with neither --quick nor --master")
+        raise bad_parameter("--browse cannot be combined with --quick or --master")
     if spark.meant and not quick:
         from .pipeline_stats import count_spark
 
@@ -122,7 +122,7 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
 def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
     """Count units. Raises BadParameter for what the log alone tells."""
     if spark.meant or options.since is not None or options.until is not None:
-        raise bad_parameter("--quick goes with neither --master nor --since and --until")
+        raise bad_parameter("--quick cannot be combined with --master, --since or --until")
     from ..store.arrow import require_arrow
 
     require_arrow("no counts")
@@ -155,7 +155,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
     for root, (found, lacking) in counted.items():
         total.add(Counted(found), root)
         if lacking:
-            common.warn(f"not in the answer: {root}: {lacking}; without --quick it is")
+            common.warn(f"not in the answer: {root}: {lacking}; without --quick it is counted")
     answer(total, left_out, options, common, lacking=any(lacking for _, lacking in counted.values()))
 
 
@@ -173,7 +173,7 @@ def _browse(stores: Stores, common: Common) -> None:
     if not is_terminal(sys.stdin) or not is_terminal(sys.stdout):
         raise InvalidInput("--browse needs a terminal", hint="without it stats prints a table")
     if find_spec("textual") is None:
-        raise Unsupported("--browse without textual", hint="pip install 'mqstore[tui]'")
+        raise Unsupported("--browse needs textual", hint="pip install 'mqstore[tui]'")
     if common.no_color:
         os.environ["NO_COLOR"] = "1"  # before it is imported
     from .browse import walk

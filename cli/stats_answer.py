@@ -39,7 +39,7 @@ class StatsOptions(Options):
     def refuse(self, answer: str) -> None:
         """Raises BadParameter for options that mean nothing to this kind of answer."""
         for name in self.said():
-            raise bad_parameter(f"{name} does not go with {answer}")
+            raise bad_parameter(f"{name} cannot be combined with {answer}")
 
     @property
     def wanted(self) -> tuple[str, ...]:

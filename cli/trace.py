@@ -63,7 +63,7 @@ class Tracing(Options):
         from ..store.trace.trace import TraceQuestion
 
         if (self.tags is not None or self.sql is not None) and self.group is None:
-            raise InvalidInput("--tags and --sql need --group: they are what one group subscribes to")
+            raise InvalidInput("--tags and --sql need --group: they say what one group subscribes to")
         return TraceQuestion(
             TraceTarget(text, By(self.by.value) if self.by else None, self.topic),
             parse_time("now" if self.now is None else self.now),

@@ -45,7 +45,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         more = next(found, None) is not None
         said = "" if shown else searched_text(opened, common.utc)
     if more:
-        common.warn(f"more messages than {limit} have it: --limit shows more of them")
+        common.warn(f"more than {limit} messages have it; --limit shows more of them")
     _print([one.to_json() for one in shown], common)
     if not shown:
         say(f"nothing has the key, id or place {question.asked.text!r}: {said}")
@@ -99,7 +99,7 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
         yield f"  ({counted(items, 'index item names', 'index items name')} it: --verbose lists them)"
     if record["for_all"] is not None:
         yield ""
-        yield from _verdict("nobody gets it now", record["for_all"], common, "")
+        yield from _verdict("no group gets it now", record["for_all"], common, "")
     if record["groups"]:
         yield ""
         yield "groups:"
@@ -111,7 +111,7 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
         yield f"  … {left} more (--verbose shows all)"
     if record["other_groups"]:
         others = counted(record["other_groups"], "other group")
-        yield f"  ({others} of config/: nothing connects them with the topic; --group asks of one)"
+        yield f"  ({others} of config/: nothing connects them with the topic; --group asks about one)"
     yield from _end(record)
 
 

@@ -37,7 +37,7 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
         say(str(error))
     if unread and not (partial and others):
         if others:
-            say("nothing is done; --partial goes on without what cannot be read")
+            say("nothing was done; --partial continues without what cannot be read")
         raise Exit(max(map(exit_code_of, unread.values())))
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
 
@@ -105,7 +105,7 @@ def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
 def _lines(damage: Iterable[Damage], bodies: int) -> Iterator[str]:
     if bodies:
         fail = counted(bodies, "body fails", "bodies fail")
-        yield f"{fail} the checksum, and what was made of it counts; body_crc_ok says which"
+        yield f"{fail} the checksum, counted all the same; body_crc_ok says which"
     for one in damage:
         at = {"store": one.store, "position": one.position, "size": one.size, "reason": one.reason}
         yield f"not in the answer: {damage_text(at)}"

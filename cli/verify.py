@@ -183,7 +183,7 @@ def verify(
       mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
     if resume is not None and len(paths) > 1:
-        raise bad_parameter("--resume: one store at a time")
+        raise bad_parameter("--resume: name one store only")
     paths = _each_once(paths)
     asked = limits.asked(broker_version)
     tell_nearest(broker_version, common)
@@ -284,8 +284,8 @@ def _verdict(
         ("--format prometheus", common.format.value == VerifyFormat.PROMETHEUS),
     ):
         if given:
-            hint = f"name the store, {part.root}"
-            raise InvalidInput(f"{option} is not for a part of a store", path=path, hint=hint)
+            hint = f"name the store {part.root}"
+            raise InvalidInput(f"{option} needs a whole store, not a part of it", path=path, hint=hint)
     # all groups of checks are run: some of one need what those of another have seen
     inside = asked._replace(topic=part.topic, queue_id=part.queue_id)
     return part.root, part.of(_verify(part.root, inside, common, stop))
@@ -337,13 +337,13 @@ def log_progress(store: StoreReader, common: Common) -> Iterator[Callable[[int],
 def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool) -> None:
     """What belongs on stderr. whole: of a store, not of a part of one."""
     if verdict.stopped_at is not None and resume is not None:
-        common.warn(f"{path}: not finished; run the same command again to go on")
+        common.warn(f"{path}: not finished; run the same command again to continue")
     elif verdict.stopped_at is not None and not whole:
         common.warn(f"{path}: not finished")
     elif verdict.stopped_at is not None:
-        common.warn(f"{path}: not finished; with --resume FILE a next run could go on")
+        common.warn(f"{path}: not finished; with --resume FILE a later run could continue")
     if verdict.live:
-        common.explain(f"{path}: somebody writes to it; checked as it was at the start")
+        common.explain(f"{path}: a process writes to it; verify checked it up to where the log ended at the start")
 
 
 def print_verdicts(

@@ -113,8 +113,8 @@ def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
         from ..store.tiered.segments import kind_of_place
 
         if kind_of_place(whole) is not None:
-            hint = "name the store that it is of, with --set tieredStoreFilePath=DIR"
-            raise NotAStore("a segment of the tiered store, with no store above it", path=path, hint=hint)
+            hint = "name its store, with --set tieredStoreFilePath=DIR"
+            raise NotAStore("a segment of the tiered store, but no store above it", path=path, hint=hint)
     Layout.open(path, config)
     return None
 

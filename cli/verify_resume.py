@@ -48,8 +48,8 @@ class Resume:
         """
         root = os.fspath(store.resolve())
         if path.resolve().is_relative_to(store.resolve()):
-            hint = "nothing is ever written into a store that is checked"
-            raise InvalidInput("--resume: a file outside the store", path=path, hint=hint)
+            hint = "verify never writes into the store that it checks"
+            raise InvalidInput("--resume: name a file outside the store", path=path, hint=hint)
         try:
             text = read_regular(path, _BYTES_MAX)
         except Missing:
@@ -58,7 +58,7 @@ class Resume:
             return cls._of(path, root, dict(asked), json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             hint = "name another file, or remove it"
-            text_of = "not the state of an interrupted verify"
+            text_of = "not a state file of an interrupted verify"
             raise InvalidInput(text_of, path=path, hint=hint) from error
 
     @classmethod
@@ -69,11 +69,11 @@ class Resume:
         if saved["mqstore_verify"] != _VERSION:
             raise ValueError("another version")
         if saved["store"] != root:
-            hint = "each store needs a file of its own"
-            raise InvalidInput(f"--resume: that is of {saved['store']}", path=path, hint=hint)
+            hint = "each store needs its own file"
+            raise InvalidInput(f"--resume: this file belongs to {saved['store']}", path=path, hint=hint)
         if saved["asked"] != asked:
-            hint = "go on with the options that the run began with, or name another file"
-            raise InvalidInput("--resume: that run had other options", path=path, hint=hint)
+            hint = "use the options of the first run, or name another file"
+            raise InvalidInput("--resume: the first run had other options", path=path, hint=hint)
         findings = [Finding(**{**row, "severity": Severity[row["severity"].upper()]}) for row in saved["findings"]]
         facts = _facts_of(saved["facts"])
         return cls(path, root, asked, int(saved["position"]), findings, facts)

@@ -132,7 +132,7 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
 
 
 _SHOWN_BEFORE = " Without --apply you see the plan:"
-_ELSEWHERE = "nothing is repaired in object storage: copy the store to a disk, and run verify there"
+_ELSEWHERE = "a store in object storage cannot be repaired: copy it to a disk and run verify there"
 _TIDY_SHOWN = 6
 """Commands that mend warnings before they are folded."""
 

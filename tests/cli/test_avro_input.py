@@ -42,7 +42,7 @@ def test_rows_before_a_cut_come_before_the_error(codec: str, tmp_path: Path) -> 
     portions = read_portions(path, lambda _: None)
     there = next(portions)
     assert 0 < len(there) < 50 and there[-1].number == len(there)
-    with pytest.raises(InvalidInput, match=f"not an avro file: behind row {len(there)}: "):
+    with pytest.raises(InvalidInput, match=f"not a valid avro file after row {len(there)}: "):
         next(portions)
 
 
@@ -50,7 +50,7 @@ def test_rows_before_a_cut_come_before_the_error(codec: str, tmp_path: Path) -> 
 def test_what_is_no_avro(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "in.avro"
     path.write_bytes(content)
-    with pytest.raises(InvalidInput, match="not an avro file: behind row 0: "):
+    with pytest.raises(InvalidInput, match="not a valid avro file after row 0: "):
         topics(path)
     with pytest.raises(Missing):
         topics(tmp_path / "none.avro")
@@ -58,7 +58,7 @@ def test_what_is_no_avro(content: bytes, tmp_path: Path) -> None:
 
 def test_rows_that_are_no_records(tmp_path: Path) -> None:
     path = written(tmp_path / "in.avro", "string", ["a", "b"])
-    with pytest.raises(InvalidInput, match="behind row 1: not a record"):
+    with pytest.raises(InvalidInput, match="after row 1: not a record"):
         topics(path)
 
 

@@ -39,7 +39,7 @@ def test_a_command_of_a_group() -> None:
         ("--threads", ["--jobs"], "verify", "did you mean --jobs N?"),
         ("--fix", ["--jobs"], "verify", "did you mean mqstore repair STORE --apply?"),
         ("--dry-run", ["--apply"], "recover", "nothing is written without --apply"),
-        ("--dry-run", ["--jobs"], "verify", "it only reads, and writes nothing"),
+        ("--dry-run", ["--jobs"], "verify", "this command only reads; it writes nothing"),
         ("--dry-run", ["--jobs"], "put", ""),
         ("--jbos", ["--jobs", "-j"], "verify", "did you mean --jobs?"),
     ],

@@ -80,18 +80,24 @@ def test_messages() -> None:
         ),
         (
             {"same": False, "same_log": False, "differences": {"unit": 2, "epoch": 2}},
-            "Not the same: two different logs: 2 queues with different units, 2 epochs"
-            " (2.0 KiB of log compared byte by byte)",
+            (
+                "Not the same: two different logs: 2 queues with different units, 2 epochs"
+                " (2.0 KiB of log compared byte by byte)"
+            ),
         ),
         (
             {"same": False, "differences": {"messages": 1}},
-            "The same log, but the stores differ: 1 queue with different messages"
-            " (2.0 KiB of log compared byte by byte)",
+            (
+                "The same log, but the stores differ: 1 queue with different messages"
+                " (2.0 KiB of log compared byte by byte)"
+            ),
         ),
         (
             {"same": False, "differences": {"log": 2}, "first_difference": 4096},
-            "Two copies of one log, different from 4,096 on: 2 ranges of the log"
-            " (2.0 KiB of log compared byte by byte)",
+            (
+                "Two copies of one log, different from 4,096 on: 2 ranges of the log"
+                " (2.0 KiB of log compared byte by byte)"
+            ),
         ),
     ],
 )

@@ -210,11 +210,11 @@ def test_formats(root: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("", "nothing asked for"),
+        ("", "nothing was asked for"),
         ("--at 0 --key k", "--at and --key exclude each other"),
         ("--topic orders --offset 1", "--offset needs"),
         ("--queue 1", "--queue needs --topic"),
-        ("--at 0 --count 2", "--count goes with a queue"),
+        ("--at 0 --count 2", "--count needs a queue"),
         ("--grep (", "--grep: not a regular expression"),
         ("--since never", "not a time"),
         ("--since now --until -1h", "later"),
@@ -224,8 +224,8 @@ def test_formats(root: Path) -> None:
         ("--at -1", "--at"),
         ("--topic orders --fields nope --format csv", "nope"),
         ("--topic orders --set mappedFileSizeCommitLog=x", "mappedFileSizeCommitLog"),
-        ("--at 0 --format hex --fields topic", "--format hex prints none"),
-        ("--at 0 --format body --fields topic", "--format body prints none"),
+        ("--at 0 --format hex --fields topic", "--format hex, which prints no fields"),
+        ("--at 0 --format body --fields topic", "--format body, which prints no fields"),
         *(
             (
                 f"--topic orders --queue 0 --offset-at 0 {option}",

@@ -78,7 +78,7 @@ def test_one_answer_each_in_order(root: Path, known: list[Record]) -> None:
             assert answer["reason"] in ("no record begins here", "no such topic: nope")
     missing = expected.count(None)
     assert result.code == 1
-    assert result.stderr == (f"mqstore: {missing} addresses have no message, of {len(expected)}: {root}\n")
+    assert result.stderr == (f"mqstore: {missing} addresses have no message, out of {len(expected)}: {root}\n")
 
 
 def test_every_format(root: Path, known: list[Record]) -> None:
@@ -112,7 +112,7 @@ def test_keys_say_how_they_were_found(root: Path, known: list[Record]) -> None:
     assert "message id or unique key" in absent.stdout
     assert absent.stderr.splitlines() == [
         "mqstore: 1 unique key is not in the index: scanning the log",
-        f"mqstore: 1 address has no message, of 1: {root}",
+        f"mqstore: 1 address has no message, out of 1: {root}",
     ]
 
 

@@ -41,7 +41,7 @@ def test_what_stands_before_a_bad_line_comes_first(bad: bytes, said: str, tmp_pa
 def test_what_is_wanted_is_said_of_a_file_of_another_kind(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(text)
-    with pytest.raises(InvalidInput, match=r"line 1: .*; NDJSON is read here, an object a line .*--from-format"):
+    with pytest.raises(InvalidInput, match=r"line 1: .*; expected NDJSON, one object per line .*--from-format"):
         records(path)
 
 

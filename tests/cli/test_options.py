@@ -97,14 +97,14 @@ def test_a_journal_is_kept_outside_of_its_store_in_a_directory(tmp_path: Path) -
         options.keep_journal_in(layout, tmp_path / "none")
     (tmp_path / "link").symlink_to(layout.root / "config")
     for inside in (layout.root, layout.root / "config", tmp_path / "link"):
-        with pytest.raises(Exception, match="--journal: a directory outside the store"):
+        with pytest.raises(Exception, match="--journal: name a directory outside the store"):
             options.keep_journal_in(layout, inside)
     other, elsewhere = stores.unpack("5.3.3-clean", tmp_path / "other"), tmp_path / "log"
     shutil.copytree(other / "commitlog", elsewhere)
     for taken in (other / "commitlog", other / "consumequeue" / "orders", other / "config", elsewhere):
-        with pytest.raises(Exception, match="--journal: a place of a broker's own files"):
+        with pytest.raises(Exception, match="is used by the broker for its own files"):
             options.keep_journal_in(layout, taken)
-    with pytest.raises(Exception, match="--journal: a directory outside the store"):
+    with pytest.raises(Exception, match="--journal: name a directory outside the store"):
         options.keep_journal_in(Layout.of(other, BrokerConfig({"storePathCommitLog": str(elsewhere)})), elsewhere)
     layout.journal.mkdir(parents=True)  # one that was begun there can be ended
     options.keep_journal_in(layout, elsewhere)
@@ -192,7 +192,7 @@ def test_one_log_for_several_stores_is_wrong_usage(copied: tuple[Path, Path]) ->
 def test_a_dash_is_no_directory(line: list[str]) -> None:
     """It is what others call stdout; a directory of that name was made."""
     answer = run_here([*line, "--to", "-"])
-    assert answer.code == 2 and "'--to': - is not taken for a path" in answer.stderr
+    assert answer.code == 2 and "'--to': - is not accepted as a path" in answer.stderr
 
 
 def test_a_line_that_stderr_cannot_take_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_nothing_new_comes_between_the_files_of_a_store(tmp_path: Path, name: st
     before = sorted(root.rglob("*"))
     result = run_here(["inspect", str(root), "--output", str(root / name)])
     assert (result.code, result.stdout) == (2, "")
-    assert f"a place of a broker's own files: {root / name}" in result.stderr
+    assert f"the broker uses this path for its own files: {root / name}" in result.stderr
     assert sorted(root.rglob("*")) == before
 
 
@@ -55,7 +55,7 @@ def test_no_file_is_called_a_dash(command: str, tmp_path: Path, monkeypatch: pyt
     unpack("5.1.4-clean", tmp_path).rename("S")
     result = run_here(command.split())
     assert (result.code, result.stdout) == (2, "")
-    assert "- is not taken for a path" in result.stderr
+    assert "- is not accepted as a path" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["S"]
 
 

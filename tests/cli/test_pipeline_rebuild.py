@@ -91,12 +91,12 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     assert report["missing"] == sum(queue["missing"] for queue in report["queues"]) > 0
     damage, *gaps = losses_of(report)
     assert damage.startswith("damage in the log, no queue leads to its records: ")
-    told = "no record; the unit before stands there, its message comes twice"
+    told = "no record; the unit before takes their place, so its message is delivered twice"
     behind = (f"queue offsets have {told}", f"queue offset has {told}")
     assert all(line.endswith(behind) for line in gaps)
     assert len(gaps) == sum(queue["missing"] > 0 for queue in report["queues"])
     far = [{**queue, "without_unit": 20} for queue in report["queues"] if queue["missing"]]
-    told = ": 20 of these have no unit: the log has no room for so many, their files are not made"
+    told = ": 20 of these have no unit: the log has no room for so many records; their files are not made"
     assert sum(line.endswith(told) for line in losses_of({**report, "queues": far})) == len(far) > 0
     (step,) = first_steps(report, NOTHING_GIVEN)
     root = plan.stores[0].root
@@ -115,7 +115,7 @@ def test_a_queue_whose_messages_have_expired_is_named(name: str, tmp_path: Path)
     assert (report["status"], ends) == ("incomplete", {("SCHEDULE_TOPIC_XXXX", 0): 2, ("gone", 0): 20})
     (line,) = losses_of(report)
     names = "SCHEDULE_TOPIC_XXXX/0 (ends at 2), gone/0 (ends at 20)"
-    told = f"2 queues are not made, of which the log has no message: {names}; keep the store's own files"
+    told = f"2 queues are not made, because the log has no message of them: {names}; keep the store's own files"
     assert line == f"{root}: {told}"
     shutil.rmtree(root)
     assert report_of(plan, tmp_path / "new", manifest, {})["status"] == "complete", "nothing is left to replace"

@@ -65,7 +65,7 @@ def test_where_a_body_comes_from(tmp_path: Path) -> None:
     assert base64.b64decode(first["body_base64"]) == bytes(range(256))
     assert second["body"] == "from stdin"
     result = run_here(["put", str(root), "T", "x", "--body-file", str(tmp_path / "body")])
-    assert (result.code, "two bodies" in result.stderr) == (2, True)
+    assert (result.code, "cannot be combined" in result.stderr) == (2, True)
 
 
 def test_a_transaction_from_its_beginning_to_its_end(tmp_path: Path) -> None:

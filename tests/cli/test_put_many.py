@@ -45,7 +45,7 @@ def test_resume_puts_what_is_missing(name: str, tmp_path: Path) -> None:
     mqstore("put", root, "--from", first)
     result = run_here(["put", str(root), "--from", str(tmp_path / name), "--resume", "--no-answers"])
     assert (result.code, result.stdout) == (0, "")
-    assert "60 messages left out: the store has them already" in result.stderr
+    assert "60 messages left out, because the store already has them" in result.stderr
     assert [row["body"] for row in stored(root)] == [row["body"] for row in found]
     again = mqstore("put", root, "--from", tmp_path / name, "--resume")
     assert again == [] and len(stored(root)) == len(found)

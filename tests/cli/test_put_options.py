@@ -12,12 +12,12 @@ from .datadriven import run_here
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--transaction", "commit"], 2, "together with --half"),
-        (["--half", "A"], 2, "together with --half"),
-        (["--transaction", "commit", "--half", "A", "--tag", "x"], 2, "decided as it is"),
-        (["T", "x", "--half", "A"], 2, "decided as it is"),
+        (["--transaction", "commit"], 2, "needs --half"),
+        (["--half", "A"], 2, "needs --half"),
+        (["--transaction", "commit", "--half", "A", "--tag", "x"], 2, "decide a stored half message"),
+        (["T", "x", "--half", "A"], 2, "decide a stored half message"),
         (["T", "x", "--transaction", "half", "--delay-level", "1"], 2, "cannot be delayed"),
-        (["--from", "-", "--transaction", "half"], 2, "not from the command line"),
+        (["--from", "-", "--transaction", "half"], 2, "give no TOPIC, BODY"),
         (["--transaction", "rollback", "--half", "A"], 5, "no such directory"),
     ],
 )
@@ -32,12 +32,12 @@ def test_transactions_without_sense(words: list[str], code: int, message: str, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--keep-times"], "--keep-times goes with --from"),
-        (["--resume"], "--resume goes with --from"),
-        (["--no-answers"], "--no-answers goes with --from"),
-        (["--on-damage", "skip"], "--on-damage goes with --from"),
-        (["--from-format", "csv"], "--from-format goes with --from"),
-        (["--compress-over", "10"], "--compress-over goes with --compress"),
+        (["--keep-times"], "--keep-times needs --from"),
+        (["--resume"], "--resume needs --from"),
+        (["--no-answers"], "--no-answers needs --from"),
+        (["--on-damage", "skip"], "--on-damage needs --from"),
+        (["--from-format", "csv"], "--from-format needs --from"),
+        (["--compress-over", "10"], "--compress-over needs --compress"),
     ],
 )
 def test_options_without_effect_are_refused(words: list[str], message: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_fails_behind_the_answer_is_told_with_what_to_do(tmp_path: Path) ->
     (tmp_path / "consumequeue" / "new").touch()
     result = run_here(["put", str(tmp_path), "new", "y"])
     assert (result.code, "new queue 0 offset 0" in result.stdout) == (5, True)
-    assert f"left unclean: put that right, then run: mqstore recover {tmp_path} --apply" in result.stderr
+    assert f"left unclean: fix the problem, then run: mqstore recover {tmp_path} --apply" in result.stderr
     (tmp_path / "consumequeue" / "new").unlink()
     assert run_here(["recover", str(tmp_path), "--apply", "--yes"]).code == 0
     assert bodies(tmp_path) == ["x", "y"]

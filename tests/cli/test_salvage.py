@@ -36,7 +36,7 @@ def test_without_a_record_for_a_log_all_lies_in_conflicts(tmp_path: Path) -> Non
     record = MESSAGE.parse(log.read_bytes())
     (tmp_path / "image").write_bytes(MESSAGE.build({**record, "body_crc": record.body_crc ^ 1}))
     done = run_here(["salvage", str(tmp_path / "image"), "--to", str(tmp_path / "new")])
-    assert done.code == 1 and "          1 beside the log, in conflicts" in done.stdout.splitlines()
+    assert done.code == 1 and "          1 in conflict with others, stored in conflicts" in done.stdout.splitlines()
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["conflicts", "manifest.ndjson"]
 
 
@@ -50,7 +50,7 @@ def test_a_queue_offset_that_no_record_has_is_told_with_what_consumers_get(tmp_p
         file.write(made)
     done = run_here(["salvage", str(root / "commitlog"), "--to", str(new)])
     assert done.code == 1
-    assert "  1 queue offset is missing" in done.stdout and "consumers get a message beside it twice" in done.stdout
+    assert "  1 queue offset is missing" in done.stdout and "consumers get a neighbouring message twice" in done.stdout
     queue = new / "consumequeue" / record.topic.decode() / str(record.queue_id)
     units = np.fromfile(queue / file_name(0), dtype_of(UNIT), 2)
     assert units[0] == units[1]
@@ -65,8 +65,8 @@ def test_a_compact_store_has_the_topic_that_is_asked_for(topic: str, tmp_path: P
     sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
     done = run_here(["salvage", str(root / "commitlog"), *words, *sizes])
     asked = topics[topic]
-    assert f"  {asked} messages put" in done.stdout.splitlines()
-    assert f"  {topics.total() - asked} not asked for" in done.stdout.splitlines()
+    assert f"  {asked} messages stored" in done.stdout.splitlines()
+    assert f"  {topics.total() - asked} not selected" in done.stdout.splitlines()
     found = printed("dump", new) if asked else []
     assert [row["topic"] for row in found if row["type"] == "message"] == [topic] * asked
 
@@ -132,7 +132,7 @@ def test_open_transactions_that_only_a_rocksdb_names(layout: str, tmp_path: Path
     waits = sum(row.get("transaction_state") == "UNKNOW" for row in stores.sent(name))
     sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
     done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), "--layout", layout, *sizes])
-    told = f"  {waits} open transactions are not asked for: rocksdbstore, which brokers find them in, is not brought"
+    told = f"  {waits} open transactions are unknown to brokers, which find them in rocksdbstore: it is not restored"
     assert done.code == 1 and told in done.stdout.splitlines()
     (found,) = printed("inspect", new, "--transactions")
     assert (found["open"], found["unknown"]) == (0, waits)

@@ -23,7 +23,7 @@ def root(store: Callable[[str], Path]) -> Path:
     ("where", "says"),
     [
         ("a = ", "--where: not an expression at the end"),
-        ("a LIKE 'x%'", "goes on behind its end at \"LIKE 'x%'\""),
+        ("a LIKE 'x%'", "has text after its end: \"LIKE 'x%'\""),
         ("@nope = 1", "--where: no field @nope"),
         ("a > 'x'", "--where: <, <=, > and >= compare numbers"),
     ],
@@ -44,7 +44,7 @@ def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) ->
         ({"unique_key": "", "topic": "t"}, "--unique-key: no key given"),
         ({"grep": "("}, "--grep: not a regular expression"),
         ({"grep": "a{99999999999999999999}"}, "--grep: not a regular expression"),
-        ({"where": "a = 1 " + "b" * 60}, "goes on behind its end at 'b{40}…'"),
+        ({"where": "a = 1 " + "b" * 60}, "has text after its end: 'b{40}…'"),
         ({"since": "2000", "until": "1000"}, "later"),
     ],
 )

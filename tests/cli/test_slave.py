@@ -49,12 +49,12 @@ def test_a_cut_inside_of_a_record_never_comes(root: Path, tmp_path: Path) -> Non
     at = list(stores.messages(NAME))[-3]["physical_offset"] + 1
     done = asked(root, epochs(tmp_path / "master", 0, at))
     assert done.code == 1
-    assert done.stdout.startswith(f"The slave never follows: no record begins at {at:,}, where its log is to be cut.")
+    assert done.stdout.startswith(f"The slave never follows: no record starts at {at:,}, where its log must be cut.")
 
 
 def test_where_nothing_is_cut_the_code_is_0(root: Path, tmp_path: Path) -> None:
     done = asked(root, epochs(tmp_path / "master", 0))
-    assert (done.code, done.stdout.startswith("Nothing is cut off: the logs are one up to ")) == (0, True)
+    assert (done.code, done.stdout.startswith("Nothing is cut off: both logs are the same up to ")) == (0, True)
     (root / EPOCH_FILE).unlink()
     done = asked(root, tmp_path / "master")
     assert done.code == 0 and "asks for the whole log.\n  no epoch here, 1 at the master" in done.stdout
@@ -63,12 +63,12 @@ def test_where_nothing_is_cut_the_code_is_0(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["--role", "slave"], ["--epoch", "x"]])
 def test_one_option_without_the_other(words: list[str], root: Path) -> None:
     done = run_here(["recover", str(root), *words])
-    assert (done.code, done.stdout) == (2, "") and "--role slave and --epoch FILE belong together" in done.stderr
+    assert (done.code, done.stdout) == (2, "") and "--role slave and --epoch FILE need each other" in done.stderr
 
 
 def test_names_make_no_lines_of_their_own() -> None:
     found: dict[str, Any] = {"outcome": "refuses", "position": -1, "log_end": 9, "last_epoch": 3, "master_epoch": 4}
     lost = [{"messages": 2, "topic": "t\nmqstore: all is well", "queue_id": 0}]
     page = _text({**found, "by_source": "-1", "lost": lost})
-    assert "no epoch is in both files with the same begin." in page
+    assert "no epoch starts at the same position in both files." in page
     assert len(page.splitlines()) == 3

@@ -24,7 +24,7 @@ EXPIRES = ("--expires", "--disk-size", "1G", "--disk-used", "900M")
 )
 def test_what_another_answer_does_not_take(answer: str, words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["stats", str(tmp_path), answer, *words])
-    assert (done.code, f"{words[0]} does not go with {answer}" in done.stderr) == (2, True)
+    assert (done.code, f"{words[0]} cannot be combined with {answer}" in done.stderr) == (2, True)
 
 
 def test_queues_that_are_not_there_are_not_counted_as_none(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_store_whose_log_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     done = run_here(["stats", str(broken), str(sound), "--quick", "--partial"])
     assert done.code == 5 and "work" in done.stdout and f"not read: {broken}" in done.stdout
     done = run_here(["stats", str(broken), str(sound), "--quick"])
-    assert done.code == 5 and not done.stdout and "nothing is done" in done.stderr
+    assert done.code == 5 and not done.stdout and "nothing was done" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("--quick",), EXPIRES], ids=" ".join)
