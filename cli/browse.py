@@ -133,7 +133,7 @@ class MessagesView(BrowseView):
         if self.filter:
             rows, end = self.browser.having(self.queue, self.first, self.filter)
             if end < self.queue.max_offset:
-                self.note = f"looked at {self.first} … {end - 1}; n looks on"
+                self.note = f"looked at {self.first} … {end - 1}; n looks further"
                 self.next = end
         else:
             rows = self.browser.page(self.queue, self.first)
@@ -406,12 +406,12 @@ class BrowserApp(App[None]):
         if not self._views or self._message is not None:
             return
         if what == _TIME and not isinstance(self._views[-1], MessagesView):
-            self.notify("a time is one of a queue: open one first")
+            self.notify("to go to a time, open a queue first")
             return
         self._asked = what
         ask = self.query_one("#ask", Input)
         times = "2026-11-20T21:38:00Z, -1h, yesterday, epoch ms"
-        ask.placeholder = times if what == _TIME else "a part of the name, of keys, tags or body"
+        ask.placeholder = times if what == _TIME else "part of the name, keys, tags or body"
         ask.value = ""
         ask.display = True
         ask.focus()
@@ -468,7 +468,7 @@ class BrowserApp(App[None]):
 def browser_of(store: StoreReader) -> Browser:
     """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
     lacking = lacking_text(store)
-    return Browser(store, *most_behind(store), f"{lacking}: what follows is not shown" if lacking else "")
+    return Browser(store, *most_behind(store), f"{lacking}: later rows are not shown" if lacking else "")
 
 
 def walk(path: str, config: BrokerConfig, utc: bool) -> None:

@@ -73,7 +73,7 @@ def dump(
     from ..store.inspect.recognise import recognise
 
     if view.hex and (common.format is not Format.TEXT or common.fields):
-        raise bad_parameter("--hex is a text for people: --format and --fields do not go with it")
+        raise bad_parameter("--hex prints text for people: it cannot be combined with --format or --fields")
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")
     selection = conditions.selection(view.max_body)._replace(whole=view.raw or view.hex)
@@ -97,7 +97,7 @@ def _chunks(
     if what.kind in KINDS:
         return commit_log(what, at, raw, selection, common)
     if selection.asks:
-        raise InvalidInput(f"conditions are for messages, not for kind {what.kind}", path=what.path)
+        raise InvalidInput(f"conditions select messages; this path is of kind {what.kind}", path=what.path)
     return file_kind(what.kind).chunks(what, at, raw, common)
 
 
@@ -110,7 +110,7 @@ def _from(chunks: Iterator[Chunk | DumpedRecords], at: int, common: Common) -> I
         nothing = nothing and isinstance(chunk, NonRecordRange) and chunk.record["type"] == "zeros"
         yield chunk
     if nothing:
-        common.warn(f"there is nothing to print at {at} or behind it")
+        common.warn(f"nothing to print at {at} or behind it")
 
 
 def _print_hex(chunks: Iterator[Chunk | DumpedRecords], count: int | None, common: Common) -> None:

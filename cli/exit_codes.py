@@ -22,15 +22,15 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "Done; found; read, also where damage was met (a record of type damage and a "
+    ExitCode.DONE: "Done; found; read, even if damage was met (a record of type damage and a "
     "line on stderr say so); nothing to do; the reader closed the pipe.",
     ExitCode.NO: "The answer is no: not found; a broker's start or the plan would lose or hide "
-    "messages, or the broker would not start; applied, with the loss named; sql, stats, export, diff: "
-    "the answer lacks what is damaged or, with --partial, cannot be read.",
+    "messages, or the broker would not start; applied, with a loss that is named; sql, stats, export, diff: "
+    "the answer lacks damaged parts or, with --partial, stores that cannot be read.",
     ExitCode.USAGE: "Wrong usage, or --apply in a script without --yes.",
-    ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, queues behind the log. "
-    "1 beats 3: a record at the end of the log that is not whole is a lost message.",
-    ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only for commands that write.",
+    ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort exists, queues are behind the log. "
+    "1 beats 3: an incomplete record at the end of the log is a lost message.",
+    ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only commands that write.",
     ExitCode.FAILED: "Cannot read or write: missing, no permission, disk full, I/O error, "
     "unsupported layout; or refused for safety.",
     ExitCode.INTERRUPTED: "Interrupted.",
@@ -74,4 +74,4 @@ def explanation(error: Exception) -> str:
         return f"cannot read or write ({error.strerror or error})"
     if isinstance(error, MemoryError):
         return "out of memory; read less at once (--count, --max-body, --jobs)"
-    return f"internal error: {type(error).__name__}: {error}; --verbose shows where, please report"
+    return f"internal error: {type(error).__name__}: {error}; please report it, with the traceback of --verbose"

@@ -39,7 +39,7 @@ class Views(Options):
     def check(self) -> None:
         """Refuse a time that nothing would be told of."""
         if self.now is not None and not self.names:
-            raise bad_parameter("--now goes with --delays, --timers, --retries, --pop or --transactions")
+            raise bad_parameter("--now needs --delays, --timers, --retries, --pop or --transactions")
 
 
 @app.command()
@@ -109,7 +109,7 @@ def _views(what: Recognised, views: list[str], now: str | None, common: Common) 
     from .views import print_views
 
     if what.kind != STORE:
-        raise InvalidInput(f"--{views[0]} is for a store, not for kind {what.kind}", path=what.path)
+        raise InvalidInput(f"--{views[0]} needs a store; this path is of kind {what.kind}", path=what.path)
     now_ms = parse_time("now" if now is None else now)
     with StoreReader(what.path, common.config(), rate_bytes=common.rate) as store:
         print_views(store, views, now_ms, common)

@@ -159,7 +159,7 @@ def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str
 def losses_of(report: Mapping[str, Any]) -> list[str]:
     """What is not in the queues, a line each."""
     lines = [
-        f"damage in the log, no queue leads to its records: {row['store']} at {row['position']},"
+        f"damage in the log; no queue names its records: {row['store']} at {row['position']},"
         f" {counted(row['size'], 'byte')} ({row['reason']})"
         for row in report["damage"]
     ]

@@ -21,14 +21,14 @@ _Value = tuple[str, dict[str, str], float]
 """Name, labels, number."""
 _PREFIX = "mqstore_verify_"
 _HELP = {
-    "status": "Whether the verdict over the store is this one; unreadable: there is none.",
+    "status": "1 if this is the verdict on the store, else 0; unreadable: the store could not be checked.",
     "findings": "Findings of the last run, by severity.",
-    "finding_items": "Records, units or files that findings of a code are about.",
-    "complete": "Whether the last run has looked at everything.",
-    "live": "Whether somebody wrote to the store during the last run.",
+    "finding_items": "Records, units or files that the findings of a code are about.",
+    "complete": "1 if the last run has checked everything, else 0.",
+    "live": "1 if a process wrote to the store during the last run, else 0.",
     "records": "Records of the commit log that the last run has read.",
     "read_bytes": "Bytes of the commit log that the last run has read.",
-    "duration_seconds": "How long the last run took.",
+    "duration_seconds": "Duration of the last run in seconds.",
     "last_run_timestamp_seconds": "When the last run ended, in seconds since 1970.",
 }
 _MODE = 0o644

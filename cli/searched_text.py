@@ -43,7 +43,7 @@ def _times(store: StoreReader, utc: bool) -> str:
     if first_ms is None or last_ms is None:
         start = store.log_files.start
         first_ms = store.store_time(start + store.payload_at(start))
-        last_ms, whose = store.log_end.store_timestamp, "those of the log were"
+        last_ms, whose = store.log_end.store_timestamp, "the records of the log were"
     if first_ms is None or last_ms is None:
-        return "the log has none"
+        return "the log has no record"
     return f"{whose} stored {time_text(first_ms, utc)} … {time_text(last_ms, utc)}"

@@ -186,7 +186,7 @@ class _StorePage:
     def _checkpoint(self) -> Iterator[str]:
         point, restart = self._store.checkpoint, self._store.restart
         if point is None:
-            yield _line("checkpoint", "there is none")
+            yield _line("checkpoint", "none")
         else:
             times = ", ".join(
                 f"{name.removesuffix('_msg_timestamp')} {self._time(value)}"
@@ -259,7 +259,7 @@ class _StorePage:
         if form.sure:
             return text
         others = ", ".join(form.others) or "files of JSON"
-        return f"{text}, written last; {others} may be what is read: only the broker's options say"
+        return f"{text} (written last); a broker may read {others} instead: only its options say which"
 
     def _config(self) -> Iterator[str]:
         """Files with entries in one line, those that a broker does not take in one each."""

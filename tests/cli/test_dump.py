@@ -151,7 +151,7 @@ def test_what_is_refused(store: Path) -> None:
     """Conditions on what has no messages."""
     result = run_here(["dump", str(store / "index"), "--tag", "BB"])
     assert (result.code, result.stdout) == (2, "")
-    assert "conditions are for messages" in result.stderr
+    assert "conditions select messages" in result.stderr
 
 
 @pytest.mark.parametrize("other", [["--format", "json"], ["--fields", "topic"]])
@@ -160,4 +160,4 @@ def test_hex_is_for_people_alone(store: Path, other: list[str], tmp_path: Path) 
     file = tmp_path / "out"
     result = run_here(["dump", str(store), "--hex", *other, "--output", str(file)])
     assert (result.code, result.stdout, file.exists()) == (2, "", False)
-    assert "--hex is a text for people" in result.stderr
+    assert "--hex prints text for people" in result.stderr

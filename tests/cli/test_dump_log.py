@@ -48,7 +48,7 @@ def test_a_place_behind_the_end_is_told(below: str, options: list[str], store: P
     for place in (1 << 50, *ends):
         result = run_here(["dump", str(store / below), "--at", str(place), *options])
         assert (result.code, result.stdout) == (0, "")
-        assert f"there is nothing to print at {place} or behind it" in result.stderr
+        assert f"nothing to print at {place} or behind it" in result.stderr
     assert not run_here(["dump", str(store / below), "--at", "0", "--count", "1", *options]).stderr
 
 

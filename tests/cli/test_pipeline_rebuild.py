@@ -90,7 +90,7 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     assert report["status"] == "incomplete"
     assert report["missing"] == sum(queue["missing"] for queue in report["queues"]) > 0
     damage, *gaps = losses_of(report)
-    assert damage.startswith("damage in the log, no queue leads to its records: ")
+    assert damage.startswith("damage in the log; no queue names its records: ")
     told = "no record; the unit before takes their place, so its message is delivered twice"
     behind = (f"queue offsets have {told}", f"queue offset has {told}")
     assert all(line.endswith(behind) for line in gaps)
