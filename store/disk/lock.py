@@ -237,11 +237,11 @@ def new_directory(target: Path, files: Files) -> Iterator[None]:
             files.sync_directory(target)
         except BaseException as error:
             error.__notes__ = []  # of a session in what goes away
-            told = f"nothing is left of {target}"
+            told = f"{target} was removed again"
             try:
                 _clear(target, made, files)
             except StoreError as kept:
-                told = f"{target} is not whole, and stays: {kept}"
+                told = f"{target} is not complete and stays there: {kept}"
             _tell(error, told)
             raise
 
@@ -263,7 +263,7 @@ def check_empty(target: Path) -> None:
             raise InvalidInput("not empty", path=target, hint=f"{half}{_ANOTHER}")
 
 
-HALF_MADE = "what was making it was cut off"
+HALF_MADE = "the command that was making it was cut off"
 _ANOTHER = "name a new directory"
 
 
@@ -299,7 +299,7 @@ def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:
             with suppress(StoreError):  # it holds something, or is not there
                 Files().remove_directory(path)
         if not (target.exists() and any(target.iterdir())):
-            _tell(error, f"nothing is left of {target}")
+            _tell(error, f"{target} was removed again")
         raise
     return lock
 

@@ -52,8 +52,8 @@ _FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
 MADE_ANEW = "mv {itself} {half}"
 """What is done first with half of a store, before it is made again."""
 HALF_MADE = """\
-half made: what was making this store was cut off, and its source is elsewhere: make it again from that, in a new \
-directory; where the source is gone, salvage saves what is in this half"""
+half made: the command that was making this store was cut off. Make the store again from its source, in a new \
+directory; if the source is gone, salvage saves what is here"""
 _FILES_NAMED = 3
 """More files than these are told by the directory that they are in."""
 _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})

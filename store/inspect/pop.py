@@ -404,7 +404,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
 def _tell(store: StoreReader, note: Note) -> None:
     """Where else POP keeps what is not looked at."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
-        note(f"pop: config/{ORDER_FILE} has what groups consume in order: see `mqstore dump` of it")
+        note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
 
 
 def _kept(store: StoreReader, note: Note) -> list[Popped]:
@@ -413,13 +413,13 @@ def _kept(store: StoreReader, note: Note) -> list[Popped]:
     note_loss_in(store, path, "pop", note)
     if not is_rocksdb(path):
         if store.config.get_bool(pop_format.KV_OPTION) and not path.exists():
-            note(f"pop: {path.name} is missing, where {pop_format.KV_OPTION} has what consumers have")
+            note(f"pop: {path.name} is missing: with {pop_format.KV_OPTION} it holds what consumers have")
         return []
     try:
         with RocksDb.open(path) as database:
             rows = [row for entry in read_entries(database) for row in entry.records]
     except StoreError as error:
-        note(f"pop: {path.name} has more, and cannot be read ({error})")
+        note(f"pop: {path.name} cannot be read ({error}): what it holds is not shown")
         return []
     return [
         Popped(
@@ -507,12 +507,12 @@ def _stop(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tu
 def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
     """Why no broker gets to a check point that it has not read; "" where one does."""
     if not store.config.get_bool("timerWheelEnable", True):
-        return "it does not come back: with timerWheelEnable=false no broker looks through the revive topic"
+        return "it does not come back: with timerWheelEnable=false no broker reads the revive topic"
     stop = None if point.revived is None else _stop(records, progress, point.revived[:2])
     if stop is None or point.revived is None:
         return ""
     place = "/".join(map(str, point.revived[:2]))
-    return f"it does not come back: a broker stops at record {stop[0]} of {place}: it cannot read its body"
+    return f"it does not come back: a broker cannot read the body of record {stop[0]} of {place}, and stops there"
 
 
 def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:
@@ -588,11 +588,11 @@ def _state(row: Popped, now_ms: int, read: bool, stopped: str = "", stays: str =
     if now_ms < row.visible_timestamp:
         return PopState.INVISIBLE, ""
     if row.broker_name and not read:
-        return PopState.DUE, stopped or "a broker asks that one for it"
+        return PopState.DUE, stopped or "a broker asks that broker for the message"
     if row.position is None:
         return PopState.UNKNOWN, "its record cannot be found"
     if read:
         return PopState.UNKNOWN, "a broker has read past its check point, but it did not come back"
     if row.check_point is None:
-        return PopState.DUE, "it comes back as soon as a broker looks through kvStore"
-    return PopState.DUE, stopped or "it comes back as soon as a broker gets to its check point"
+        return PopState.DUE, "it comes back as soon as a broker reads kvStore"
+    return PopState.DUE, stopped or "it comes back as soon as a broker reads its check point"

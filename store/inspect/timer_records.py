@@ -355,7 +355,7 @@ BY_KEY, BY_TOPIC = "unique key", "topic+unique key"
 _OPTION = "appendTopicForTimerDeleteKey"
 _SINCE = "5.4"
 _COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
-_UNREAD = "it is not in the wheel, and will not be"
+_UNREAD = "not in the wheel, and no broker puts it there"
 
 
 @dataclass
@@ -523,7 +523,7 @@ def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | Non
         if outcome.refusal is None:
             return _after(outcome, store, now_ms)
         why = f"a broker does not start on this store ({outcome.refusal.reason})"
-    note(f"timers: {why}: looking at the timer's files as they lie")
+    note(f"timers: {why}: the timer files are shown as they are now")
     return _as_it_lies(store, now_ms)
 
 

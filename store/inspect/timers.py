@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 _STUCK = (
-    "a slot of the wheel leads into a loop or behind the end of the timer log: a broker that gets"
-    " there may deliver nothing any more"
+    "a wheel slot leads into a loop or beyond the end of the timer log: a broker that reaches this"
+    " slot may stop all delivery of timer messages"
 )
-_AT_ONCE = "due when it came in: it was put into its topic at once"
+_AT_ONCE = "already due when it was stored: put into its topic at once"
 _NOT_ASKED = "put into its topic at once although it was not due"
-_POISON = "a broker reads the timer queue no farther than"
-_WRONG_SIZE = "its entry in the timer log names a wrong number of bytes"
-_NO_ROW = "the RocksDB has no row for it, and no broker reads it from the queue"
-_PASSED = "the RocksDB is read from a later time on than that of its row"
-_TOO_LATE = "due too long ago: a broker that starts reads the wheel from a later tick on"
-_BY_CHANCE = f"{_TOO_LATE}, and it from the queue: it is chance whether that comes to it in time"
-NO_CHAIN = "its entry in the timer log is in no chain of the wheel"
+_POISON = "a broker stops reading the timer queue at"
+_WRONG_SIZE = "its timer log entry has a wrong size"
+_NO_ROW = "the RocksDB has no row for this message, and no broker reads it from the queue again"
+_PASSED = "a broker reads the RocksDB from a later time on than this message's row"
+_TOO_LATE = "due too long ago: a broker starts reading the wheel at a later tick"
+_BY_CHANCE = f"{_TOO_LATE}; whether it still delivers this message is a matter of chance"
+NO_CHAIN = "no chain of the wheel leads to its timer log entry"
 
 
 class Engine(StrEnum):
@@ -199,7 +199,7 @@ def timers(
 def _tell(chained: Chained, note: Note) -> None:
     if chained.cut:
         leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
-        note(f"timers: {leads} to what is no entry")
+        note(f"timers: {leads} to a place without an entry")
     if chained.stuck_ms is not None:
         note(f"timers: {_STUCK}")
 
@@ -242,15 +242,15 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
     last = int(rows[-1])
     waits = rows[facts.fires_ms[rows] != NOWHERE]
     if facts.cut_off[last]:
-        return TimerMessageState.NEVER, "a broker that starts cuts the log before its record"
+        return TimerMessageState.NEVER, "a broker start cuts the log before this record"
     if len(waits):
         if facts.stuck_ms is not None and facts.fires_ms[waits[-1]] >= facts.stuck_ms:
             return TimerMessageState.UNKNOWN, _STUCK
         if facts.cancelling[waits[-1]]:
-            return TimerMessageState.NEVER, "its entry in the timer log is marked as that of a cancel message"
+            return TimerMessageState.NEVER, "its timer log entry is marked as a cancel message"
         late = facts.fires_ms[waits[-1]] > facts.records.out_ms[waits[-1]]
         if late and not facts.rolled[waits[-1]]:
-            return TimerMessageState.PENDING, "its slot of the wheel is that of a later time"
+            return TimerMessageState.PENDING, "its wheel slot is for a later time"
         return (TimerMessageState.ROLLED if facts.rolled[waits[-1]] else TimerMessageState.PENDING), ""
     if facts.in_queue[last]:
         if facts.poison is not None and not facts.wheel.in_rocksdb and facts.records.queue_offset[last] >= facts.poison:
@@ -259,7 +259,7 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
             return TimerMessageState.UNKNOWN, _BY_CHANCE
         return TimerMessageState.PENDING, "not in the wheel yet"
     if facts.damage > facts.records.position[last]:
-        return TimerMessageState.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
+        return TimerMessageState.UNKNOWN, "nothing leads to this message, but the log behind it is damaged"
     return TimerMessageState.NEVER, _why_never(facts, last)
 
 
@@ -279,9 +279,9 @@ def _why_never(facts: TimerFacts, last: int) -> str:
     if wheel.in_rocksdb:
         return _NO_ROW if tick_ms == NOWHERE else _PASSED
     if tick_ms == NOWHERE:
-        return "no entry of the timer log names it, and no broker reads it from the queue"
+        return "no timer log entry names this message, and no broker reads it from the queue again"
     if tick_ms < wheel.last_read_ms:
-        return "its tick was read, but nothing was delivered"
+        return "a broker has read its tick, but not delivered it"
     if tick_ms < wheel.read_ms:
         return _TOO_LATE
     return NO_CHAIN
@@ -340,12 +340,12 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     except StoreError as error:
         if not on:
             return None
-        note(f"timers: {OPTION} is on, and {error.message}: what waits there is not known")
+        note(f"timers: {OPTION} is on, and {error.message}: timers that wait there are not known")
         return TimersKept(nothing, nothing, nothing, unread=True)
     if said is not None:
         if on:
             if not list_entries(store.layout.rocksdb_store):
-                note("timers: rocksdbstore is missing: a start delivers once more what was delivered")
+                note("timers: rocksdbstore is missing: a start delivers again what was delivered before")
             return kept or TimersKept(nothing, nothing, nothing)
         if kept is not None and (waits := int((kept.due_ms >= (kept.delivered_ms or 0)).sum())):
             waiting = counted(waits, "timer waits", "timers wait")
@@ -355,7 +355,7 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
     behind = min(check.last_timer_queue_offset, check.master_timer_queue_offset) if check else 0
     if kept is None or kept.queue_offset < behind or (kept.queue_offset == behind and not len(kept.due_ms)):
         return None
-    note(f"timers: taken from rocksdbstore, which has got as far or farther: {OPTION}=true, else say --set")
+    note(f"timers: rocksdbstore is as far as the wheel or farther: {OPTION}=true is assumed (else --set)")
     return kept
 
 
@@ -366,7 +366,7 @@ def with_database(
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
     if waits:
-        note(f"timers: {counted(waits, 'entry')} of the wheel from before it was in RocksDB, too")
+        note(f"timers: {counted(waits, 'entry')} of the wheel, from before the change to RocksDB, still waiting, too")
     nothing = np.zeros(count, np.int64)
     position = entries.end + np.arange(count, dtype=np.int64)
     none_before = np.full(count, NOWHERE, np.int64)

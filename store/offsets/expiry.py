@@ -441,7 +441,7 @@ def losing(store: StoreReader, going: Sequence[ExpiringFile]) -> Losses:
     if not going:
         return Losses([], [], [])
     if not layout.config.is_dir():
-        return Losses([], ["no config/ here: nothing says how far groups have come"], [])
+        return Losses([], ["there is no config/: the positions of groups are not known"], [])
     found = positions_of(layout, version)
     ends, boundary = queue_ends(store), max(one.file.start + one.file.size for one in going)
     rows: dict[tuple[str, str], list[tuple[int, int, int]]] = {}

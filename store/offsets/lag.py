@@ -39,8 +39,8 @@ Queue = tuple[str, int]
 Ends = Mapping[Queue, QueueSummary]
 _FIRST_TO_END = "4.9"
 """From this generation on an offset behind the end is set to the end, whatever the queue's start."""
-_LAST_READ = "of the last record read: it goes on behind it"
-_PASSED_OVER = "behind the queue's end: the broker passes over what comes until the queue gets there"
+_LAST_READ = "this is the last record that was read: the next one follows"
+_PASSED_OVER = "behind the queue's end: the broker skips all new messages until the queue gets there"
 
 
 class LagProgress(Protocol):
@@ -173,7 +173,7 @@ class Lag:
                 return queue.min_offset, "begins at the queue's start"
             return None, self._without_position()
         if state is LagState.UNKNOWN and queue is not None:
-            return (None, "where the queue ends is known when a start has dispatched the rest of the log")
+            return (None, "the end of the queue is not known before a start dispatches the rest of the log")
         if self._next != self.position.offset and state is not LagState.EXPIRED:
             return self._next, _PASSED_OVER if state in (LagState.AHEAD, LagState.NO_QUEUE) else _LAST_READ
         if queue is None:
@@ -183,25 +183,25 @@ class Lag:
         offset = self._next
         if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)
-            return inside, "a broker brings it inside the queue when it starts"
+            return inside, "a broker start moves it into the queue"
         if state is LagState.AHEAD:
             if queue.max_offset == 0:
-                return 0, "the queue has nothing: the broker answers 0, and the client begins there"
+                return 0, "the queue is empty: the broker answers 0, and the client begins there"
             first = version < _FIRST_TO_END and queue.min_offset == 0
             place = "start" if first else "end"
-            text = f"behind the queue's end: the broker answers its {place}, the client goes on there"
+            text = f"behind the queue's end: the broker answers the queue's {place}, and the client continues there"
             return (queue.min_offset if first else queue.max_offset), text
         if state is LagState.EXPIRED:
-            text = "before the queue's start: the broker answers that, the client goes on there"
+            text = "before the queue's start: the broker answers the queue's start, and the client continues there"
             return queue.min_offset, text
         return offset, ""
 
     def _without_position(self) -> str:
         if self.position.queue_id < 0:
-            return "it has never committed here, or its consumers broadcast and keep their own offsets"
-        rule = "where ConsumeFromWhere of the client says (not in the store; by default at the end)"
+            return "the group never committed here, or its consumers broadcast and keep their own offsets"
+        rule = "where the client's ConsumeFromWhere says (not in the store; default: at the end)"
         if self.queue is not None and self.queue.min_offset == 0:
-            return f"begins at 0 if a broker has that still in memory, else {rule}"
+            return f"begins at 0 if the broker still has offset 0 in memory, else {rule}"
         return f"begins {rule}"
 
 
@@ -399,7 +399,7 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     """
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
-        return LagRows([], ["no config/ here: nothing says how far groups have come"], named=False)
+        return LagRows([], ["there is no config/: the positions of groups are not known"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
     only = Only(wanted.group, wanted.topic)
     known = lags_of(positions.rows, ends, groups_of(layout, version))
@@ -410,13 +410,13 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
         lag.ends_known = not unread and not behind
     lags = [lag for lag in named if not wanted.odd or _is_odd(lag)]
     if behind and named:
-        notes.append(f"{behind}: where they end is not known before a start has dispatched the rest")
+        notes.append(f"{behind}: their ends are not known before a start dispatches the rest")
     if unread and lags:
-        notes.append(f"{store.queues_unread}: where queues end is not known")
+        notes.append(f"{store.queues_unread}: the ends of queues are not known")
     if not wanted.quick:
         measure(store, lags, bar)
         if not store.has_log:
-            notes.append("no commit log here: how old messages are is not known")
+            notes.append("there is no commit log: the age of messages is not known")
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
         made = [_row(lag, name, wanted.now_ms, version) for lag in lags]

@@ -70,7 +70,7 @@ from .positions import (
 
 EARLIEST, LATEST = "earliest", "latest"
 _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
-_TO = "a number is always an offset; else say earliest, latest, or a time such as 2026-11-20T21:38:00Z or -1h"
+_TO = "a number is always an offset; others are earliest, latest, or a time like 2026-11-20T21:38:00Z or -1h"
 _MOVED = (CONSUMED, LMQ)
 _LOOK_BACK_BYTES = 8 << 30
 """So much of a log at most is asked for messages of a queue that a group is ahead of."""
@@ -334,7 +334,7 @@ def plan_moves(
                 wanted.setdefault(key, offset)
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     if not wanted and only != EVERY and (merge is None or not is_named(store, only, found.rows, merge.other)):
-        raise NotFound("no such group or topic in what is to be moved", hint="mqstore offsets lists them")
+        raise NotFound("no such group or topic to move", hint="mqstore offsets lists them")
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
     _check_ahead(store, moves, ends)
@@ -349,7 +349,7 @@ def _known_ends(store: StoreReader) -> Ends:
     behind = behind_log(store, ends) if ends or not store.queues_problem else None
     if behind is not None:
         raise Unclean(
-            "the queues are behind the log: where they end is not known",
+            "the queues are behind the log: their ends are not known",
             path=layout.root,
             offset=behind,
             hint=f"run: {proposed(layout, 'recover')}",
@@ -372,7 +372,7 @@ def _check_ahead(store: StoreReader, moves: Iterable[Move], ends: Ends) -> None:
         for queue, position in latest_with_unit(item).items():
             if position >= reached.get(queue, end):
                 raise Unclean(
-                    f"the queue {queue[0]}/{queue[1]} is behind the log: where it ends is not known",
+                    f"the queue {queue[0]}/{queue[1]} is behind the log: its end is not known",
                     path=store.layout.root,
                     offset=position,
                     hint=f"run: {proposed(store.layout, 'recover')}",
@@ -424,7 +424,7 @@ def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: 
         error.hint = _TO  # of all others a number may be a time
         raise
     if not store.has_log:
-        raise InvalidInput("times need the commit log, and it is not here", path=store.layout.root)
+        raise InvalidInput("a time needs the commit log, which is not here", path=store.layout.root)
     return _offset_at(store, queue, time_ms) - steps_to_next(reset.group)
 
 
@@ -565,9 +565,9 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
     table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
     if content is None or not isinstance(table, dict):
         raise Refused(
-            "a broker does not read this file as it is",
+            "a broker cannot read this file",
             path=path,
-            hint=f"first: {proposed(layout, 'repair', '--config', '--apply')}",
+            hint=f"run first: {proposed(layout, 'repair', '--config', '--apply')}",
         )
     return content
 
@@ -579,7 +579,7 @@ def _set(content: dict[Any, Any], name: str, move: Move) -> None:
     key = f"{move.topic}@{move.group}"
     if name == LMQ_OFFSETS and move.group.startswith(LMQ_PREFIX):
         if move.queue_id:
-            text = f"{move.group} has one position in {move.topic}, that of queue 0: there is no place for"
+            text = f"{move.group} has only one position in {move.topic}, for queue 0, and none for"
             raise InvalidInput(f"{text} queue {move.queue_id}", hint=f"name {move.topic}/0")
         content.setdefault(MEMBER_OF[LMQ], {})[key] = move.after
         return

@@ -201,7 +201,7 @@ def positions_of(layout: Layout, version: str) -> Positions:
         _add_file(found, layout.config / name, load_table(layout, name, rules))
     if {OFFSETS, LMQ_OFFSETS} <= set(names):
         text = f"config/ has {OFFSETS} and {LMQ_OFFSETS}: a broker reads one of them"
-        found.notes.append(f"{text}, --set enableLmq=true or false says which")
+        found.notes.append(f"{text}; --set enableLmq=true or false tells which one")
     return found
 
 
@@ -210,7 +210,8 @@ def _either(found: Positions, force: InForce) -> None:
     found.unsure = f"config/ has the databases {taken} and {', '.join(force.others)}"
     found.lacking = True
     options = "--set configManagerVersion=…, storeType=… or useSingleRocksDBForAllConfigs=…"
-    found.notes.append(f"{found.unsure}: these are of {taken}, written last; {options} says which one a broker reads")
+    shown = f"shown are those of {taken}, written last"
+    found.notes.append(f"{found.unsure}; {shown}; {options} tells which one a broker reads")
 
 
 def offset_files(layout: Layout) -> tuple[str, ...]:
@@ -234,12 +235,12 @@ def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedCo
     found.notes += [f"config/{path.name}: {problem}" for problem in database.problems]
     found.lacking |= bool(database.problems)
     differs = any(key not in own or own[key].offset != row.offset for key, row in others.items())
-    text = f"config/{OFFSETS} is there as well, and says otherwise"
+    text = f"config/{OFFSETS} exists, too, and has other positions"
     told = in_force(layout.config, layout.broker_config).sure or layout.queues_for_rocksdb
     if differs and (database.problems or not told):
-        found.unsure = f"{text}; which of them a broker takes cannot be told"
+        found.unsure = f"{text}; it is not known which of them a broker reads"
         found.lacking = True
-        found.notes.append(f"{found.unsure}: these are of the RocksDB {path.name}")
+        found.notes.append(f"{found.unsure}: shown are those of the RocksDB {path.name}")
     elif loaded.start is LoadAction.REFUSES and not database.problems:
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True
@@ -248,10 +249,10 @@ def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedCo
         if differs or left:
             alone = counted(left, "position that only the RocksDB has", "positions that only the RocksDB has")
             besides = f", without {alone}" if left else ""
-            found.notes.append(f"{text}: it was written more often, and a broker takes it over{besides}")
+            found.notes.append(f"{text}: it was written more often, so a broker imports it{besides}")
         own = others
     elif differs:
-        found.notes.append(f"{text}: these are of the RocksDB {path.name}")
+        found.notes.append(f"{text}: shown are those of the RocksDB {path.name}")
     found.rows += own.values()
 
 
@@ -266,20 +267,20 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
         found.notes += [f"config/{path.name}: {problem}" for problem in main.problems]
         found.lacking |= bool(main.problems)
     elif loaded.start is LoadAction.BACKUP:
-        found.notes.append(f"{loaded.reason}: a broker takes {backup.name}, and so do these")
+        found.notes.append(f"{loaded.reason}: a broker reads {backup.name}, which is shown here")
     elif loaded.start is LoadAction.REFUSES:
         rows = rows or older.positions
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True
     elif loaded.main.present or loaded.main.passed_by:
         rows = rows or older.positions
-        there = "; these can be read" if rows else ""
-        found.notes.append(f"{loaded.reason}: a broker begins with no positions{there}")
+        there = "; shown are those that can be read" if rows else ""
+        found.notes.append(f"{loaded.reason}: a broker begins without positions{there}")
         found.lacking = True
     read = [row for row in rows if row.is_read]
     if len(read) < len(rows):
         what = counted(len(rows) - len(read), "position is", "positions are")
-        found.notes.append(f"config/{path.name}: {what} in a table where no broker looks for the group")
+        found.notes.append(f"config/{path.name}: {what} in a table that brokers do not read for this group")
     found.rows += read
 
 

@@ -145,16 +145,16 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
             differs = position
     if differs is not None:
         raise Refused(
-            "no copy of this log: another record, or none, stands there",
+            "not a copy of this log: it has another record there, or none",
             path=replica.name,
             offset=differs,
             hint="give the log of this broker's slave or master",
         )
     if samples:
         raise Refused(
-            "no copy of this log, or of another part of it: no record stands in both",
+            "not a copy of this log, or a copy of another part: the two have no record in common",
             path=replica.name,
-            hint=f"it has {replica.log.min_offset} to {replica.log.max_file_end},"
+            hint=f"the copy has {replica.log.min_offset} to {replica.log.max_file_end},"
             f" this log {log.min_offset} to {log.max_file_end}",
         )
 
@@ -202,14 +202,14 @@ def units_agree(runs: Sequence[ReplicaRun], units: LostUnits) -> bool:
 def _neighbours(log: CommitLog, hole: LogHole, replica: Replica) -> str:
     """Why the sides of a hole do not fit, "" if they do."""
     if hole.begin >= replica.end:
-        return "the replica does not reach there"
+        return "the replica ends before this place"
     if hole.end <= replica.log.min_offset:
-        return "the replica begins behind it"
+        return "the replica begins after this place"
     if hole.before is not None and not _same(log, replica, *hole.before):
-        return f"the records before it differ, at {hole.before[0]}"
+        return f"the records before this place differ, at {hole.before[0]}"
     other = record_at(replica.log, hole.end)
     if other and other != record_at(log, hole.end):
-        return f"the records behind it differ, at {hole.end}"
+        return f"the records after this place differ, at {hole.end}"
     return ""
 
 
@@ -341,7 +341,7 @@ def with_replica(
 
 def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
     """Leave parts out."""
-    reason = "its queue offsets do not fit between those of this log"
+    reason = "the replica's queue offsets do not fit between those of this log"
     for part in broken:
         brought.parts.remove(part)
         if part not in brought.exchanged:

@@ -169,10 +169,10 @@ def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[F
             log = commit_log_of(snapshot.layout, file)
             if any(_has_record(log, gap) for gap in gaps):
                 raise Refused(
-                    f"the file that the log is read from has lost records that are whole in {other.path}",
+                    f"two files have this name: records are lost in this one and whole in {other.path}",
                     path=ours.path,
-                    hint="look at both, and move the one that is not the log's out of the store; what it has whole"
-                    " comes back with --replica DIRECTORY",
+                    hint="look at both, and move the wrong one out of the store; its whole records"
+                    " can be brought back with --replica DIRECTORY",
                 )
 
 
@@ -211,8 +211,8 @@ def _wanted(
 
 
 _BROUGHT = "brought back from the replica"
-RESTORED = "a record put right: its queue and its body tell what it was", "I-020"
-CUT = "separators in place of properties that a torn write cut", "I-055"
+RESTORED = "corrects a record: its queue and its body prove what it was", "I-020"
+CUT = "separators in place of properties that a torn write destroyed", "I-055"
 _NUMBERED = "a number for each LMQ that a record names", "I-048"
 
 
@@ -388,7 +388,7 @@ def writes_of(
         if entry is None:
             new.setdefault(start, []).append((position - start, data))
             continue
-        reason = _BROUGHT if position in brought else "in place of what was lost"
+        reason = _BROUGHT if position in brought else "tombstones and fillers in place of lost records"
         yield Edit("write", entry.path, reason, ("I-020",), position - start, len(data), data)
     for start, inside in sorted(new.items()):
         is_brought = any(start + at in brought for at, _ in inside)
@@ -405,7 +405,7 @@ def writes_of(
             continue
         last = last_byte(entry, begin, size)  # a file that is too long is cut, not written to
         if last > begin:
-            reason = "bytes that no record owns, up to the end of the file"
+            reason = "zeros up to the end of the file, where there is no record"
             yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
 
 

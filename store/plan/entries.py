@@ -45,7 +45,7 @@ from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
-_RIGHT_HEAD = "the head of an entry put right: its record is whole", "I-052"
+_RIGHT_HEAD = "corrects the head of an entry: its record is whole", "I-052"
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
@@ -363,7 +363,7 @@ def _of_missing(gap: Gap, waiting: list[LostMessagePlace], queues: list[QueueId]
 
 def _no_room(position: int, room: int) -> Refused:
     return Refused(
-        f"{counted(room, 'byte')} that no entry owns, too few for one",
+        f"{counted(room, 'byte')} between entries, too few for an entry",
         offset=position,
         hint="recover with --policy broker",
     )
@@ -391,7 +391,7 @@ def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
         return low + int(rows[0])
     if gap.begin == 0:
         return 0
-    raise Refused("the number of the log's first entry is lost, in the index, too", offset=gap.begin)
+    raise Refused("the number of the log's first entry is lost, also in the index", offset=gap.begin)
 
 
 class _Part(NamedTuple):
@@ -532,7 +532,7 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
     committed = end if state.committed is None else min(state.committed, end)
     if (committed, end) != state:
         data = f"committedIndex={committed}\nendIndex={end}\n".encode()
-        reason = "no entry behind the last one is named"
+        reason = "no entry behind the last one may be named"
         pieces = ((0, data),)
         yield Edit("create", str(path), reason, ("I-053",), length=len(data), pieces=pieces)
 

@@ -93,7 +93,7 @@ def _grown(units: LostUnits, more: Ints) -> LostUnits:
 
 def _too_small(gap: Gap) -> Refused:
     return Refused(
-        f"{counted(gap.end - gap.begin, 'byte')} that no record owns, too few for one",
+        f"{counted(gap.end - gap.begin, 'byte')} between records, too few for a record",
         offset=gap.begin,
         hint="recover with --policy broker",
     )

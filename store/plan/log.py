@@ -139,7 +139,7 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
                 begin += BLANK.sizeof()
             last = last_byte(file.entry, begin, size)  # a file that is too long is cut, not written to
             if last > begin:
-                reason = "bytes behind the log end, where the next start would look for records"
+                reason = "zeros behind the log end, where the next start would look for records"
                 codes = ("I-054",) if stale else ("I-043",)
                 yield Edit("write", file.entry.path, reason, codes, begin, last - begin)
 
@@ -147,7 +147,7 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
 def _move(entry: DirectoryEntry) -> Edit:
     if is_zero_from(entry, 0):
         return Edit("remove", entry.path, "empty file behind the log end", ("I-007",))
-    return Edit("move", entry.path, "behind the log end: the broker deletes it", ("I-042",))
+    return Edit("move", entry.path, "behind the log end: a broker would delete it", ("I-042",))
 
 
 def _is_blank(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> bool:
@@ -171,7 +171,7 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
             yield Edit(
                 "create",
                 str(directory / file_name(start)),
-                "missing log file: its messages are lost already",
+                "in place of a missing log file, whose messages are lost",
                 ("I-002",),
                 length=size,
                 pieces=((0, blank),),
@@ -239,7 +239,7 @@ class DeadTail(LogObserver):
         return not any((is_valid(some) & (some["physical_offset"] >= end)).any() for some in units)
 
 
-_REASON = "what it names is gone with the log"
+_REASON = "its messages are gone with the log"
 _CODES = ("I-002",)
 
 
@@ -253,7 +253,7 @@ def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]
     """
     directory = snapshot.layout.commit_log_directories[0]
     if not directory.is_dir():
-        hint = f"if the log is to start over: {starting_over(snapshot.layout)}"
+        hint = f"to start again with an empty log: {starting_over(snapshot.layout)}"
         raise Refused("there is no commit log directory", path=directory, hint=hint)
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):

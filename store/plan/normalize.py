@@ -63,7 +63,7 @@ def normalize(
     if lock.is_dir():
         from ..findings.next_commands import NextCommand, aside  # which looks at findings, and they at recoveries
 
-        reason, root = "a directory in the place of the lock: no broker starts", snapshot.layout.root
+        reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
         raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
@@ -71,7 +71,7 @@ def normalize(
 
         layout = snapshot.layout
         raise Refused(
-            f"log files of {counted(size, 'byte')}, no broker has any above {LARGEST_FILE_BYTES}",
+            f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}",
             path=snapshot.log[0].path if snapshot.log else layout.root,
             hint="restore their length, or carve the messages out: "
             + str(salvaging(layout.root, Given(layout.broker_config.words))),
@@ -102,7 +102,7 @@ def normalize(
         raise renamed(snapshot)
     unused = bool(kept) and _has_no_record(snapshot, kept)
     if unused:
-        edits += [Edit("move", entry.path, "no record is in it, and the log before it is gone", ()) for entry in kept]
+        edits += [Edit("move", entry.path, "it has no record, and the log before it is gone", ()) for entry in kept]
         kept = []
     if not kept and not empty_log:
         refuse_lost_log(snapshot, replica, unused=unused)
@@ -124,9 +124,9 @@ def _other_length(snapshot: Snapshot) -> str:
     size = files[0].size
     starts = [start_of(entry.name) for entry in files if entry.size == size]
     if len(files) > 1 and len(starts) == len(files) and all(at is not None and at % size == 0 for at in starts):
-        return f"all of them have that length, and their names fit it: mappedFileSizeCommitLog has to be {size}"
+        return f"all files have that length, and their names fit: mappedFileSizeCommitLog should be {size}"
     if all(entry.size != snapshot.log_file_bytes for entry in files):
-        return "restore its length, or give the one it was made with: --set mappedFileSizeCommitLog=BYTES"
+        return "restore its length, or name the original one: --set mappedFileSizeCommitLog=BYTES"
     return "restore its length, or move it out of the store"
 
 
@@ -171,12 +171,12 @@ def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int)
         from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
 
         start = start_of(entry.name)
-        what = f"a file of the log whose name has not {NAME_DIGITS} digits"
+        what = f"the name of a log file does not have {NAME_DIGITS} digits"
         if start is None or start % size:
-            what = "a file of the log whose name is no position"
+            what = "the name of a log file is not a position"
         elif file_name(start) in names:
-            what = "a file of the log with the name of another one"
-        raise Refused(what, path=entry.path, hint=f"give it its name: {NextCommand(('mv', entry.path, path))}")
+            what = "a log file has the name of another log file"
+        raise Refused(what, path=entry.path, hint=f"rename it: {NextCommand(('mv', entry.path, path))}")
 
 
 def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
@@ -187,9 +187,9 @@ def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
     if start and start % size and _is_in_place(entry):
         length = counted(size, "byte")
         raise Refused(
-            f"its records belong where its name says, which is no place for a file where files have {length}",
+            f"its name fits its records, but not the file size of {length}",
             path=entry.path,
-            hint="check mappedFileSizeCommitLog, or give it: --set mappedFileSizeCommitLog=BYTES",
+            hint="check mappedFileSizeCommitLog, or set the right one: --set mappedFileSizeCommitLog=BYTES",
         )
 
 
@@ -198,7 +198,7 @@ def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
     start = _start_by_record(entry, size)
     if start is None or (name := file_name(start)) in names:
         return ""
-    return f"; its records are those of {name}, which is missing"
+    return f"; its records belong to {name}, which is missing"
 
 
 def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = False) -> None:
@@ -209,11 +209,11 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
         hint = f"if the log is gone for good: {starting_over(snapshot.layout)}"
         if replica and snapshot.layout.dledger is None:
             hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
-        harm = "have none of their messages" if unused else "delete the queues"
+        harm = "serve none of their messages" if unused else "delete the queues"
         raise Refused(
-            f"no {'record in the ' * unused}commit log beside {rest}: a wrong path, or a disk that is not mounted?",
+            f"no {'record in the ' * unused}commit log, but {rest}: is the path wrong, or a disk not mounted?",
             path=snapshot.layout.commit_log_directories[0],
-            hint=f"a broker started here would {harm}; {hint}",
+            hint=f"a broker that starts here would {harm}; {hint}",
         )
 
 
@@ -264,8 +264,8 @@ def refuse_lost_directory(snapshot: Snapshot) -> None:
         bare = directories_without_files(snapshot.layout)
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         raise Refused(
-            f"{part}, and {' and '.join(states)}: a disk that is not mounted?",
-            hint="mount it; if it is gone for good, or has never had a file, leave it out of storePathCommitLog",
+            f"{part}, and {' and '.join(states)}: is a disk not mounted?",
+            hint="mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog",
         )
 
 
@@ -376,9 +376,9 @@ def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[Direc
         raise Refused(
             f"{counted(missing, 'log file is', 'log files are')} missing",
             path=groups[0][-1].path,
-            hint="restore them, or move what is of another log out of the store",
+            hint="restore them, or move the files of another log out of the store",
         )
-    reason = "its name lies far from all others, and no record in it names that place"
+    reason = "its name is far from all others, and its records do not belong there"
     gone = [entry for group in groups if group is not own[0] for entry in group]
     return own[0], [Edit("move", entry.path, reason, ("I-001",)) for entry in gone]
 
@@ -458,7 +458,7 @@ def _fault(entry: DirectoryEntry, size: int) -> str:
 
 
 _CODES = ("I-079",)
-_REASON = "a size that leads beyond the file: a broker does not start"
+_REASON = "this unit's size leads beyond the file: a broker does not start"
 
 
 def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
@@ -544,7 +544,7 @@ def _named(snapshot: Snapshot, queue: QueueId) -> Ints:
 def renamed(snapshot: Snapshot) -> Refused:
     """No record of the log names its own place."""
     return Refused(
-        "all records name other positions: were the files renamed?",
+        "no record is at its own position: were the files renamed?",
         path=snapshot.layout.commit_log_directories[0],
-        hint="give the files the names that their records tell",
+        hint="rename the files to what their records say",
     )

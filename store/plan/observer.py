@@ -130,10 +130,10 @@ class RecoveryOptions(NamedTuple):
         """Raises InvalidInput for what has no effect, and for a tag that consumers could not subscribe to as one."""
         for option, given in (("--replica", self.replica), ("--lost-tag", self.lost_tag)):
             if given and self.policy is not Policy.KEEP:
-                raise InvalidInput(f"{option} is of use under --policy keep only")
+                raise InvalidInput(f"{option} works only with --policy keep")
         tag = self.lost_tag
         if not tag.isprintable() or any(c in "| *" for c in tag):
-            raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
+            raise InvalidInput("--lost-tag is not a single tag", hint="use letters and digits")
         if len(tag.encode()) > _TAG_BYTES_MAX:
             raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
 

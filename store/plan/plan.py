@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from .bring_back import Brought
 
 
-_REASON = "times and positions of a complete store"
+_REASON = "the times and positions of a complete store"
 _CODES = ("I-111", "I-113")
 
 
@@ -78,7 +78,7 @@ def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
     if checkpoint != Checkpoint(**snapshot.checkpoint):
         yield checkpoint_edit(snapshot.layout.checkpoint, checkpoint)
     if snapshot.abort:
-        reason = "the store is in order: the next start is a clean one"
+        reason = "the store is in order: the next start is a clean start"
         yield Edit("remove", str(snapshot.layout.abort), reason, ("I-009",), phase=Phase.ABORT)
 
 
@@ -557,9 +557,9 @@ def _queue_edits(
         fix = audit.finish(log)
         if audit.holes and profile.queues.batches and name in snapshot.batch_queues:
             raise Refused(
-                f"the messages of {name.topic} are batches, its queue.type says otherwise",
+                f"the messages of {name.topic} are batches, but its queue.type says otherwise",
                 path=snapshot.layout.batch_consume_queue / name.topic,
-                hint="put the topic's queue.type in topics.json right",
+                hint="correct the topic's queue.type in topics.json",
             )
         directory = name.below(snapshot.layout.consume_queue)
         entries = snapshot.queues.get(name, ())

@@ -75,7 +75,7 @@ class Replica:
         for file in queue.files:
             if file.size > file_bytes or file.start % file_bytes:
                 raise Refused(
-                    f"no copy of this log: its files have other sizes than {counted(file_bytes, 'byte')}",
+                    f"not a copy of this log: the files are not of {counted(file_bytes, 'byte')}",
                     path=file.path,
                     hint="give the log of this broker's slave or master",
                 )
@@ -140,7 +140,7 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
             return (place,), None
         raise
     if layout.dledger is not None:
-        raise Unsupported("a DLedger log is no copy of this log", path=layout.dledger)
+        raise Unsupported("a DLedger log cannot be a copy of this log", path=layout.dledger)
     if not (layout.root / EPOCH_FILE).exists():
         return layout.commit_log_directories, None
     checkpoint = read_checkpoint(layout.checkpoint)

@@ -63,7 +63,7 @@ class DatabaseWriter:
         path, stores = layout.queue_database, queue_stores(layout, profile.start)
         assert path is not None
         if stores.database != path or stores.wrong:
-            what = stores.wrong or f"brokers of {profile.start.version} do not look for it there"
+            what = stores.wrong or f"brokers of {profile.start.version} do not use that directory"
             raise Refused(f"cannot append to a store with a RocksDB of queues: {what}", path=path)
         files.check_inside(path)
         database = RocksdbConsumeQueues(layout)
@@ -158,7 +158,7 @@ def _check_ends(layout: Layout, stores: QueueStores, database: RocksDb, tail: Ta
             topic, queue_id = queue
             raise unclean(
                 layout,
-                f"queue {queue_id} of {topic} ends at {end}, by its row in the RocksDB at {row}",
+                f"queue {queue_id} of {topic} ends at {end}, but at {row} by its row in the RocksDB",
                 tail.log_end,
                 "repair --queues",
             )
@@ -183,7 +183,7 @@ class TopicsInDatabase:
         if found is None:
             raise InvalidInput(
                 f"no topic {topic} in the RocksDB of topics ({self._path})",
-                hint="make it with mqadmin updateTopic; --no-topic-config puts to it all the same",
+                hint="create it with mqadmin updateTopic, or put without it: --no-topic-config",
             )
         if (found.get("attributes") or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
             raise InvalidInput(NO_BATCHES)

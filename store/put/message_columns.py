@@ -495,10 +495,10 @@ def left_out(op_records: int, pop_records: int) -> Iterator[str]:
     """What people should know of records that `CopiedNumbers` has left out."""
     if op_records:
         left = counted(op_records, "op record")
-        yield f"{left} left out: the half messages of transactions that they decide did not come along"
+        yield f"{left} left out: the half messages that they decide were not copied"
     if pop_records:
         left = counted(pop_records, "check point or acknowledgement", "check points and acknowledgements")
-        yield f"{left} of POP left out: the queue offsets that they name are those of other messages here"
+        yield f"{left} of POP left out: their queue offsets belong to other messages in this store"
 
 
 def _named_anew(body: bytes, old: set[int], new: set[int]) -> bytes:

@@ -126,8 +126,8 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
         raise InvalidInput("a message needs a topic")
     if "\ufffd" in text:
         raise InvalidInput(
-            f"topic with U+FFFD, which stands for bytes that are no UTF-8: {text!r}",
-            hint="no broker has such a topic; leave out what a damaged record has given it",
+            f"topic with U+FFFD, which replaces bytes that are not UTF-8: {text!r}",
+            hint="no broker has such a topic; leave out the damaged record that it comes from",
         )
     if not is_topic_name(text):
         raise InvalidInput(
@@ -172,7 +172,7 @@ def check_number(name: str, least: int, largest: int) -> None:
 def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
     """Raises InvalidInput for an address that the generation cannot store."""
     if len(ip) not in (IPV4_BYTES, IPV6_BYTES):
-        raise InvalidInput(f"an address of {counted(len(ip), 'byte')}: it has {IPV4_BYTES} or {IPV6_BYTES}")
+        raise InvalidInput(f"an address of {counted(len(ip), 'byte')}: not {IPV4_BYTES} or {IPV6_BYTES}")
     if not 0 <= port <= PORT_MAX:
         raise InvalidInput(f"no port from 0 to {PORT_MAX}: {port}")
     if len(ip) == IPV6_BYTES and not profile.start.record.ipv6:
@@ -194,9 +194,9 @@ def check_timed(topic: bytes, properties: bytes) -> None:
     wrong = [name for name, is_good in good.items() if not is_good]
     if wrong:
         raise InvalidInput(
-            f"{TIMER_TOPIC} is the topic of the broker's timer, which stops for ever at a message"
-            f" without a good {' and '.join(wrong)}",
-            hint="put it to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
+            f"this message has no valid {' and '.join(wrong)}: the broker's timer, which reads {TIMER_TOPIC},"
+            " would stop at it for ever",
+            hint="put the message to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
         )
 
 
@@ -213,9 +213,9 @@ def check_scheduled(message: NewMessage, levels: int) -> None:
     }
     if wrong := [name for name, is_good in good.items() if not is_good]:
         raise InvalidInput(
-            f"{SCHEDULE_TOPIC} is the topic of messages that wait for a delay level, in the queue of that level:"
-            f" this one has no good {' and '.join(wrong)}",
-            hint="put it to its own topic, with --delay-level or the property DELAY",
+            f"this message has no valid {' and '.join(wrong)}: in {SCHEDULE_TOPIC} messages wait"
+            " for a delay level, in the queue of that level",
+            hint="put the message to its own topic, with --delay-level or the property DELAY",
         )
 
 
@@ -227,11 +227,11 @@ def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
     text, ended = message.properties, rules.profile.final_separator and not rules.append_crc
     if text and not (_ENDED_TEXT if ended else _TEXT).fullmatch(text):
         raise InvalidInput(
-            f"properties are name, 01, value, 02, again and again, without a byte 00: {text[:_SHOWN_BYTES]!r}",
+            f"properties are not a sequence of name, 01, value, 02 without a byte 00: {text[:_SHOWN_BYTES]!r}",
             hint="format_properties of mqstore.formats.message_properties makes them",
         )
     if message.store_timestamp is not None and message.store_timestamp <= 0:
-        raise InvalidInput(f"a store timestamp is greater than 0: {message.store_timestamp}")
+        raise InvalidInput(f"a store timestamp must be greater than 0: {message.store_timestamp}")
     check_timed(message.topic, text)
     if message.topic == SCHEDULE_TOPIC.encode():
         check_scheduled(message, levels)
@@ -437,8 +437,8 @@ class NoKeys:
     def next(self) -> str:
         """Raises InvalidInput."""
         raise InvalidInput(
-            "no unique key: --resume cannot tell whether the store has the message already",
-            hint='with "unique_key": null and a born_timestamp it can; or begin again in a new store, without --resume',
+            "no unique key: --resume cannot know whether the store has this message already",
+            hint='give "unique_key": null and a born_timestamp; or begin again in a new store, without --resume',
         )
 
 
@@ -484,7 +484,7 @@ def _require_compressed(body: bytes, sys_flag: int) -> None:
     except ValueError as error:
         raise InvalidInput(
             f"body: sys_flag {sys_flag} says it is compressed, but it {error}",
-            hint="body_compression says what it was shown without, raw or body_error that it is as stored",
+            hint="for a decompressed body give body_compression, for a body as stored raw or body_error",
         ) from None
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from ..counted import counted
 from ..errors import Corrupted
 
-HINT = "--on-damage skip leaves it out, mark keeps the checksum it had"
+HINT = "--on-damage skip leaves it out, --on-damage mark keeps its checksum"
 
 
 class OnDamage(StrEnum):
@@ -54,6 +54,6 @@ class CorruptedBodies:
         if self.marked:
             yield counted(
                 self.marked,
-                "message has a body that failed its checksum; so does its copy",
-                "messages have bodies that failed their checksums; so do their copies",
+                "message has a body that failed its checksum; its copy fails, too",
+                "messages have bodies that failed their checksums; their copies fail, too",
             )

@@ -185,14 +185,12 @@ class OpenStore(Closing):
         the log has messages of, and that is not there, Unsupported for one of a compaction topic.
         """
         if queue in self._lost_queues and (self.topics is None or queue[0] in self.topics):
-            raise unclean(
-                self.layout, f"the log has messages of {queue[0]}/{queue[1]}, and there is no such queue", None
-            )
+            raise unclean(self.layout, f"the log has messages of {queue[0]}/{queue[1]}, but the queue is missing", None)
         if self._is_compacted(queue[0]):
             raise Unsupported(
-                f"{queue[0]} is a compaction topic: brokers serve it from a log of its own, and put writes none",
+                f"{queue[0]} is a compaction topic: brokers serve it from a compaction log, which put does not write",
                 path=self.layout.compaction_log,
-                hint="start the broker, and send the message to it",
+                hint="start the broker and send the message with a producer",
             )
         self.check_topic(queue[0])
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)

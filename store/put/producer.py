@@ -137,12 +137,12 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
     topic = java_string(message.topic)
     if topic in writer.profile.closed_topics:
         raise InvalidInput(
-            f"{topic} is a topic of the broker's own: brokers of {writer.profile.version} let nobody send to it",
-            hint="a copy of its records goes with --from",
+            f"{topic} is a system topic: brokers of {writer.profile.version} accept no messages for it",
+            hint="put --from can copy its records",
         )
     check_timed(message.topic, message.properties)
     if not message.body:
-        raise InvalidInput("an empty body: clients refuse it", hint="a copy of such a record goes with --from")
+        raise InvalidInput("the body is empty: clients refuse that", hint="put --from can copy such a record")
     check_sizes(len(message.body), 0, writer.rules)
     named = names.parse(message.properties).get(names.INNER_MULTI_DISPATCH, "")
     if "/" in named and writer.profile.modern_topics:
@@ -151,7 +151,7 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
     if count is not None and message.queue_id >= count:
         raise InvalidInput(
             f"queue {message.queue_id}: {topic} has {counted(count, 'queue')} in topics.json",
-            hint="a smaller --queue, or --no-topic-config",
+            hint="use a smaller --queue, or --no-topic-config",
         )
 
 

@@ -68,9 +68,9 @@ class QueueKinds:
         if plain if wanted else batch:
             kinds = ("batch", "simple") if wanted else ("simple", "batch")
             raise Refused(
-                f"topics.json gives {topic} {kinds[0]} queues, the store has {kinds[1]} ones",
+                f"topics.json gives {topic} {kinds[0]} queues, but the store has {kinds[1]} queues",
                 path=self._layout.root,
-                hint="no broker starts with that",
+                hint="no broker starts with this difference",
             )
         return wanted
 
@@ -273,8 +273,8 @@ def _queues(text: bytes, queue_id: int, lmq: LmqRules) -> list[Queue]:
     for name in java_split(text):
         if not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name):
             raise InvalidInput(
-                f"{names.INNER_MULTI_DISPATCH}: {name!r} does not begin with {LMQ_PREFIX}: brokers"
-                " stop to dispatch for ever at such a message (B11)"
+                f"{names.INNER_MULTI_DISPATCH}: {name!r} does not begin with {LMQ_PREFIX}: at such a"
+                " message brokers stop dispatching for ever (B11)"
             )
         found.append((name, 0 if name.startswith(LMQ_PREFIX) else queue_id))
     return found

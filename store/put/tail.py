@@ -81,7 +81,7 @@ def find_tail(layout: Layout) -> Tail:
     with log:
         for each in log.files:
             if Path(each.path).name != file_name(each.start):  # a second one would be made for its place
-                raise unclean(layout, f"a log file is called {Path(each.path).name}", each.start)
+                raise unclean(layout, f"wrong name of a log file: {Path(each.path).name}", each.start)
         file = _last_used(layout, log)
         if file is None:
             return _empty(layout, log)
@@ -89,7 +89,7 @@ def find_tail(layout: Layout) -> Tail:
         queues = _summaries(layout, log, walked.end)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
-        raise unclean(layout, "a queue points behind the log's end", walked.end)
+        raise unclean(layout, "a queue unit points behind the log's end", walked.end)
     behind = {topic for (topic, _), position in walked.latest.items() if position >= reached}
     if reached < walked.unit_end and not _are_deleted(layout, behind):
         raise unclean(layout, "the queues are behind the log", reached)
@@ -170,7 +170,7 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
             return found + batches
         if (lost := queues.lost_at_end(found, log, log_end)) is not None:
             position, of = lost
-            raise unclean(layout, f"{of.topic}/{of.queue_id} names a record that the log has lost", position)
+            raise unclean(layout, f"{of.topic}/{of.queue_id} names a record that is lost in the log", position)
         return queues.summaries(log.start, log_end) + batches
     finally:
         queues.close()
@@ -190,7 +190,7 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
         raise Refused(
             "the commit log has no record, but the queues have units",
             path=layout.root,
-            hint="a missing disk or a wrong directory? A broker deletes the queues here",
+            hint="is a disk not mounted, or the directory wrong? A broker would delete the queues here",
         )
     return Tail(log.start, None, {})
 
@@ -364,9 +364,9 @@ def check_layout(layout: Layout) -> None:
     if layout.queue_database is None and layout.uses_queue_database:
         # a start fills a new database from the log, but for one record (B40)
         raise Unsupported(
-            "the queues are to be in a RocksDB, and there is none yet",
+            "the options ask for queues in a RocksDB, but there is none yet",
             path=layout.root,
-            hint="put without these options, then: repair --queues --as rocksdb",
+            hint="run put without these options, then repair --queues --as rocksdb",
         )
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
@@ -375,9 +375,9 @@ def check_layout(layout: Layout) -> None:
                 continue  # made, but never written: it gets its size when it is
             if file.size != size or file.start % size:
                 raise Refused(
-                    f"a commit log file of {counted(file.size, 'byte')} at {file.start}, others have {size}",
+                    f"a commit log file of {counted(file.size, 'byte')} at {file.start}, all others have {size}",
                     path=file.path,
-                    hint="no broker loads such a log; see mqstore inspect",
+                    hint="no broker loads such a log; mqstore inspect shows more",
                 )
 
 

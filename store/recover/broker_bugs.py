@@ -69,7 +69,7 @@ def bugs() -> dict[str, BrokerBug]:
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 
-WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log beside queues in a RocksDB"
+WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log if queues are in a RocksDB"
 """Why a message is not read that its queue has."""
 BETWEEN_BATCHES = "of a topic with BatchCQ and queues in a RocksDB, where pulls at an inner batch fail"
 """Why a message is not read: there is no unit behind its own (spec 2.10)."""
@@ -178,7 +178,7 @@ class _Judge:
 
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 14
-_TOO_LATE = "the store was down for longer than the wheel reaches back"
+_TOO_LATE = "the broker was down for longer than the wheel reaches back"
 _READ_AGAIN_MAX = 10_000
 """Messages of the timer topic whose time is looked at: those that are read after the start."""
 
@@ -223,10 +223,10 @@ class TimerLoss:
             most = "up to " if self.by_chance else ""
             return f"leave {most}{self.never_fired:,} of {messages} unfired{why}{late}"
         if self.stuck_at is not None:
-            return f"fire no timed message behind offset {self.stuck_at:,} of its queue{why}"
+            return f"fire no timed message behind offset {self.stuck_at:,} of the timer queue{why}"
         if self.loops:
             ticks = counted(self.loops, "tick", form=",")
-            return f"lead the timer into a loop at {ticks}{why}, and fire no more"
+            return f"lead the timer into a loop at {ticks}{why}, and then fire no timed message"
         return ""
 
     @property
@@ -247,7 +247,7 @@ class NoTimerLoss(TimerLoss):
     @property
     def unfired_text(self) -> str:
         """What such a broker does to them; "" for none."""
-        return f"{super().unfired_text}: it has no timer" if self.never_fired else ""
+        return f"{super().unfired_text}: this version has no timer" if self.never_fired else ""
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class DatabaseTimerLoss(TimerLoss):
     @property
     def unfired_text(self) -> str:
         """What such a broker does to them; "" for none."""
-        why = "rocksdbstore has no row of them, or is read from a later time on"
+        why = "rocksdbstore has no row for them, or is read from a later time"
         return f"{super().unfired_text}: {why}" if self.never_fired else ""
 
 

@@ -139,20 +139,20 @@ def _refusal(label: str, found: str, plan: str, *codes: str, keep: str = "", by_
     )
 
 
-_NOT_MENDED = "none: the file has to be put right first"
-_MOVED = "moves it away, then as without it"
+_NOT_MENDED = "none: repair the file first"
+_MOVED = "moves it away, then continues without it"
 
 CASES: tuple[Case, ...] = (
     Case(
         "interrupted-recovery",
         "a recovery was cut off; its start barrier may be in place",
         "refuses to start while the barrier is there",
-        "goes on with the recovery's journal and ends as it would have ended",
+        "continues from the recovery's journal and finishes that recovery",
         lambda facts: facts.interrupted,
     ),
     Case(
         "no-commit-log",
-        "there is no commit log file: a wrong path, a disk that is not mounted, or a new store",
+        "there is no commit log file: is the path wrong, a disk not mounted, or the store new?",
         "starts with an empty log and deletes the files of all queues",
         "none: refused for safety while queues have files; with --force-empty-log moves the"
         " files of queues, index and timer away",
@@ -161,10 +161,9 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "log-directory-missing",
-        "a part of the log is missing, and one of its several directories is not there or empty: a disk that is"
-        " not mounted?",
-        "starts with the files that it finds, as if the others had expired or were lost",
-        "none: refused for safety while the configuration names that directory",
+        "a part of the log is missing, and one of its directories is missing or empty: is a disk not mounted?",
+        "starts with the files that it finds, and treats the others as expired or lost",
+        "none: refused for safety as long as the configuration names that directory",
         lambda facts: facts.plan is None and bool(missing_part(facts.snapshot)),
         codes=("I-002",),
     ),
@@ -174,23 +173,23 @@ CASES: tuple[Case, ...] = (
         "a log file has a wrong length",
         _NOT_MENDED,
         "I-003",
-        keep="gives it the length of the others, closes what is missing in it",
+        keep="gives it the length of the others, fills the missing part",
     ),
     _refusal("directory", "a directory among the log files", _MOVED, "I-005"),
     _refusal("empty-last-file", "the last log file is empty", _MOVED, "I-004"),
     _refusal(
         "dledger-hole",
-        "a file is missing between those of a DLedger log",
+        "a file is missing in the middle of a DLedger log",
         _NOT_MENDED,
         "I-002",
         keep="a file of entries with tombstones in its place",
     ),
     _refusal(
         "dledger-too-small",
-        "the entries of a DLedger log end more than a file before its last one",
+        "the entries of a DLedger log end more than one file before its last file",
         _NOT_MENDED,
         "I-052",
-        keep="makes the lost entries again, with tombstones in them",
+        keep="writes new entries with tombstones for the lost ones",
     ),
     _refusal(
         "dledger-index-length",
@@ -216,34 +215,34 @@ CASES: tuple[Case, ...] = (
     ),
     _refusal(
         "queue-database-path",
-        "a RocksDB of queues lies where the configuration says that none is",
-        "none: useSeparateStorePathForRocksdbCQ has to be put right",
+        "a RocksDB of queues lies in a directory that the configuration does not use",
+        "none: correct useSeparateStorePathForRocksdbCQ",
         "I-084",
         by_options=True,
     ),
     _refusal(
         "queue-options",
-        "options of the queues that a broker does not take together",
-        "none: the configuration has to be put right",
+        "a broker does not accept these options of the queues together",
+        "none: correct the configuration",
         by_options=True,
     ),
     _refusal(
         "queue-database-topics",
-        "batch queues, or a compaction log, where queues are in a RocksDB: brokers since 5.4 load them with queues in"
-        " files alone",
-        "none: the queues have to be in files; with enableCompaction=false no compaction log is loaded",
+        "batch queues or a compaction log, but queues in a RocksDB: brokers since 5.4 load them only with queues in"
+        " files",
+        "none: put the queues in files; with enableCompaction=false no compaction log is loaded",
         by_options=True,
     ),
     _refusal(
         "queue-database-row",
-        "a row of the bounds in the RocksDB of queues cannot be read, is too short, or lies beyond the log"
+        "a row of queue bounds in the RocksDB cannot be read, is too short, or lies beyond the log"
         " (enableAcceleratedRecovery)",
-        "puts the row right, or rebuilds the database",
+        "corrects the row, or rebuilds the database",
         "I-084",
     ),
     _refusal(
         "queue-database-differs",
-        "the queues in the RocksDB, which consumers read, end elsewhere than those in files",
+        "the queues in the RocksDB, which consumers read, do not end where the queues in files end",
         "completes both from the log",
         "I-084",
     ),
@@ -256,7 +255,7 @@ CASES: tuple[Case, ...] = (
     _refusal(
         "queue-database-light",
         "consumers read the queues of the RocksDB, and the log has messages of LMQs (5.4)",
-        "completes the queues, so that none of them is dispatched again",
+        "completes the queues, so that no message is dispatched again",
         "I-084",
     ),
     _refusal("ext-foreign-name", "a consumequeue_ext file's name is not a number", _MOVED, "I-005"),
@@ -265,7 +264,7 @@ CASES: tuple[Case, ...] = (
     _refusal("ext-empty-last-file", "the last consumequeue_ext file is empty", _MOVED, "I-004"),
     Case(
         "ext-unreadable",
-        "a unit of consumequeue_ext is longer than what is left of its file",
+        "a unit of consumequeue_ext is longer than the rest of its file",
         "throws in load and refuses to start",
         "ends the file before that unit",
         lambda facts: facts.refused == "ext-unreadable",
@@ -278,7 +277,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "timer-log-end",
         "the last file of the timer log has no entry",
-        "throws in load and refuses to start, up to 5.3",
+        "up to 5.3: throws in load and refuses to start",
         _MOVED,
         lambda facts: facts.refused == "timer-log-end",
         ("B32",),
@@ -295,9 +294,9 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "poison-record",
-        "a record names queues without a number for one of them; its dispatch throws",
-        "throws at it in load and refuses to start, or waits for ever",
-        "completes all queues, steps over the bad name",
+        "a record names several queues, but has no queue offset for one of them; its dispatch throws",
+        "throws in load and refuses to start, or waits for ever",
+        "completes all queues, leaves out the bad name",
         lambda facts: facts.undispatchable,
         ("B11",),
         ("I-048",),
@@ -306,7 +305,7 @@ CASES: tuple[Case, ...] = (
         "files-hidden",
         "a log file of a wrong length or an odd name",
         "ignores that file and all later ones",
-        "moves it away where that is enough",
+        "moves it away if that is enough",
         lambda facts: bool(facts.outcome.log.hidden),
         ("B18",),
         ("I-001", "I-003"),
@@ -315,7 +314,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "odd-number",
         "a log file whose name is no multiple of the file size",
-        "takes it for the last file and loses what it cannot reach",
+        "takes it for the last file and loses everything that it cannot reach",
         _MOVED,
         lambda facts: facts.odd_names,
         ("B18",),
@@ -323,13 +322,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "dispatch-waits",
-        "the dispatcher begins in a file that is missing",
+        "the dispatcher begins in a missing file",
         "start() waits for ever, the port never opens",
-        "puts a BLANK file in the place of the missing one",
+        "replaces the missing file with a BLANK file",
         lambda facts: bool(facts.outcome.hangs),
         ("B15",),
         ("I-002",),
-        keep="a file of tombstones, fillers and a BLANK in its place",
+        keep="replaces it with a file of tombstones, fillers and a BLANK",
     ),
     Case(
         "topic-not-a-name",
@@ -344,7 +343,7 @@ CASES: tuple[Case, ...] = (
         "stale-records",
         "records of an earlier life behind the log end",
         "takes them for new messages",
-        "ends the log at its last own record, zeros or moves away the rest",
+        "ends the log at its own last record, zeros the rest or moves it away",
         lambda facts: facts.plan is not None and facts.plan.stale,
         ("B14",),
         ("I-054",),
@@ -352,7 +351,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "ghost-record",
         "a record whose fields do not add up to its size",
-        "takes it for data: ghost units, a log end that is off",
+        "takes it for data: makes ghost units, finds a wrong log end",
         "ends the log before it",
         lambda facts: facts.phantom,
         ("B26",),
@@ -361,13 +360,13 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "damage-cuts",
-        "a damaged record with good ones behind it, in the range that the recovery scans",
-        "cuts the log there, deletes the later files and what queues have of them",
-        "the same, with the loss named and everything kept in the session's folder",
+        "a damaged record with good records behind it, in the range that the recovery scans",
+        "cuts the log there, deletes the later files and their queue units",
+        "the same, but reports the loss and keeps everything in the session's folder",
         lambda facts: facts.after.lost.messages > 0,
         ("B5",),
         ("I-020", "I-023"),
-        keep="a tombstone for each lost message; all others stay where they are",
+        keep="writes a tombstone for each lost message; all others stay where they are",
     ),
     Case(
         "missing-file",
@@ -377,12 +376,12 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.missing_files,
         ("B6",),
         ("I-002",),
-        keep="a file of tombstones, fillers and a BLANK in its place",
+        keep="replaces it with a file of tombstones, fillers and a BLANK",
     ),
     Case(
         "dead-tail",
-        "records behind the log end that an earlier start has cut off",
-        "does not read them, as long as nothing new ends right before one of them",
+        "behind the log end there are records that an earlier start has cut off",
+        "does not read them, unless a new record ends exactly where one of them begins",
         "zeros them",
         lambda facts: facts.tail_used and facts.after.dead > 0,
         ("B14", "B21"),
@@ -392,16 +391,16 @@ CASES: tuple[Case, ...] = (
         "last-file-missing",
         "the last log file is missing: queues name the record at its beginning",
         "ends the log before it and cuts the units; their messages are gone",
-        "the same, with the loss named: the log goes on at its end",
+        "the same, but reports the loss: the log continues at its end",
         lambda facts: facts.plan is not None and bool(facts.plan.gone) and facts.snapshot.layout.dledger is None,
         ("B4", "B21"),
         ("I-067", "I-072"),
     ),
     Case(
         "torn-tail",
-        "the last record is torn: not written to its end, and nothing good behind it",
-        "ends the log before it; its bytes stay",
-        "ends the log before it and zeros its bytes",
+        "the last record is torn (not completely written), and no good record follows",
+        "ends the log before it; the bytes stay",
+        "ends the log before it and zeros the bytes",
         lambda facts: facts.tail_used,
         (),
         ("I-020", "I-043"),
@@ -409,27 +408,27 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "log-shorter",
-        "the log is shorter than the queues: they name records behind its end, which is zeros",
+        "the log is shorter than the queues: units name records behind the log end, where there are only zeros",
         "cuts the units, in memory or on disk; their messages are gone",
-        "zeros the units, moves whole files of them away",
+        "zeros these units, moves files that have no others away",
         lambda facts: facts.plan is not None and facts.plan.beyond > 0,
         ("B4", "B21"),
         ("I-067", "I-072"),
-        keep="tombstones where the first of them follow the end of the log",
+        keep="writes tombstones where the first of these units directly follow the log end",
     ),
     Case(
         "wrong-header",
-        "a record's header is wrong, which no checksum covers: a queue names it as another message",
-        "does not notice; rebuilt, the queues have it elsewhere and all later ones shifted",
+        "a record's header is wrong (no checksum covers it): a queue unit says that it is another message",
+        "does not notice; queues that it rebuilds have this message in a wrong place and all later ones shifted",
         "leaves it as it is",
         lambda facts: facts.plan is not None and facts.plan.restored > 0,
         (),
         ("I-070",),
-        keep="puts the header right, where the rest of the record proves it",
+        keep="corrects the header where the rest of the record proves it",
     ),
     Case(
         "queues-incomplete",
-        "messages without a unit in their queue, which the broker's start does not make",
+        "messages have no unit in their queue, and the broker's start makes none",
         "serves the log without them",
         "completes the queues from the log",
         lambda facts: bool(facts.without_unit),
@@ -438,18 +437,18 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "compaction-incomplete",
-        "messages that the log of their compaction topic lacks, or has others at their numbers",
-        "answers pulls from that log alone: without them",
-        "makes that log again from the commit log",
+        "the compaction log of a topic lacks messages, or has others at their queue offsets",
+        "answers pulls only from the compaction log: consumers do not get these messages",
+        "rebuilds the compaction log from the commit log",
         lambda facts: facts.uncompacted,
         (),
         ("I-148", "I-182"),
     ),
     Case(
         "compaction-unserved",
-        "messages of a compaction topic, where queues are in a RocksDB",
-        "answers pulls from a compaction log, which brokers since 5.4 keep beside queues in files alone: with nothing",
-        "none: enableCompaction=false serves the topic as any other",
+        "messages of a compaction topic, but queues are in a RocksDB",
+        "answers pulls with nothing: brokers since 5.4 keep a compaction log only with queues in files",
+        "none: with enableCompaction=false the topic is served like any other",
         lambda facts: any(share.queue.topic in facts.outcome.unserved for share in facts.after.invisible),
         (),
         ("I-182",),
@@ -457,8 +456,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "batches-unserved",
-        "inner batches of a topic with queue.type=BatchCQ, where queues are in a RocksDB",
-        "has a unit for the first message of each: pulls of the others fail, of some versions those of the first, too",
+        "inner batches of a topic with queue.type=BatchCQ, but queues are in a RocksDB",
+        "has one unit for each batch: pulls of all but its first message fail, in some versions all pulls",
         "none: the topic needs queues in files (repair --queues --as files)",
         lambda facts: bool(facts.in_batches),
         (),
@@ -477,15 +476,15 @@ CASES: tuple[Case, ...] = (
     Case(
         "queues-ahead",
         "dead units behind the end of a queue",
-        "ends the queue before those behind the log's end; the bytes stay. What begins before it is kept and counted",
-        "zeros them, moves whole files of them away",
+        "ends the queue before units behind the log end; the bytes stay. Units that begin before the log end are kept",
+        "zeros them, moves files that have no others away",
         lambda facts: facts.plan is not None and facts.plan.touches("consumequeue"),
         ("B4", "B21"),
         ("I-067", "I-073"),
     ),
     Case(
         "index-incomplete",
-        "index files that are damaged, or leave out messages",
+        "index files are damaged, or lack messages",
         "keeps them after a clean exit; after a crash rebuilds some of them",
         "rebuilds them from the log",
         lambda facts: facts.plan is not None and facts.plan.index is not None,
@@ -500,12 +499,12 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.after.damaged > 0 or facts.after.damaged_bytes > 0,
         (),
         ("I-020", "I-023"),
-        keep="closes it like any other: tombstones, fillers, BLANKs",
+        keep="closes it like other damage: tombstones, fillers, BLANKs",
     ),
     Case(
         "preallocated-zeros",
-        "the broker did not shut down; everything is complete, behind the last record its file is"
-        " zeros, allocated in advance",
+        "the broker did not shut down; everything is complete; the rest of the last file is zeros,"
+        " allocated in advance",
         "ends the log at the last record, loses nothing",
         "leaves the zeros, writes the checkpoint and removes abort",
         lambda facts: facts.snapshot.abort and facts.rest_is_zeros,
@@ -514,7 +513,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "killed",
-        "the broker did not shut down, everything is complete",
+        "the broker did not shut down; everything is complete",
         "recovers from the place that the checkpoint names, loses nothing",
         "writes the checkpoint and removes abort",
         lambda facts: facts.snapshot.abort,
@@ -532,15 +531,15 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "beside-the-log",
-        "log and queues are in order as far as a start looks at them; files of timer or"
-        " consumequeue_ext are not, or tags, index items, checkpoint, configuration",
+        "log and queues are in order as far as a start looks at them, but not one of these: timer files,"
+        " consumequeue_ext, tags, index items, checkpoint, configuration",
         "reads what it can of them; may never fire timed messages, may refuse or forget configuration",
-        "puts right what a later version would refuse, moves empty files away, rebuilds a lost"
+        "corrects what a later version would refuse, moves empty files away, rebuilds a lost"
         " timer wheel and lost tables of the configuration",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         ("B33",),
         ("I-079", "I-120", "I-126"),
-        keep="puts right what `repair --all` would: each of them from the log",
+        keep="does what `repair --all` does: rebuilds each of them from the log",
     ),
     Case("in-order", "shut down cleanly, complete", "starts and changes nothing", "nothing to do", lambda _facts: True),
 )

@@ -399,7 +399,7 @@ def _end_reason(outcome: Outcome) -> str:
         return "nothing but zeros follows"
     wanted = 0 if outcome.profile.record.bounded else size_at(outcome.snapshot, entry, offset)
     if wanted > _LARGE_RECORD_BYTES:
-        return f"{_DOES_NOT_PASS}, which takes {wanted:,} bytes of heap or dies for want of them"
+        return f"{_DOES_NOT_PASS}: the check allocates {wanted:,} bytes of heap, and the broker dies if it has less"
     return _DOES_NOT_PASS
 
 

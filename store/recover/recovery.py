@@ -400,25 +400,25 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if version and not is_exact(version):
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:
-        yield f"process {pid} has the store: what is shown here changes while it runs"
+        yield f"process {pid} uses the store: it changes while you read this"
     if barriers_left(layout):
-        yield "a start barrier keeps brokers from loading until the change that was cut off is over"
+        yield "a start barrier keeps brokers from starting until the interrupted change is finished"
     yield from options_of(layout).notes()
     if layout.dledger is not None:
-        yield "a DLedger log: predicted for one node alone; a follower takes what its leader has"
+        yield "a DLedger log: the prediction is for a single node; a follower takes over what its leader has"
     if plan and plan.index is None and options_of(layout).message_index.is_guess:
         from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
 
         yield (
-            "there is no index, and nothing shows that there was one (messageIndexEnable=false?): "
-            f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
+            "there is no index, and no sign that there ever was one (messageIndexEnable=false?): "
+            f"`{proposed(layout, 'repair', '--index')}` makes one from the log"
         )
     size = sizes_of(layout).consume_queue
     by_files = not layout.queues_for_rocksdb
     if plan and by_files and size.origin == "default" and plan.touches("consumequeue"):
         yield (
-            f"no queue file shows its size: {size.value} bytes, the broker's default, are taken "
-            "(--set mappedFileSizeConsumeQueue=…)"
+            f"the size of queue files is not known: {size.value} bytes, the broker's default, are assumed "
+            "(else --set mappedFileSizeConsumeQueue=…)"
         )
 
 
@@ -433,8 +433,8 @@ def _without_wheel(outcome: Outcome) -> Iterator[str]:
     queues = {q: state.max_offset for q, state in outcome.read_queues.items() if q.topic.startswith(REVIVE_TOPIC)}
     if unread := sum(end > progress.get(queue, {}).get(REVIVE_GROUP, 0) for queue, end in queues.items()):
         many = counted(unread, "queue of the revive topic has", "queues of the revive topic have")
-        none = "with timerWheelEnable=false none reads on: what POP consumers did not acknowledge does not come back"
-        yield f"{many} more than a broker has read, and {none}"
+        off = "with timerWheelEnable=false no broker reads them"
+        yield f"{many} unread check points, and {off}: POP messages without an acknowledgement do not come back"
 
 
 def _left_behind(outcome: Outcome) -> Iterator[str]:
@@ -447,9 +447,8 @@ def _left_behind(outcome: Outcome) -> Iterator[str]:
     topics = [f"{topic}: {count:,}" for topic, count in left.most_common(_TOPICS_TOLD)]
     more = [counted(len(left) - len(topics), "more topic", form=",")] if len(left) > len(topics) else []
     yield (
-        f"no queue has {counted(left.total(), 'message', form=',')} of topics that were deleted and made again,"
-        f" or whose queues were lost before a start ({', '.join(topics + more)}):"
-        " they lie in front of where these begin"
+        f"{counted(left.total(), 'message', form=',')} in no queue ({', '.join(topics + more)}): their topics were"
+        " deleted and created again, or the queues were lost before a start; the queues begin behind these messages"
     )
 
 
@@ -466,7 +465,7 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     if topics:
         more = [f"{len(topics) - _TOPICS_TOLD} more"] if len(topics) > _TOPICS_TOLD else []
         yield (
-            f"no broker serves {counted(len(topics), 'topic')} with messages that {TOPICS} has no entry of"
+            f"no broker serves {counted(len(topics), 'topic')} with messages but without an entry in {TOPICS}"
             f" ({', '.join([*topics[:_TOPICS_TOLD], *more])}): `mqstore explain I-150`"
         )
 
@@ -520,8 +519,8 @@ def _recovery(
     notes += _left_behind(watched[0][0])
     notes += _unserved(layout, predictions[0])
     notes += [
-        f"a start of {found.broker_version} can fail ({found.reason}): it holds the queues in files and"
-        " in the RocksDB against each other while a thread still writes; then start it again"
+        f"a start of {found.broker_version} can fail ({found.reason}): it compares the queues in files with"
+        " those in the RocksDB while a thread still writes; if it fails, start it again"
         for found in at_first
     ]
     assert plan_case is not None
@@ -546,7 +545,7 @@ def _recovery(
     )
 
 
-_DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
+_DEAD = "records that an earlier start cut off: too old behind a hole, or queue offsets that are used again"
 
 
 def lost_topics(found: Recovery) -> list[tuple[str, int, int]]:
@@ -576,7 +575,7 @@ def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     guess = found.generation
     yield "broker", f"{worst.broker_version}{f' (a guess: {guess.reason})' if guess else ''}"
     if guess and not guess.certain:
-        yield "", f"it may be {' or '.join(guess.candidates)}; the worst is shown"
+        yield "", f"it may be {' or '.join(guess.candidates)}; the worst case is shown"
     yield "last exit", "crashed: abort is there" if found.crashed else "clean"
     yield "case", f"{worst.case.label}: {worst.case.found}"
     if worst.start_file:
@@ -593,7 +592,7 @@ def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
     yield "messages", f"{found.messages:,}{damaged}"
     if found.damaged_bytes:
-        yield "damage", f"{bytes_text(found.damaged_bytes)} of the log are no records"
+        yield "damage", f"{bytes_text(found.damaged_bytes)} of the log are damaged"
     if found.dead:
         yield "dead", f"{found.dead:,} {_DEAD}"
     if found.tombstones:

@@ -258,7 +258,7 @@ def _length(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if file.size > size and files.next_data(files.files[0], size) is not None:
             return  # what lies there is not thrown away
-    reason = f"{counted(file.size, 'byte')}, not {size}: its queue file does not fit"
+    reason = f"{counted(file.size, 'byte')}, not {size}: its length does not fit its queue file"
     yield Edit("truncate", file.path, reason, ("I-161",), length=size)
 
 
@@ -279,7 +279,8 @@ def _blank(
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if files.read(end, len(data)) == data:
             return
-    yield Edit("write", file.path, "go on in the next file", ("I-164",), end - file.start, len(data), data)
+    reason = "a BLANK: the log continues in the next file"
+    yield Edit("write", file.path, reason, ("I-164",), end - file.start, len(data), data)
 
 
 def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iterator[Edit]:
@@ -290,7 +291,7 @@ def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iter
         for position in records.position[records.physical_offset != records.position].tolist()
         if position not in whole
     ]
-    reason = "damaged, and taken from the commit log"
+    reason = "damaged records, taken from the commit log"
     edits += [(position, record.data, reason, record.code, 0) for position, record in whole.items()]
     for position, data, reason, code, at in edits:
         file = _file_of(queue.log_files, position)
@@ -362,7 +363,7 @@ def compaction_repair(
     with StoreReader(layout) as store:
         lacking = _lacking(store, {queue: bounds for queue, bounds in ranges.items() if queue.topic in topics})
         scene = VerifyContext(store, Scope())
-        edits += (Edit("move", os.fspath(path), "left of a compaction", ("I-166",)) for path in leftovers(scene))
+        edits += (Edit("move", os.fspath(path), "left over from a compaction", ("I-166",)) for path in leftovers(scene))
         sizes = log_sizes(layout)
         queues = compacted_queues(scene)
         size = _queue_file_bytes(layout, sizes, _least_step(queues))
@@ -441,7 +442,7 @@ def _made_anew(
                     left.discard(path)
                     yield Edit("create", path, reason, ("I-182",), length=bytes_, pieces=((0, content),))
         for path in sorted(left):
-            yield Edit("move", path, "made again, or of a topic that was deleted", ("I-182",))
+            yield Edit("move", path, "rebuilt, or of a deleted topic", ("I-182",))
 
 
 def _places(queue: CompactedQueue, log: MappedFileQueue, rows: Ints) -> list[tuple[MappedFileQueue, int, int]]:
@@ -551,7 +552,7 @@ def _queue_edits(
                 pieces = ((0, data.rstrip(b"\0")),)
                 yield Edit("create", path, reason, ("I-163",), length=size, pieces=pieces)
     for stray in there.values():
-        yield Edit("move", stray.path, "no file of the compaction log is beside it", ("I-160",))
+        yield Edit("move", stray.path, "it has no file of the compaction log", ("I-160",))
 
 
 def log_units(items: Iterable[object]) -> Iterator[Units]:

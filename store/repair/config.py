@@ -125,7 +125,7 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
     for topic in sorted(proven.unserved - set(table)):
         table[topic] = proven.topic(topic)
-        yield "I-150", f"{_short(topic)}: it has queues and no entry"
+        yield "I-150", f"{_short(topic)}: it has queues but no entry"
 
 
 def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
@@ -162,7 +162,7 @@ def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
                 yield "I-154", _set(entry, f"{topic} {group}", "mode", meant)
             else:
                 del groups[group]
-                what = f"mode {_short(mode)}, as if there were no entry"
+                what = f"mode {_short(mode)} removed, so the default holds"
                 yield "I-154", f"{_short(topic)} {_short(group)}: {what}"
 
 
@@ -183,7 +183,7 @@ def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             yield "I-144", f"{_short(text)}: {_short(ways[0])}"
         else:
             what = f"taken out with {_short(row)}"
-            yield "I-144", f"{_short(text)}: of no topic and group, {what}"
+            yield "I-144", f"{_short(text)}: names no topic and group, {what}"
 
 
 def _set(entry: Json, key: str, column: str, value: Any) -> str:
@@ -211,8 +211,8 @@ _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
 
 Json = dict[Any, Any]
 _UNSETTLED = {
-    TOPICS: "as new ones: permission, order, message type and other attributes are lost",
-    GROUPS: "as new ones: retries, modes and other settings are lost",
+    TOPICS: "created new: permission, order, message type and other attributes are lost",
+    GROUPS: "created new: retries, modes and other settings are lost",
 }
 """What nothing proves of entries that the store proves."""
 _TOLD = 3
@@ -264,7 +264,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         if content is None:
             continue
         if (reason or uncounted) and counted_in:
-            reason = reason or "a counter that a broker takes"
+            reason = reason or "a counter that a broker accepts"
             _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
@@ -391,7 +391,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
     if loaded.start is LoadAction.LOADS and name not in gone:
         if loaded.main.odd:
-            return with_numbers(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
+            return with_numbers(loaded.main.value), f"rewritten as a broker does: {loaded.main.odd}"
         content = read_json(path)
         if content is not None or loaded.main.value:
             return content, ""
@@ -416,7 +416,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNSETTLED[name]})" if count else ""
-    left = f"what is left of it{f', and {proved}' if count else ''}"
+    left = f"what can still be read of it{f', and {proved}' if count else ''}"
     return content, f"{left if loaded.main.there or kept else f'rebuilt, with {proved}'}: {why}"
 
 
@@ -436,7 +436,7 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
             mine = content.get(member)
             own = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, told, parts=parts))
             if lone := lone_position(own):
-                told += [] if parts else [f"{lone} taken out: the other position of transactions is lost"]
+                told += [] if parts else [f"{lone} removed: the other position of transactions is lost"]
                 del own[lone]
             found[member] = own
         else:  # of the whole file, not of its entries
@@ -538,12 +538,13 @@ def compaction_positions(
     content, reasons = read_json(path), list[str]()
     backup = path.with_name(path.name + BACKUP)
     if content is None and backup.is_file():
-        content, reasons = read_json(backup), [f"taken from {backup.name}: it cannot be read"]
+        content, reasons = read_json(backup), [f"taken from {backup.name}: the file cannot be read"]
     if content is None:
         left = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
         rows = left if isinstance(left, dict) else {}
         known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
-        content, reasons = {"empty": not known, QUEUE_OFFSET_MAP: known}, ["what is left of it: it cannot be read"]
+        reasons = ["what can still be read of it: the file is damaged"]
+        content = {"empty": not known, QUEUE_OFFSET_MAP: known}
     table = content.get(QUEUE_OFFSET_MAP)
     if not isinstance(table, dict):
         return
@@ -560,7 +561,7 @@ def compaction_positions(
     if again:
         for name in again:
             del table[name]
-        reasons.append(f"{counted(len(again), 'queue')} to be compacted once more")
+        reasons.append(f"{counted(len(again), 'queue')} to be compacted again")
     if reasons:
         data = json_bytes(content)
         pieces = ((0, data),)

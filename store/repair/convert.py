@@ -307,10 +307,11 @@ def convert(
 def _check(layout: Layout) -> None:
     """Raises Refused, Unsupported, InUse."""
     if layout.dledger is None:
-        raise Refused("there is no DLedger log: the store is a plain one", path=layout.root)
+        raise Refused("there is no DLedger log: the store is a plain store already", path=layout.root)
     if layout.queue_database is not None:
         in_files = proposed(layout, "repair", "--queues", "--as", "files", "--apply")
-        raise Unsupported("queues in RocksDB are not converted", path=layout.queue_database, hint=f"first: {in_files}")
+        hint = f"run first: {in_files}"
+        raise Unsupported("queues in RocksDB are not converted", path=layout.queue_database, hint=hint)
     if (pid := holder(layout.lock)) is not None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
 

@@ -95,11 +95,11 @@ class Wrong(NamedTuple):
             return f"rebuilt from the log: {self.unreadable}"
         parts = []
         if self.units:
-            parts.append(f"{counted(self.units, 'unit')} missing or others than the log's")
+            parts.append(f"{counted(self.units, 'unit')} missing or not as in the log")
         if self.rows:
             parts.append(f"{counted(self.rows, 'row')} of ends")
         if self.behind:
-            parts.append("the row of what was dispatched")
+            parts.append("the row of the dispatch progress")
         return f"rebuilt from the log: {', '.join(parts)}"
 
 
@@ -151,10 +151,10 @@ class UnitsOfLog(LogObserver):
 
     def _refused(self, what: str, position: int) -> Refused:
         return Refused(
-            f"the log itself is not in order: {what}",
+            f"the log must be recovered first: {what}",
             path=self._layout.root,
             offset=position,
-            hint=f"first: {proposed(self._layout, 'recover', '--apply')}",
+            hint=f"run first: {proposed(self._layout, 'recover', '--apply')}",
         )
 
 
@@ -401,8 +401,8 @@ def _refuse_topics(layout: Layout, profile: Profile) -> None:
         raise Refused(
             "compaction topics cannot go into a RocksDB: brokers since 5.4 do not serve them from there",
             path=layout.config / TOPICS if fails is None else fails.path,
-            hint="topics whose cleanup.policy is COMPACTION need queues in files, or --set enableCompaction=false,"
-            " as broker.conf has to say then, to be as any others",
+            hint="topics whose cleanup.policy is COMPACTION need queues in files; or set enableCompaction=false,"
+            " here with --set and in broker.conf, to serve them like other topics",
         )
 
 
@@ -426,7 +426,7 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
 
 def database_gone(layout: Layout) -> Iterator[Edit]:
     """The files of a database go to the session's folder."""
-    reason = "queues in a RocksDB, which are in files now"
+    reason = "the old queues in a RocksDB: they are in files now"
     for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
         for file in database_files(path):
             yield Edit("move", str(file), reason, ("I-070",))
@@ -472,7 +472,7 @@ def _moves_of_files(layout: Layout) -> Iterator[Edit]:
     """Queues in files go to the session's folder: a broker with a RocksDB does not look at them."""
     topics = sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)})
     for topic in topics:
-        yield Edit("move", str(topic), "queues in files, which are in the RocksDB now", ("I-070",))
+        yield Edit("move", str(topic), "the old queues in files: they are in the RocksDB now", ("I-070",))
 
 
 _CODES = ("I-140",)
@@ -498,12 +498,12 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
             yield from _other_positions(layout, name)
         content.setdefault(DATA_VERSION.member, {"counter": 0, STATE_VERSION: 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
-        reason = f"what the RocksDB {path.name} has, which a broker with queues in files does not read"
+        reason = f"from the RocksDB {path.name}, which a broker with queues in files does not read"
         target, pieces = str(layout.config / name), ((0, data),)
         yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
     for path in sorted(set(found.databases.values()) - left):
         for file in database_files(path):
-            yield Edit("move", str(file), "a RocksDB of what is in files now", _CODES)
+            yield Edit("move", str(file), "the old RocksDB: its content is in files now", _CODES)
 
 
 def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iterator[Edit]:
@@ -527,7 +527,7 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
             content[DATA_VERSION.member] = {**version, "counter": max(counter, own + 1)}
             data = json_bytes(content)
             what = "with a greater counter of its dataVersion" if source == name else f"what {source} has"
-            reason = f"{what}, so that a broker with queues in a RocksDB takes it over"
+            reason = f"{what}, so that a broker with queues in a RocksDB imports it"
             target, pieces = str(layout.config / name), ((0, data),)
             yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
 
@@ -553,7 +553,7 @@ def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:
     """A broker reads one file of positions: an older one of the other kind goes."""
     other = layout.config / (OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS)
     if other.is_file():
-        yield Edit("move", str(other), f"older than what {name} has now", _CODES)
+        yield Edit("move", str(other), f"older than {name}", _CODES)
 
 
 def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -191,7 +191,7 @@ def _head(
         fields |= {"tags_code": wanted.tags_code, "msg_store_time": wanted.store_timestamp}
     new: bytes = UNIT.build(fields)[:UNIT_BYTES_MIN]
     if new != head:
-        reason = "a unit that leads to the next one"
+        reason = "corrects the head of a unit"
         yield Edit("write", file.path, reason, _CODES, begin + start, len(new), new)
 
 
@@ -322,7 +322,7 @@ def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -
     units = read_units(entry, first, last + 1 - first).copy()
     units["tags_code"][numbers - first] = [codes[number] for number in numbers.tolist()]
     data = units.tobytes()
-    reason = f"{counted(len(numbers), 'unit')} with an address that is none in consumequeue_ext"
+    reason = f"{counted(len(numbers), 'unit')} with an address that consumequeue_ext does not have"
     return Edit("write", entry.path, reason, ("I-080",), first * UNIT_BYTES, len(data), data)
 
 

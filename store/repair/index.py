@@ -83,7 +83,7 @@ def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
     known = {file.entry.path for file in stored_files(snapshot.index)}
     for entry in snapshot.index:
         if not entry.directory and entry.path not in known:
-            yield Edit("move", entry.path, "no name of an index file", ("I-091",))
+            yield Edit("move", entry.path, "not the name of an index file", ("I-091",))
 
 
 def _is_wrong(finding: Finding) -> bool:

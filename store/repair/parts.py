@@ -130,7 +130,7 @@ def part_of_code(code: str) -> RepairPart:
         of_log = told.group == "commit_log"
         of_log |= told.repair == RECOVER
         hint = "`mqstore recover` repairs the log" if of_log else f"mqstore explain {told.code}"
-        raise InvalidInput(f"no repair is for {told.code}", hint=hint)
+        raise InvalidInput(f"no repair mends {told.code}", hint=hint)
     return _GROUPS[told.group]
 
 
@@ -185,11 +185,11 @@ def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None
     others = [name for name in fits if name not in known]
     if not others:
         return
-    first, hint = known[0], "let a newer broker have the queues in files first"
+    first, hint = known[0], "first start a newer broker with the queues in files"
     if len(others) < len(fits):
-        hint = f"say which it is: --broker-version {first}, or a later one"
+        hint = f"name the version: --broker-version {first} or later"
     raise Refused(
-        f"brokers of {' and '.join(others)} do not read queues in a RocksDB, those from {first} on do",
+        f"brokers of {' and '.join(others)} do not read queues in a RocksDB (from {first} on they do)",
         path=layout.root,
         hint=hint,
     )

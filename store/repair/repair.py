@@ -359,7 +359,7 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
         text = queue_text(named)
         if "/" in named[0] and (layout.consume_queue / named[0]).is_dir():
             raise Unsupported(
-                f"{text} has a / in its name: its broker forgets it at the next start, and no repair changes that",
+                f"{text} has a / in its name: a broker forgets the queue at each start, and no repair changes that",
                 path=layout.consume_queue / named[0],
                 hint="mqstore explain I-078; its messages are in the queues of their topics, too",
             )
@@ -406,9 +406,9 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
     needs_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
     if needs_log and (of_log := _of_log(layout, whole)):
         left = left_over(layout)
-        first = f"first: {proposed(layout, 'recover', '--apply')}, or take --all"
+        first = f"run first: {proposed(layout, 'recover', '--apply')}, or use --all"
         raise Refused(
-            f"the log itself is not in order: {of_log[0].reason}",
+            f"the log must be recovered first: {of_log[0].reason}",
             path=of_log[0].path,
             offset=of_log[0].offset,
             hint=first if left is None else f"{left}; run: {left.command(layout)}",

@@ -446,7 +446,7 @@ def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int
         beside = position[both] - file.start, units[both]
         for mask, reason, code in (
             (renewed & ~moved, "entries made from their messages", "I-128"),
-            (renewed & moved, "entries of ticks that no start reads any more, put at one that it reads", "I-183"),
+            (renewed & moved, "entries of ticks that no start reads, moved to a tick that it reads", "I-183"),
             (link, "links to the entry before", "I-123"),
         ):
             offsets = position[mask] - file.start
@@ -495,9 +495,9 @@ def _tail(files: TimerFiles) -> Iterator[Edit]:
             continue
         if begin == file.start and file is not log.files[0]:
             empty.add(file.path)
-            yield Edit("move", file.path, "no entry is in it: a broker may not start", ("I-126",))
+            yield Edit("move", file.path, "it has no entry: a broker may not start", ("I-126",))
         else:
-            yield Edit("write", file.path, "no entry, behind the last one", ("I-126",), begin - file.start, size)
+            yield Edit("write", file.path, "zeros behind the last entry", ("I-126",), begin - file.start, size)
 
 
 def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
@@ -566,16 +566,16 @@ def _check(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -> Ite
     """
     path, data = files.check_path, files.check.to_bytes()
     codes: tuple[str, ...] = ("I-130", "I-131", "I-132")
-    twice = f"; up to {counted(again, 'message is', 'messages are')} delivered once more" if again else ""
+    twice = f"; up to {counted(again, 'message is', 'messages are')} delivered again" if again else ""
     if files.has_check and path.stat().st_size >= len(data):
-        reason = f"positions and times that cannot be{twice}"
+        reason = f"impossible positions and times corrected{twice}"
         if _only_goes_on(old, files.check):
-            reason, codes = "behind what its log has: a start would file messages twice", ("I-184",)
+            reason, codes = "older than the timer log: a start would add messages twice", ("I-184",)
         elif late:
-            reason, codes = "the time from which on a start reads the wheel", ("I-183",)
+            reason, codes = "the time from which a start reads the wheel", ("I-183",)
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
-        reason = f"how far the timer had come, as its log shows{twice}"
+        reason = f"the timer's progress, as the timer log shows it{twice}"
         pieces = ((0, data),)
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 

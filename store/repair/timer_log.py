@@ -349,7 +349,7 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Ite
         position = place + len(many)
     paths = {file.start: file.path for file in log.files}
     for start, data in pieces.items():
-        offset, reason = begins_at[start], "entries of messages that a start would read too late"
+        offset, reason = begins_at[start], "new entries for messages that a start would read too late"
         if start in paths:
             yield Edit("write", paths[start], reason, ("I-183",), offset, len(data), bytes(data))
         else:
@@ -397,7 +397,7 @@ def closing_blanks(log: TimerLog) -> Iterator[Edit]:
         if _is_full(log, file, offset):
             rest = file.size - offset
             data = BLANK.build({"size": rest, "prev_pos": 0, "magic": MAGIC_BLANK})
-            reason = "go on in the next file"
+            reason = "a BLANK: the log continues in the next file"
             yield Edit("write", file.path, reason, ("I-126",), offset, len(data), data)
 
 
@@ -412,7 +412,7 @@ def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
         closed = all(part.kind == "blank" for part in mine)
         if inside.any() or closed or not (log.entries.position >= file.end).any():
             return
-        yield Edit("move", file.path, "nothing is known of its entries", ("I-126",))
+        yield Edit("move", file.path, "nothing shows which entries it had", ("I-126",))
 
 
 def missing_files(log: TimerLog, messages: int) -> Iterator[Edit]:
@@ -430,7 +430,7 @@ def missing_files(log: TimerLog, messages: int) -> Iterator[Edit]:
     folder = os.path.dirname(log.files[0].path)  # noqa: PTH120
     for start in chain.from_iterable(gaps):
         path = f"{folder}/{file_name(start)}"
-        yield Edit("create", path, "a file of the timer log that is missing", ("I-002",), length=size)
+        yield Edit("create", path, "a missing file of the timer log", ("I-002",), length=size)
 
 
 def are_full(log: TimerLog, made: Iterable[Edit]) -> bool:

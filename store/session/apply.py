@@ -135,9 +135,9 @@ def _check_barrier(layout: Layout, command: str) -> None:
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if left.session and not barriers(layout):
         raise Refused(
-            "a recovery was cut off, and its start barrier is gone: a broker may have run since",
+            "a recovery was cut off and its start barrier is gone: a broker may have run since then",
             path=layout.journal / left.session,
-            hint="move that folder out of the store to start over",
+            hint="move this session folder out of the store to start again",
         )
 
 
@@ -220,7 +220,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 def _begun(journal: Journal, layout: Layout) -> str:
     """What has to be known of a store that is half changed."""
     left = CutOff.of(journal)
-    return f"{left}, half way: start no broker; run: {left.command(layout)}"
+    return f"{left}, the store is half changed: start no broker; run: {left.command(layout)}"
 
 
 def check_journal_place(layout: Layout) -> None:
@@ -228,9 +228,9 @@ def check_journal_place(layout: Layout) -> None:
     for path in barriers(layout):
         if elsewhere := journal_elsewhere(layout, path):
             raise Refused(
-                "a recovery was begun with its journal elsewhere, and was cut off",
+                "a recovery was cut off, and its journal is in another directory",
                 path=layout.root,
-                hint=f"name it: --journal {journal_option(elsewhere)}",
+                hint=f"name that directory: --journal {journal_option(elsewhere)}",
             )
 
 

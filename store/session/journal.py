@@ -246,7 +246,7 @@ class Journal:
             raise Unreadable(
                 "the journal is damaged",
                 path=folder / JOURNAL,
-                hint="what it kept cannot be put back: move that folder away to go on",
+                hint="this session cannot be undone: move its folder away to continue",
             )
         with _understood(folder / JOURNAL):
             fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
@@ -373,8 +373,8 @@ class CutOff(NamedTuple):
 
     def __str__(self) -> str:
         if not self.session:
-            return "a start barrier is left, which keeps brokers from loading"
-        return f"{'taking back ' if self.undoing else ''}session {self.session} was cut off"
+            return "a start barrier is left over: it keeps brokers from starting"
+        return f"{'the undo of ' if self.undoing else ''}session {self.session} was cut off"
 
     def goes_on_with(self, command: str) -> bool:
         """Whether that command ends it. A start barrier that nothing else is known of is in nobody's way."""
@@ -455,7 +455,7 @@ def _half(root: Path) -> HalfStore | None:
         again = pipeline_again(stage.manifest())
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
-    text = f"{who} was cut off while it published this store: the rest of it is in {rest}"
+    text = f"{who} was cut off while it published this store: the rest is in {rest}"
     return HalfStore(text, again or done_with_half(root))
 
 

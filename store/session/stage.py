@@ -191,7 +191,7 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
         raise NoSpace(
             f"{counted(needed, 'byte')} needed for new files{' and the journal' if movable else ''}, {free} free",
             path=there,
-            hint="make room on the disk" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
+            hint="free disk space" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
         )
 
 
@@ -284,7 +284,7 @@ class _Stager:
         if in_place:
             self.files.open(path).close()
             if os.geteuid() not in (0, path.stat().st_uid):
-                raise Unreadable("cannot keep the times of a file of another user", path=path)
+                raise Unreadable("the file belongs to another user: its times cannot be kept", path=path)
             return
         near = next(p for p in path.parents if p.exists())
         if not os.access(near, os.W_OK | os.X_OK):
@@ -311,9 +311,9 @@ class _Stager:
             if near.resolve().is_relative_to(real) and beside.stat().st_dev == device:
                 return self._new_folder(beside / JOURNAL_FOLDER / own.name)
         raise Refused(
-            "no place for a session on the file system of this file",
+            "the file system of this file has no directory for the session",
             path=near,
-            hint="mount the parent of that directory there, or recover a copy of the store",
+            hint="mount the parent of this directory on the same file system, or recover a copy of the store",
         )
 
     def _new_folder(self, folder: Path) -> Path:

@@ -140,14 +140,14 @@ def undo(
     _check_order(layout, journal)
     if state.half_way and not barriers(layout) and not force:
         raise Refused(
-            f"session {journal.session} was cut off, and its start barrier is gone: a broker may have run since",
+            f"session {journal.session} was cut off and its start barrier is gone: a broker may have run since then",
             path=layout.root,
-            hint="--force takes it back all the same",
+            hint="--force undoes it anyway",
         )
     made = [journal.store / name for name in journal.directories]
     with alone(layout, files, wait_seconds, made=made) as lock:
         if journal.state is not state:
-            raise Refused("another mqstore was faster", path=layout.root, hint="try again")
+            raise Refused("another mqstore changed the session first", path=layout.root, hint="try again")
         if state is SessionState.APPLIED and not force:
             _check_unchanged(layout, journal, files)
         if state is not SessionState.UNDONE:
@@ -214,9 +214,9 @@ def _check_databases(journal: Journal) -> None:
     for database in _databases(journal):
         if database.gone:
             raise Refused(
-                "the RocksDB was merged since, and cannot be what it was: this table is gone",
+                "the RocksDB was compacted since then and cannot be restored: this table is gone",
                 path=database.gone[0],
-                hint="the session kept no copy of it, since it had not changed it",
+                hint="the session has no copy: it had not changed this table",
             )
 
 
@@ -234,10 +234,10 @@ def _check_order(layout: Layout, journal: Journal) -> None:
     """Only the newest session can be taken back. Raises Refused."""
     other = unfinished(layout.root, layout.journal)
     if other is not None and other.session != journal.session:
-        raise Refused(f"session {other.session} was cut off", path=layout.root, hint="take that back first")
+        raise Refused(f"session {other.session} was cut off", path=layout.root, hint="undo that session first")
     newest = session_to_undo(layout)
     if newest is not None and newest.session != journal.session:
-        raise Refused(f"session {newest.session} came later", path=layout.root, hint="take that back first")
+        raise Refused(f"session {newest.session} came later", path=layout.root, hint="undo that session first")
 
 
 def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
@@ -255,7 +255,7 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
         raise Refused(
             f"the store has changed since session {journal.session}: {', '.join(changed[:_SHOWN])}{more}",
             path=layout.root,
-            hint="--force takes it back all the same",
+            hint="--force undoes it anyway",
         )
 
 
@@ -273,19 +273,19 @@ def _prove_kept(journal: Journal) -> None:
             raise Refused(
                 "a file that the session changed is gone",
                 path=path,
-                hint="put it back, of any length, and run this again with --force",
+                hint="create a file of this name, of any length, and run undo again with --force",
             )
         kept = folder / (step.old_name if step.in_place else step.moved_name)
         if not step.in_place and not kept.exists():
             if not step.old_sha256:
                 continue  # nothing was there
             if not path.exists():
-                raise Unreadable("what the session kept is gone", path=kept)
+                raise Unreadable("a file that the session kept is gone", path=kept)
             kept = path  # the repair did not come that far
         if not step.in_place and step.path in changed:
             continue  # its hash is that of before these changes: the end of the undo compares it
         if sha256_of(kept) != step.old_sha256:
-            raise Unreadable("what the session kept is damaged", path=kept)
+            raise Unreadable("a file that the session kept is damaged", path=kept)
 
 
 def _take_back(journal: Journal, step: Step, files: Files) -> None:
@@ -332,7 +332,7 @@ def _prove_restored(journal: Journal) -> None:
         else:
             same = not step.old_sha256 or sha256_of(path) == step.old_sha256
         if not same:
-            raise Unreadable("not what it was before the session", path=path)
+            raise Unreadable("undo did not restore the bytes of before the session", path=path)
     for step in first.values():
         path = journal.path_of(step)
         if path.is_dir():  # its hash was that of before; its times are nobody's
@@ -340,7 +340,7 @@ def _prove_restored(journal: Journal) -> None:
         status = path.stat() if path.exists() else None
         then, now = step.before, status and (status.st_size, status.st_mtime_ns)
         if now != (then and (then.size, then.modified_ns)):
-            raise Unreadable("size or time is not what it was", path=path)
+            raise Unreadable("undo did not restore the size or time of before the session", path=path)
 
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
@@ -373,7 +373,7 @@ def purge(layout: Layout, journal: Journal, files: Files) -> int:
     Raises InvalidInput for a session that was cut off, Unreadable.
     """
     if journal.state.half_way:
-        raise InvalidInput(f"session {journal.session} was cut off: it is still needed")
+        raise InvalidInput(f"session {journal.session} was cut off: its folder is still needed")
     every = folders_of(journal) | _further_folders(layout, journal)
     folders = [folder for folder in every if folder.is_dir()]
     freed = sum(_used_bytes(folder) for folder in folders)

@@ -341,10 +341,10 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
         if is_timer_file(entry, size):
             kept.append(entry)
         else:
-            yield Edit("move", entry.path, "no file of the timer log", ("I-005",))
+            yield Edit("move", entry.path, "not a file of the timer log", ("I-005",))
     while len(kept) > 1 and not _has_entry(snapshot, kept[-1]):
         entry = kept.pop()
-        yield Edit("move", entry.path, "no entry is in it: a broker may not start", _LOG_CODES)
+        yield Edit("move", entry.path, "it has no entry: a broker may not start", _LOG_CODES)
     for entry in kept:
         if entry.size != size:
             yield from _whole(snapshot, entry, size, last=entry is kept[-1])
@@ -381,10 +381,11 @@ def _whole(snapshot: Snapshot, entry: DirectoryEntry, size: int, *, last: bool) 
     end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
     yield Edit("truncate", entry.path, reason, ("I-003",), length=size)
     if (torn := min(entry.size, size) - end) > 0 and not is_zero_from(entry, end):
-        yield Edit("write", entry.path, "an entry that is cut off", _LOG_CODES, end, torn)
+        yield Edit("write", entry.path, "an incomplete entry at the end", _LOG_CODES, end, torn)
     if not last and size - end >= BLANK_BYTES:
         blank = BLANK.build({"size": size - end, "prev_pos": 0, "magic": MAGIC_BLANK})
-        yield Edit("write", entry.path, "go on in the next file", _LOG_CODES, end, len(blank), blank)
+        reason = "a BLANK: the log continues in the next file"
+        yield Edit("write", entry.path, reason, _LOG_CODES, end, len(blank), blank)
 
 
 def new_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Edit:

@@ -277,26 +277,26 @@ class FoundUnit(NamedTuple):
         name = f"{topic}/{queue_id}"
         said = {
             Naming.NAMES: f"unit {offset} of {name} names the record",
-            Naming.NOT_YET: f"{name} ends before {self.max_offset}: it has no unit {offset} yet",
-            Naming.HOLE: f"unit {offset} of {name} names nothing, the queue goes on to {self.max_offset}",
+            Naming.NOT_YET: f"{name} ends at {self.max_offset}: there is no unit {offset} yet",
+            Naming.HOLE: f"unit {offset} of {name} names no record; the queue ends at {self.max_offset}",
             Naming.ELSEWHERE: f"unit {offset} of {name} names another place of the log",
             Naming.NO_QUEUE: f"there is no queue {name}",
-            Naming.MADE_AGAIN: f"the record lies in front of {self.begin}, where {name} begins again",
+            Naming.MADE_AGAIN: f"the record lies before {self.begin}, where {name} begins again",
             Naming.UNREAD: f"queue {name} cannot be read: {self.why}",
         }
         return Evidence(said[self.state], self.path)
 
-    def misses(self, effect: str = "no consumer is led to it") -> Judgement | None:
+    def misses(self, effect: str = "no consumer gets the message") -> Judgement | None:
         """The verdict where no unit leads to the record, or nothing tells whether one does; None where one does."""
         if self.state is Naming.NAMES:
             return None
         if self.state is Naming.UNREAD:
-            reason = "whether its queue names it cannot be told"
+            reason = "it is not known whether a queue unit names the message"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, (self.evidence,))
-        reason, code = f"its queue does not name it: {effect}", ""
+        reason, code = f"no queue unit names the message: {effect}", ""
         if self.state is Naming.MADE_AGAIN:
             code = "I-031"
-            reason = f"its queue was deleted and made again, or lost before a start ({code}): {effect}"
+            reason = f"its queue was deleted and created again, or lost before a start ({code}): {effect}"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (self.evidence,), code=code)
 
 

@@ -73,7 +73,7 @@ class Located(NamedTuple):
 def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
     """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
     if not asked.text:
-        raise InvalidInput("nothing is asked for: give a key, an id or a position")
+        raise InvalidInput("give a key, an id or a position")
     address, of_topic = _address(store, asked), Selection(topic=asked.topic).of_queues(store.layout)
     gone: list[Gone] = []
     topic = address.topic if address is not None else None
@@ -210,7 +210,7 @@ def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple
         if one.message.mark <= Mark.AFTER_DAMAGE:
             yield one.message, one.via.value
     if next(found, None) is not None:
-        note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are left out")
+        note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are not shown")
 
 
 def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
@@ -242,7 +242,10 @@ def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
     position = gone.position
     facts = tuple(
         Evidence(
-            "an index item names the place, by the hash of its key" if gone.by_key else "a unit names the place", where
+            "an index item names this place, by the hash of its key"
+            if gone.by_key
+            else "a queue unit names this place",
+            where,
         )
         for where in gone.named_by
     )
@@ -281,7 +284,7 @@ def _of_queue(store: StoreReader, gone: Gone) -> Judgement | None:
         return Judgement(DeliveryVerdict.GONE, "it has expired", (fact,))
     if offset >= summary.max_offset:
         return None
-    return Judgement(DeliveryVerdict.UNREADABLE, "the queue leads to no record", (Evidence(gone.why, name),))
+    return Judgement(DeliveryVerdict.UNREADABLE, "its queue unit leads to no record", (Evidence(gone.why, name),))
 
 
 def _seen_at(store: StoreReader, position: int) -> str | None:

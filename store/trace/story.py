@@ -91,7 +91,7 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
             yield _event(EventKind.HALF, message, f"half message for {goes_to}")
         else:
             times = properties.get(names.TRANSACTION_CHECK_TIMES, "")
-            text = f"put back by check {times}" if times else "put back by a check"
+            text = f"written again by check {times}" if times else "written again by a check"
             yield _event(EventKind.CHECKED, message, text)
     elif role is RecordRole.GIVEN_UP:
         yield _event(EventKind.GIVEN_UP, message, "the transaction was given up")
@@ -110,7 +110,7 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
     elif role is RecordRole.RETRY:
         group = next((g for g, m in family.retries if m is message), None)
         times = counted(message.reconsume_times, "time")
-        yield _event(EventKind.RETRY, message, f"the group gets it again, {times} before", group)
+        yield _event(EventKind.RETRY, message, f"to the group again, after {times}", group)
     else:
         group = next((g for g, m in family.dead_letters if m is message), None)
         yield _event(EventKind.DEAD_LETTER, message, "a dead letter of the group", group)
@@ -130,13 +130,13 @@ def _own(family: Family, message: Message) -> Event:
     before = [m for m in earlier if role_of(m) is RecordRole.OWN]
     if before:
         first = before[0].position
-        return _event(EventKind.RESENT, message, f"the same unique key once more, first at {first}")
+        return _event(EventKind.RESENT, message, f"stored again with the same unique key, first at {first}")
     how = f"by the broker {host_text(*message.store_host)}"
     if message.inner is not None:
         _, number, count = message.inner
         how += f", message {number + 1} of {count} of a batch"
     if names.TIMER_OUT_MS in message.properties:
-        how += ", fired by a timer whose record is gone"
+        how += ", delivered by a timer whose record is gone"
     return _event(EventKind.STORED, message, how)
 
 
@@ -144,7 +144,7 @@ def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]
     due = due_of(message)
     rolls = message.properties.get(names.TIMER_ROLL_TIMES, "")
     kind = EventKind.RETRY_WAITS if retry is not None else (EventKind.ROLLED if rolls else EventKind.TIMED)
-    round_ = f", taken round again (roll {rolls})" if rolls else ""
+    round_ = f", rolled (roll {rolls})" if rolls else ""
     yield _event(kind, message, f"waits in the timer topic for {goes_to}{round_}", retry)
     if due is not None:
         yield Event(EventKind.DUE, "due (timer)", due, message.position, group=retry)
@@ -153,7 +153,7 @@ def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]
 def _decided(waiting: Waiting) -> Iterator[Event]:
     """The op records of a transaction."""
     for offset, op in waiting.ops.items():
-        text = f"an op record: half message {offset} is decided"
+        text = f"an op record decides half message {offset}"
         yield _event(EventKind.DECIDED, op, text)
 
 
@@ -161,7 +161,7 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
     """What the wheel has of a message that waits."""
     timer = waiting.timer
     if timer is not None and timer.next_timestamp is not None and timer.rolls:
-        text = f"the wheel has it next, rolled {counted(timer.rolls, 'time')}"
+        text = f"next in the timer wheel, rolled {counted(timer.rolls, 'time')}"
         yield Event(EventKind.DUE, text, timer.next_timestamp, timer.positions[-1])
 
 
@@ -200,7 +200,7 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
 
     told = {
         PopState.ACKED: "acknowledged",
-        PopState.RETURNED: f"not acknowledged in time, written again at {popped.returned}",
+        PopState.RETURNED: f"not acknowledged in time, stored again at {popped.returned}",
         PopState.INVISIBLE: "not acknowledged yet",
         PopState.DUE: "not acknowledged in time",
         PopState.NEVER: popped.reason,

@@ -91,7 +91,7 @@ class _About:
         unclean = os.path.lexists(layout.abort) or holder(layout.lock) is not None
         if self._question.start or harmed or unclean:
             return self._played
-        why = "the broker was shut down; --next-start plays the next start"
+        why = "the broker was shut down; --next-start predicts the next start"
         return NextStart(Fate.NOT_PLAYED, why)
 
     @cached_property
@@ -103,10 +103,10 @@ class _About:
     @cached_property
     def _not_read(self) -> tuple[Evidence, ...]:
         path = self._store.layout.root / KV_STORE
-        fact = "a POP consumer may have it still: popConsumerKVServiceEnable keeps that elsewhere"
+        fact = "a POP consumer may still have it: popConsumerKVServiceEnable keeps this in kvStore"
         if not list_entries(path):
-            return (Evidence(f"{fact}, and it is missing", KV_STORE),) if self._store.config.get_bool(KV_OPTION) else ()
-        return () if is_rocksdb(path) and readable() else (Evidence(f"{fact}, not looked at", KV_STORE),)
+            return (Evidence(f"{fact}, which is missing", KV_STORE),) if self._store.config.get_bool(KV_OPTION) else ()
+        return () if is_rocksdb(path) and readable() else (Evidence(f"{fact}, which was not read", KV_STORE),)
 
     def family(self, family: Family) -> Trace:
         """The answer about a message that has records."""
@@ -283,18 +283,18 @@ def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     pid = holder(store.layout.lock)
     if pid is not None:
         who = f"process {pid}" if pid else "somebody"
-        return NextStart(Fate.RUNNING, f"{who} holds the lock: a broker runs on the store")
+        return NextStart(Fate.RUNNING, f"{who} holds the lock: a broker is running on this store")
     try:
         snapshot = Snapshot.of(store.layout)
         profile = as_configured(profile_of(store.generation.version), store.config)
         outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
     except StoreError as error:
-        return NextStart(Fate.NOT_PLAYED, f"no start can be played: {error.message}")
+        return NextStart(Fate.NOT_PLAYED, f"the start cannot be predicted: {error.message}")
     version = profile.version
     if outcome.refusal is not None:
-        return NextStart(Fate.NO_START, f"it does not start: {outcome.refusal.reason}", version)
+        return NextStart(Fate.NO_START, f"the broker does not start: {outcome.refusal.reason}", version)
     if outcome.hangs:
-        return NextStart(Fate.NO_START, f"it hangs: {outcome.hangs}", version)
+        return NextStart(Fate.NO_START, f"the start hangs: {outcome.hangs}", version)
     return outcome
 
 
@@ -304,14 +304,14 @@ def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, t
     """
     version = outcome.profile.version
     if position is not None and position < outcome.log_start:
-        reason = f"it gives up the log before {outcome.log_start}"
+        reason = f"the start gives up the log before {outcome.log_start}"
         return NextStart(Fate.CUT_OFF, reason, version)
     if position is not None and position >= outcome.log_end:
         what = "the record" if unit is None else "/".join(map(str, unit.place))
-        reason = f"it cuts the log at {outcome.log_end}, and {what} with it"
+        reason = f"the start cuts the log at {outcome.log_end}, and {what} with it"
         return NextStart(Fate.CUT_OFF, reason, version)
     if unit is None:
-        return NextStart(Fate.UNREADABLE, "no record can be read there after it, either", version)
+        return NextStart(Fate.UNREADABLE, "no record can be read there after the start, either", version)
     if timed:
         return NextStart(Fate.KEPT, "its record stays in the log", version)
     topic, queue_id, offset = unit.place
@@ -319,10 +319,10 @@ def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, t
     queue = outcome.read_queues.get(QueueId(topic, queue_id))
     inside = queue is not None and queue.min_offset <= offset < queue.max_offset
     if inside and unit.state is Naming.NAMES:
-        return NextStart(Fate.KEPT, "its record and the unit of its queue stay", version)
+        return NextStart(Fate.KEPT, "the record and its queue unit stay", version)
     if inside and unit.state not in (Naming.HOLE, Naming.ELSEWHERE, Naming.MADE_AGAIN):
-        return NextStart(Fate.DISPATCHED, "it dispatches the record: its queue names it", version)
-    reason = f"its queue {topic}/{queue_id} does not name it after the start"
+        return NextStart(Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it", version)
+    reason = f"after the start queue {topic}/{queue_id} still has no unit for the message"
     return NextStart(Fate.NOT_DISPATCHED, reason, version)
 
 

@@ -100,7 +100,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         return None
     dead = [m for owner, m in family.dead_letters if owner == group]
     if dead:
-        reason = f"the group gave it up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
+        reason = f"the group gave the message up after {counted(dead[-1].reconsume_times, 'retry', 'retries')}"
         return Judgement(DeliveryVerdict.RETRY, f"a dead letter: {reason}", (_record(dead[-1]),))
     last = awaited(family, group)
     if last is None:
@@ -110,7 +110,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         missing = missing.with_evidence(_record(last))
     if role_of(last) is not RecordRole.RETRY:
         times = counted(last.reconsume_times, "time")
-        reason = f"the group gave it back {times}; it comes again when its delay ends"
+        reason = f"the group sent the message back {times}; it gets the message again when the delay ends"
         return missing or Judgement(DeliveryVerdict.RETRY, reason, (_record(last),))
     reached = known.groups.progress.get(QueueId(last.topic, last.queue_id), {}).get(group)
     fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
@@ -120,8 +120,8 @@ def _given_back(known: Known, group: str) -> Judgement | None:
         return _popped(known, group)
     if reached is not None and reached > last.queue_offset and not (missing and _is_hole(known)):
         times = counted(sum(owner == group for owner, _ in family.retries), "retry", "retries")
-        return _beyond(known, group, f"consumed after {times}: its offset is past the last one", evidence)
-    return missing or Judgement(DeliveryVerdict.RETRY, "it waits in the retry topic of the group", evidence)
+        return _beyond(known, group, f"consumed after {times}: the group's offset is past the last retry", evidence)
+    return missing or Judgement(DeliveryVerdict.RETRY, "the message waits in the retry topic of the group", evidence)
 
 
 def awaited(family: Family, group: str) -> Message | None:
@@ -154,18 +154,18 @@ def _popped(known: Known, group: str) -> Judgement | None:
         return Judgement(DeliveryVerdict.PASSED, "a consumer acknowledged it (POP)", evidence)
     if last.state is PopState.RETURNED:
         back = Evidence("written again for the group", f"commitlog at {last.returned}")
-        reason = "nobody acknowledged it in time (POP): it is in the retry topic of the group"
+        reason = "no consumer acknowledged it in time (POP): it is in the retry topic of the group"
         return Judgement(DeliveryVerdict.RETRY, reason, (*evidence, back))
     if last.state is PopState.INVISIBLE:
-        reason = "a consumer has it (POP): no other one gets it until then"
+        reason = "a consumer has it (POP): no other consumer gets it until then"
         return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
     if last.state is PopState.DUE:
         reason = f"no consumer acknowledged it (POP): {last.reason}"
         return Judgement(DeliveryVerdict.INVISIBLE, reason, evidence, until)
     if last.state is PopState.NEVER:
-        reason = f"no consumer acknowledged it (POP), and it does not come back: {last.reason}"
+        reason = f"no consumer acknowledged it (POP), and it is not delivered again: {last.reason}"
         return Judgement(DeliveryVerdict.NEVER_FIRES, reason, evidence, until)
-    reason = f"a consumer was given it (POP), and what became of that is not known: {last.reason}"
+    reason = f"a consumer got it (POP); whether it was acknowledged is not known: {last.reason}"
     return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence, until)
 
 
@@ -175,11 +175,11 @@ def _absent(known: Known) -> Judgement | None:
     if message is None:
         if known.waiting is not None:
             return known.waiting
-        reason = "its record in the topic is not in the log, and nothing tells why"
+        reason = "the log has no record of it in its topic; the reason is not known"
         return Judgement(DeliveryVerdict.UNKNOWN, reason)
     if message.mark not in _KEPT:
         words = message.mark.name.lower().replace("_", " ")
-        reason = f"its record is not of this log any more ({words})"
+        reason = f"its record no longer belongs to this log ({words})"
         return Judgement(DeliveryVerdict.GONE, reason, (_record(message),))
     return None
 
@@ -207,17 +207,17 @@ def _passed(known: Known, group: str) -> Judgement | None:
     if (jumped := _jumped(known, reached)) is not None:
         return jumped
     if known.unit is not None and _is_hole(known):
-        reason = "its queue does not name it, and the group's offset has gone over the place"
+        reason = "no queue unit names the message, and the group's offset is past its place"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
     doubt, evidence = _doubt(known, reached, before, offset)
-    return _beyond(known, group, f"the group's offset is beyond it{doubt}", evidence)
+    return _beyond(known, group, f"the group's offset is past the message{doubt}", evidence)
 
 
 def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...]) -> Judgement:
     """The group has it behind it. By POP that tells that a consumer was given it, not what became of it."""
     topic = known.place.topic if known.family is None else known.family.place.topic
     if known.not_read and (group, topic) in known.groups.pops:
-        reason = "a consumer was given it (POP), and what became of that is not known: that is kept elsewhere"
+        reason = "a consumer got it (POP); whether it was acknowledged is kept elsewhere, not in this store"
         return Judgement(DeliveryVerdict.UNKNOWN, reason, evidence)
     return Judgement(DeliveryVerdict.PASSED, reason, evidence)
 
@@ -235,7 +235,7 @@ def _set_back(known: Known, group: str) -> Judgement | None:
     offset = known.place.queue_offset
     if reached is None or offset is None or before is None or before <= offset:
         return None
-    reason = f"the offset was set back from {before} to {reached}: the group gets it once more"
+    reason = f"the offset was set back from {before} to {reached}: the group gets the message again"
     return Judgement(DeliveryVerdict.OFFSET_MOVED, reason)
 
 
@@ -243,12 +243,12 @@ def _jumped(known: Known, reached: int) -> Judgement | None:
     """The offset cannot have passed the message by reading it, and more than one file shows that."""
     unit, beside = known.unit, known.groups.written_beside
     if (early := _written_before(known)) and beside:
-        reason = "the group's offset was beyond it before the message was stored: it is jumped over"
-        evidence = (early, Evidence("written within minutes of that, too", beside))
+        reason = "the group's offset was past this place before the message was stored: the group skips the message"
+        evidence = (early, Evidence("written within minutes of the offset file", beside))
         return Judgement(DeliveryVerdict.OFFSET_MOVED, reason, evidence)
     ends = unit is not None and unit.state is Naming.NAMES and known.settled
     if ends and unit is not None and reached > unit.max_offset:
-        reason = f"the group's offset {reached} is ahead of the queue, which ends before {unit.max_offset}"
+        reason = f"the group's offset {reached} is past the end of the queue, {unit.max_offset}"
         return Judgement(DeliveryVerdict.OFFSET_MOVED, reason)
     return None
 
@@ -272,11 +272,11 @@ def _time_text(epoch_ms: int) -> str:
 def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple[str, tuple[Evidence, ...]]:
     """What speaks against the group having read the message, and does not prove it; "" for nothing."""
     if early := _written_before(known):
-        doubt = "its file is older than the message, but no other file was written then"
-        return f"; perhaps jumped over: {doubt}", (early,)
+        doubt = "the offset file is older than the message, but no other file confirms that time"
+        return f"; perhaps skipped: {doubt}", (early,)
     if before is not None and before <= offset and reached - before > AT_ONCE:
         moved = counted(reached - before, "message", form=",")
-        return f"; perhaps jumped over, as by a reset: {moved} between two writes", ()
+        return f"; perhaps skipped, as by a reset: the offset moved by {moved} between two writes", ()
     return "", ()
 
 
@@ -289,7 +289,7 @@ def _unserved(known: Known, group: str) -> Judgement | None:
         fact = Evidence("consumeEnable is false", f"config/{GROUPS}")
         return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume", (fact,))
     if (group, topic) in groups.forbidden:
-        fact = Evidence("the topic is forbidden to the group", f"config/{GROUPS}")
+        fact = Evidence("the group is forbidden to read the topic", f"config/{GROUPS}")
         return Judgement(DeliveryVerdict.NOT_SERVED, "the group may not consume the topic", (fact,))
     if groups.topics is None or is_system_topic(topic) or topic.startswith(_OF_GROUPS):
         return None
@@ -319,17 +319,17 @@ def _waiting(known: Known, group: str) -> Judgement:
     offset = known.place.queue_offset
     if reached is None or offset is None:
         reason = (
-            "the group has no offset in the queue: never consumed here, or by broadcast, or its"
-            " offset is kept elsewhere"
+            "the group has no offset in this queue: it never consumed here, or by broadcast, or"
+            " keeps its offset elsewhere"
         )
         return Judgement(DeliveryVerdict.UNKNOWN, reason)
     lag = ""
     if known.unit is not None and known.unit.max_offset > reached:
         lag = f", {counted(known.unit.max_offset - reached, 'message', form=',')} behind the end"
     if offset == reached:
-        return Judgement(DeliveryVerdict.WAITING, f"it is the next one that the group reads{lag}")
+        return Judgement(DeliveryVerdict.WAITING, f"the message is the next one that the group reads{lag}")
     before = counted(offset - reached, "message", form=",")
-    return Judgement(DeliveryVerdict.WAITING, f"the group has {before} to read before it{lag}")
+    return Judgement(DeliveryVerdict.WAITING, f"the group has {before} to read before this one{lag}")
 
 
 def _offset_facts(known: Known, group: str) -> list[Evidence]:
@@ -342,12 +342,12 @@ def _offset_facts(known: Known, group: str) -> list[Evidence]:
         found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {said}", _OFFSETS))
         pulled = known.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
         if pulled is not None and pulled != reached:
-            found.append(Evidence(f"it has fetched up to {pulled}", _OFFSETS))
+            found.append(Evidence(f"the group has pulled up to {pulled}", _OFFSETS))
         if before is not None and before != reached:
-            text = f"the write before had {before}"
+            text = f"the previous write of the offset was {before}"
             over = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
             if over:
-                text += ": the group went over it in the last seconds, reading or not"
+                text += ": the offset passed the message between these two writes"
             found.append(Evidence(text, f"{_OFFSETS}.bak"))
     if known.unit is not None:
         found.append(known.unit.evidence)

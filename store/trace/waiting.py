@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 _WHEEL_LOST = "B33"
-_NO_DELIVERY = "no broker delivers what waits there without a unit"
-_DUE = "it is due: a broker delivers it when it runs"
+_NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
+_DUE = "the message is due: a running broker delivers it"
 
 
 class Waiting:
@@ -78,7 +78,7 @@ class Waiting:
             return gone
         for cancel in family.by_role[RecordRole.CANCEL]:
             target = cancel.properties[names.TIMER_DEL_UNIQKEY]
-            reason = f"it cancels the timer message {target}, and goes to nobody itself"
+            reason = f"it cancels the timer message {target}; no consumer gets it"
             return Judgement(DeliveryVerdict.NEVER_FIRES, reason, (_record("cancel message", cancel),))
         return None
 
@@ -92,13 +92,13 @@ class Waiting:
                 at = hit.physical_offset
                 where = f"{self._store.layout.index.name}/{Path(hit.path).name} item {hit.number}"
                 facts = (
-                    Evidence(f"an index item of the key names {at}", where),
+                    Evidence(f"an index item with its key names {at}", where),
                     Evidence(error.message, f"commitlog at {at}"),
                 )
                 if at < start:
                     reason = f"it has expired: the log begins at {start}"
                     return Judgement(DeliveryVerdict.GONE, reason, facts)
-                reason = "it was stored in its topic, and its record cannot be read"
+                reason = "the message was stored in its topic, but its record cannot be read"
                 return Judgement(DeliveryVerdict.UNREADABLE, reason, facts)
         return None
 
@@ -107,7 +107,7 @@ class Waiting:
         origin, start = self._family.origin, self._store.log_files.start
         if origin is None or origin >= start:
             return None
-        fact = Evidence(f"its retries say that it was at {origin}", "commitlog")
+        fact = Evidence(f"its retries say that the message was at {origin}", "commitlog")
         reason = f"it has expired: the log begins at {start}"
         return Judgement(DeliveryVerdict.GONE, reason, (fact,))
 
@@ -115,19 +115,19 @@ class Waiting:
         last = halves[-1]
         evidence = [_record("its half message", halves[0])]
         if len(halves) > 1:
-            evidence.append(_record(f"put back by a check {counted(len(halves) - 1, 'time')}, last", last))
+            evidence.append(_record(f"written again by a check {counted(len(halves) - 1, 'time')}, last", last))
         for given_up in self._family.by_role[RecordRole.GIVEN_UP]:
             evidence.append(_record("given up", given_up))
-            reason = "a transaction that nobody decided: the broker gave it up after its checks"
+            reason = "its transaction was never decided: the broker gave up after its checks"
             return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         if last.topic == ROCKSDB_HALF_TOPIC:
             return self._in_rocksdb(last, evidence)
         op = self.ops.get(last.queue_offset)
         if op is None:
-            reason = "its transaction is open: no op record decides the half message"
+            reason = "its transaction is open: no op record commits it or rolls it back"
             return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
-        reason = "its transaction was rolled back: it is decided, and no committed record is there"
+        reason = "its transaction was rolled back: it is decided, and there is no committed message"
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _in_rocksdb(self, half: Message, evidence: list[Evidence]) -> Judgement:
@@ -139,14 +139,14 @@ class Waiting:
         except StoreError as error:
             return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence))
         if open_ is None:
-            reason = f"{where} is missing, which tells whether its transaction is open: no broker asks without it"
+            reason = f"{where} is missing, so it is not known whether the transaction is open; no broker checks it"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence))
         fact = "an open transaction" if open_ else "no open transaction"
         evidence.append(Evidence(f"{fact} at {half.position}", where))
         if open_:
-            reason = "its transaction is open: the broker still keeps it for a check"
+            reason = "its transaction is open: the broker will check it with the producer"
         else:
-            reason = "its transaction was rolled back or given up: it is not open any more"
+            reason = "its transaction is no longer open: rolled back or given up"
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _delayed(self, message: Message) -> Judgement:
@@ -157,13 +157,13 @@ class Waiting:
         progress = delay_progress(self._store)
         evidence = [_record(f"waits in delay level {level}", message)]
         if progress is None:
-            reason = f"config/{DELAY_FILE} cannot be read: whether it was delivered is not known"
+            reason = f"config/{DELAY_FILE} cannot be read: it is not known whether the message was delivered"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         reached = progress.get(level)
-        said = "does not know the level" if reached is None else f"has {reached} for the level"
+        said = "has no offset for the level" if reached is None else f"has offset {reached} for the level"
         evidence.append(Evidence(f"{DELAY_FILE} {said}", f"config/{DELAY_FILE}"))
         if reached is not None and reached > message.queue_offset:
-            reason = "the broker has delivered it, but its record is not in the log"
+            reason = "the broker has delivered it, but the delivered record is not in the log"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         missing = named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)
         if missing is not None and missing.verdict is DeliveryVerdict.NOT_DISPATCHED:
@@ -190,11 +190,11 @@ class Waiting:
             return found
         timer = self.timer = self._look(records)
         if timer is None:
-            reason = "it is in the timer topic, and what a broker does with it cannot be told"
+            reason = "it is in the timer topic; what a broker does with it is not known"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         due = timer.deliver_timestamp
         if timer.next_timestamp is not None:
-            fact = f"the wheel has it next at {timer.next_timestamp}"
+            fact = f"next in the timer wheel at {timer.next_timestamp}"
             evidence.append(Evidence(fact, self._store.layout.timer_wheel.name))
         if timer.state in (TimerMessageState.PENDING, TimerMessageState.ROLLED):
             reason = timer.reason or (_DUE if timer.overdue else "its timer has not ended")
@@ -206,7 +206,7 @@ class Waiting:
             if timer.reason == NO_CHAIN and not self._store.layout.timer_wheel.exists():
                 bug = _WHEEL_LOST
             return Judgement(DeliveryVerdict.NEVER_FIRES, timer.reason, tuple(evidence), due, bug)
-        reason = timer.reason or "its timer has fired, but its record is not in the log"
+        reason = timer.reason or "its timer has fired, but the delivered record is not in the log"
         return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due, timer.bug)
 
     def _look(self, records: list[Message]) -> Timer | None:
@@ -251,7 +251,7 @@ class Waiting:
         if when is None:
             if not self._store.config.get_bool("timerRocksDBEnable"):
                 return None
-            reason = "timers are kept in a RocksDB, and it has no entry for the message"
+            reason = "timers are kept in a RocksDB, which has no entry for the message"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         fact = Evidence("an entry for the timer of the message", where)
         reason = _DUE if when <= self._now_ms else "its timer has not ended"
@@ -287,9 +287,9 @@ class Compacted:
             return
         there = _in_compaction_log(store, message, note)
         if there is not None and there.store_timestamp != message.store_timestamp:
-            self.judgement = _not_compacted("the compaction log has another message at its queue offset", path)
+            self.judgement = _not_compacted("the compaction log has another message at this queue offset", path)
         elif there is not None:
-            text = f"in the log of the compaction topic, at {there.position} of it"
+            text = f"in the compaction log, at {there.position}"
             place = (message.topic, message.queue_id, message.queue_offset)
             self.events.append(Event(EventKind.COMPACTED, text, None, None, *place, path=path))
         else:
@@ -310,15 +310,15 @@ def left_out(message: Message, newer: list[Message], end: int) -> Judgement | No
         reason = "a newer message has its key"
         fact = Evidence("a newer message with its key", f"commitlog at {seen[-1].position}")
     elif not message.stored_body:
-        reason, fact = "its body is empty, which deletes its key", _record("an empty body", message)
+        reason, fact = "its body is empty: that deletes the key", _record("an empty body", message)
     else:
         return None
-    return Judgement(DeliveryVerdict.GONE, f"compaction has left it out: {reason}", (fact,))
+    return Judgement(DeliveryVerdict.GONE, f"compaction removed the message: {reason}", (fact,))
 
 
 def _not_compacted(reason: str, path: str) -> Judgement:
     """Of a topic that is served from a compaction log alone."""
-    text = f"no pull gives it: {reason}"
+    text = f"consumers cannot pull the message: {reason}"
     return Judgement(DeliveryVerdict.NOT_SERVED, text, (Evidence(reason, path),), code="I-182")
 
 

@@ -370,7 +370,7 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
         return
     for path in leftovers(context):
         fatal = path.suffix == ".delete"
-        text = "no broker loads a name that is no number" if fatal else "left of a compaction"
+        text = "no broker loads a name that is no number" if fatal else "left over from a compaction"
         level = Severity.FATAL if fatal else None
         context.findings.add("I-166", os.fspath(path), text, severity=level)
 

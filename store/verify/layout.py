@@ -312,7 +312,7 @@ def lock(context: VerifyContext) -> None:
     """The lock says `lock`; whether somebody holds it is told, too."""
     path = context.store.layout.lock
     if path.is_dir():
-        text = "a directory in the place of the lock: no broker starts"
+        text = "the lock is a directory: no broker starts"
         context.findings.add("I-008", os.fspath(path), text, severity=Severity.ERROR, repair="mv {path} {aside}")
         return
     try:

@@ -142,7 +142,7 @@ def test_a_log_without_a_byte_is_described(tmp_path: Path) -> None:
     for file in (store / "commitlog").iterdir():
         file.write_bytes(b"")
     shown = run_here(["inspect", str(store)])
-    assert shown.code == 0 and "a disk that is not mounted?" in shown.stdout
+    assert shown.code == 0 and "is the path wrong, or a disk not mounted?" in shown.stdout
 
 
 def test_a_broken_file_is_told(tmp_path: Path) -> None:

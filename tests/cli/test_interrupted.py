@@ -55,7 +55,7 @@ def test_no_half_store(command: str, writes: int, there: bool, tmp_path: Path) -
     done = subprocess.run([*words, *more], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, ""), done
     how_far = r"(, (copying|writing): .+ of .+)?" if writes > 1 else ""
-    told = f"mqstore: interrupted{how_far}; nothing is left of {re.escape(str(target))}\n"
+    told = f"mqstore: interrupted{how_far}; {re.escape(str(target))} was removed again\n"
     assert re.fullmatch(told, done.stderr), done.stderr
     assert list(target.parent.iterdir() if there else tmp_path.iterdir()) == (
         [target] if there else [tmp_path / "disk"]

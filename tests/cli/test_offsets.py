@@ -137,7 +137,7 @@ def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) ->
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "consumequeue")
     shown = run_here(["offsets", str(root)])
-    assert shown.code == 0 and "where queues end is not known" in shown.stderr
+    assert shown.code == 0 and "the ends of queues are not known" in shown.stderr
     for plan in (["--reset", "*@group-a-retry=earliest"], ["--merge", str(root), "--take", "max"]):
         for carried_out in ([], ["--apply", "--yes"]):
             refused = run_here(["offsets", str(root), *plan, *carried_out])

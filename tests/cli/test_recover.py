@@ -235,7 +235,7 @@ def test_what_has_no_effect_under_the_policy_of_a_broker(option: str, tmp_path: 
     root, options = of_case("body_crc_middle", tmp_path)
     result = run_here(["recover", str(root), *options, "--policy", "broker", option, "x"])
     assert (result.code, result.stdout) == (2, "")
-    assert f"{option} is of use under --policy keep only" in result.stderr
+    assert f"{option} works only with --policy keep" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,8 @@ def test_the_loss_of_settings_is_named(root: Path) -> None:
         (root / "config" / name).write_bytes(b"no configuration")
         (root / "config" / f"{name}.bak").unlink()
     _, plan = recover(root)
-    assert "as new ones: permission, order, message type and other attributes are lost" in plan
-    assert "as new ones: retries, modes and other settings are lost" in plan
+    assert "created new: permission, order, message type and other attributes are lost" in plan
+    assert "created new: retries, modes and other settings are lost" in plan
     _, done = recover(root, "--apply", "--yes")
     first = done.splitlines()[0]
     assert "9 topics and 3 groups came back with default settings" in first

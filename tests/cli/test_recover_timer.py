@@ -76,7 +76,7 @@ def test_a_lost_wheel_is_made_anew(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "first"),
     [
-        ("log_lost_last", "lead the timer into a loop at 1 tick (B31), and fire no more."),
+        ("log_lost_last", "lead the timer into a loop at 1 tick (B31), and then fire no timed message."),
         pytest.param("wheel_page_zero", "leave 6 of 59 timed messages unfired.", marks=pytest.mark.slow),
         pytest.param("entry_offset_other", "leave 1 of 60 timed messages unfired.", marks=pytest.mark.slow),
     ],

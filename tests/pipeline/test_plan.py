@@ -37,7 +37,7 @@ def test_a_log_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:
     for link in (False, True):
         if link:
             (root / "commitlog").symlink_to(tmp_path / "not-mounted")
-        with pytest.raises(Refused, match="no commit log beside full queues"):
+        with pytest.raises(Refused, match="no commit log, but full queues"):
             plan_of([root], BrokerConfig())
 
 
@@ -46,7 +46,7 @@ def test_a_log_directory_that_is_not_mounted_is_told(tmp_path: Path) -> None:
     options = BrokerConfig(config(root.name, root))
     assert plan_of([root], options).stores[0].start == 0
     (root / "d1" / "commitlog").rename(tmp_path / "elsewhere")
-    with pytest.raises(Refused, match="d1/commitlog is not there: a disk that is not mounted"):
+    with pytest.raises(Refused, match="d1/commitlog is not there: is a disk not mounted"):
         plan_of([root], options)
 
 

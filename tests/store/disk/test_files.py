@@ -38,7 +38,7 @@ def test_what_is_removed_has_no_session_to_go_on_with(tmp_path: Path) -> None:
         stopped = KeyboardInterrupt()
         stopped.add_note("a session in it was cut off")
         raise stopped
-    assert ended.value.__notes__ == [f"nothing is left of {target}"]
+    assert ended.value.__notes__ == [f"{target} was removed again"]
 
 
 def test_who_makes_a_directory_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,7 +310,7 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     notes: list[str] = []
     with StoreReader(root) as store:
         pop(store, 0, notes.append)
-    assert any("kvStore has more, and cannot be read" in note for note in notes)
+    assert any("kvStore cannot be read" in note for note in notes)
 
 
 def test_a_database_that_is_missing_is_told_where_the_options_have_one(tmp_path: Path) -> None:
@@ -404,9 +404,12 @@ def test_a_check_point_that_is_no_json_stops_its_revive_queue(tmp_path: Path) ->
     found, reasons = told(tmp_path)
     assert [(queue.stopped_at, queue.stopping) for queue in found.revive] == [(1, 3317), *[(None, None)] * 4]
     assert reasons["gA"] == {
-        "it does not come back: a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0: it cannot read its body"
+        (
+            "it does not come back: a broker cannot read the body of record 1 of "
+            "rmq_sys_REVIVE_LOG_interop/0, and stops there"
+        )
     }
-    assert reasons["gC"] == {"it comes back as soon as a broker gets to its check point"}
+    assert reasons["gC"] == {"it comes back as soon as a broker reads its check point"}
     log = tmp_path / "commitlog" / ("0" * 20)
     data = log.read_bytes()
     tag = data.index(b"TAGS", 3317)
@@ -420,7 +423,7 @@ def test_a_message_waits_behind_a_stop_in_front_of_it(tmp_path: Path) -> None:
     extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
     with StoreReader(tmp_path) as store:
         (row,) = given_out(store, [PoppedMessage("orders", 1, 3, 3854)], RETRIES_LEFT_MS, lambda _: None)
-    assert "a broker stops at record 1 of rmq_sys_REVIVE_LOG_interop/0" in row.reason
+    assert "the body of record 1 of rmq_sys_REVIVE_LOG_interop/0" in row.reason
 
 
 def test_a_check_point_that_was_written_again_is_of_one_message(tmp_path: Path) -> None:
@@ -436,7 +439,7 @@ def test_a_check_point_of_another_broker_is_about_its_message(tmp_path: Path) ->
     extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
     found, reasons = told(tmp_path, brokerName="interop")
     of_others = [(row.queue_offset, row.position, row.broker_name) for row in found.rows if row.broker_name]
-    assert of_others == [(0, None, "broker-b")] and "a broker asks that one for it" in reasons["gB"]
+    assert of_others == [(0, None, "broker-b")] and "a broker asks that broker for the message" in reasons["gB"]
     assert not any(row.broker_name for row in told(tmp_path)[0].rows)  # nothing there tells its own name
     with StoreReader(tmp_path, {"brokerName": "interop"}) as store:
         about = PoppedMessage("ordB", 1, 0, 780)
@@ -446,7 +449,7 @@ def test_a_check_point_of_another_broker_is_about_its_message(tmp_path: Path) ->
 def test_without_the_timer_wheel_nothing_comes_back(tmp_path: Path) -> None:
     extract(POP / f"{NO_JSON}.tar.gz", tmp_path)
     _, reasons = told(tmp_path, timerWheelEnable="false")
-    why = "it does not come back: with timerWheelEnable=false no broker looks through the revive topic"
+    why = "it does not come back: with timerWheelEnable=false no broker reads the revive topic"
     assert reasons["gA"] == reasons["gC"] == {why}
 
 

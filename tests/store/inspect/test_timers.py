@@ -195,7 +195,9 @@ def test_a_lost_timer_log(tmp_path: Path) -> None:
     after = view(root, before.now_ms)
     lost = [row for row in after.rows if row.state is TimerMessageState.NEVER]
     assert len(lost) >= sum(row.state in WAITING for row in before.rows)
-    assert {row.reason for row in lost} == {"no entry of the timer log names it, and no broker reads it from the queue"}
+    assert {row.reason for row in lost} == {
+        "no timer log entry names this message, and no broker reads it from the queue again"
+    }
     assert states(after)["delivered"] == states(before)["delivered"]
 
 
@@ -209,7 +211,7 @@ def test_a_lost_wheel(tmp_path: Path) -> None:
     lost = [row for row in after.rows if row.state is TimerMessageState.NEVER]
     assert came_back and lost
     assert came_back | {r.unique_key for r in lost} >= {row.unique_key for row in before.rows if row.state in WAITING}
-    assert {row.reason for row in lost} == {"its entry in the timer log is in no chain of the wheel"}
+    assert {row.reason for row in lost} == {"no chain of the wheel leads to its timer log entry"}
 
 
 def test_all_of_the_timer_lost_is_read_again(tmp_path: Path) -> None:
@@ -325,7 +327,10 @@ def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
         if row.state is TimerMessageState.PENDING:
             assert "a 5.1 broker compares the unique key, not the topic" in row.reason
         else:  # its time had come already
-            assert (row.state, row.reason) == (TimerMessageState.NEVER, "its tick was read, but nothing was delivered")
+            assert (row.state, row.reason) == (
+                TimerMessageState.NEVER,
+                "a broker has read its tick, but not delivered it",
+            )
     assert len({rows[key].state for key in cancelled}) == 2
 
 
@@ -335,11 +340,11 @@ def test_a_store_without_timer(tmp_path: Path) -> None:
 
 
 def test_where_a_broker_does_not_start(tmp_path: Path) -> None:
-    """A stray file in the timer log: the files are taken as they lie, and it is said."""
+    """A stray file in the timer log: the files are taken as they are now, and it is said."""
     root, notes = unpack(HERE, tmp_path), list[str]()
     before = view(root)
     (root / "timerlog" / "stray").write_bytes(b"x")
     after = view(root, before.now_ms, notes)
-    assert any("as they lie" in note for note in notes)
+    assert any("as they are now" in note for note in notes)
     assert replace(after, rows=[]) == replace(before, rows=[])
     assert after.rows == before.rows

@@ -58,7 +58,7 @@ def test_which_engine_a_start_uses(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     guessed, notes = viewed(root)
     assert guessed.engine is Engine.ROCKSDB
-    assert "has got as far or farther" in notes[0]
+    assert "is as far as the wheel or farther" in notes[0]
     other, notes = viewed(root, OFF)
     assert other.engine is Engine.WHEEL
     assert other.queue_offset == 0
@@ -82,4 +82,4 @@ def test_a_database_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pyt
     root = stores.unpack("5.3.3-timer-clean", tmp_path)
     found, notes = viewed(root, ON)
     assert found.engine is Engine.WHEEL
-    assert notes == ["timers: timerRocksDBEnable is on, and torn: what waits there is not known"]
+    assert notes == ["timers: timerRocksDBEnable is on, and torn: timers that wait there are not known"]

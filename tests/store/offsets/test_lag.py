@@ -211,7 +211,7 @@ def test_without_queues_nothing_is_out_of_range(tmp_path: Path) -> None:
         found = offsets_of(store, "s", LagQuery(0, "queue"))
     assert {row["state"] for row in found.rows if row["table"]} == {"unknown"}
     assert not any(row["next"] for row in found.rows if row["table"])
-    assert any("where queues end is not known" in note for note in found.notes)
+    assert any("the ends of queues are not known" in note for note in found.notes)
 
 
 def test_a_topic_without_messages_is_no_loss(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_what_no_broker_looks_for_is_no_position(tmp_path: Path) -> None:
     assert {row.key: row.offset for row in open_side(path).positions.rows} == read
     with StoreReader(root) as store:
         assert positions_of(store.layout, "4.9").notes == [
-            "config/lmqConsumerOffset.json: 2 positions are in a table where no broker looks for the group"
+            "config/lmqConsumerOffset.json: 2 positions are in a table that brokers do not read for this group"
         ]
 
 

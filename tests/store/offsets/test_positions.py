@@ -84,7 +84,7 @@ def test_positions_that_a_broker_with_databases_does_not_take(tmp_path: Path) ->
         root = stores.unpack(name, tmp_path)
         layout = Layout.open(root, BrokerConfig({"storeType": "defaultRocksDB", "enableLmq": "true"}))
         found = positions_of(layout, "5.5")
-        assert found.lacking and "a broker begins with no positions" in found.notes[0]
+        assert found.lacking and "a broker begins without positions" in found.notes[0]
         assert len([row for row in found.rows if row.table == "offset"]) == rows
         with StoreReader(root, layout.broker_config) as store, pytest.raises(Refused, match="repair"):
             reset = "mqtt@lmq_group=earliest" if "lmq" in name else "orders@group-a_tags=earliest"

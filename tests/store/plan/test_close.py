@@ -281,7 +281,7 @@ def test_no_tombstone_stands_for_what_a_second_file_of_the_name_has(broker_reads
     root = stores.unpack("5.3.3-multipath-killed", tmp_path)
     layout, torn, whole = _with_two_first_files(root, broker_reads=broker_reads)
     found = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP))
-    assert f"has lost records that are whole in {whole}: {torn}" in str(found.refusal)
+    assert f"records are lost in this one and whole in {whole}: {torn}" in str(found.refusal)
     assert any(f"read from {torn}, not from {whole}: look at both" in note for note in found.notes)
     aside = tmp_path / "aside"
     aside.mkdir()

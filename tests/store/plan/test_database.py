@@ -167,7 +167,7 @@ def test_a_database_beside_a_log_that_is_gone(name: str, lost: int, indexed: int
 
 
 def test_a_database_without_rows_is_in_order_beside_a_log_without_messages(tmp_path: Path) -> None:
-    """A start takes the row of what was dispatched, where it is missing, for 0."""
+    """A start takes the row of the dispatch progress, where it is missing, for 0."""
     root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
     config = BrokerConfig(stores.config("5.5.0-rocksdb-killed", root))
     first, *later = sorted((root / "commitlog").iterdir())

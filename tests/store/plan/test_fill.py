@@ -110,7 +110,7 @@ def test_a_gap_too_small_for_any_record() -> None:
     size = SMALLEST_FILLER - 1
     padded = fill(Gap(1000, 1000 + size, False, 5, 800), lost(), FORMS)
     assert padded.padding == size
-    with pytest.raises(Refused, match="too few for one"):
+    with pytest.raises(Refused, match="too few for a record"):
         fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
 
 

@@ -55,7 +55,7 @@ def carried_out(root: Path, before: Recovery, files: Files | None = None) -> Non
 def test_it_is_refused_unless_it_is_meant(root: Path, policy: Policy) -> None:
     refused = found(root, policy, force=False)
     assert refused.plan is None and isinstance(refused.refusal, Refused)
-    assert "a wrong path, or a disk that is not mounted" in str(refused.refusal)
+    assert "is the path wrong, or a disk not mounted?" in str(refused.refusal)
     assert refused.prediction.case.label == "no-commit-log"
     assert found(root, policy).plan is not None
 
@@ -79,7 +79,7 @@ def test_a_copy_of_the_log_is_not_passed_over(root: Path, tmp_path: Path) -> Non
 def test_a_full_index_tells_of_a_log_as_queues_do(root: Path) -> None:
     shutil.rmtree(root / "consumequeue")
     refused = found(root, force=False)
-    assert refused.plan is None and "beside a full index" in str(refused.refusal)
+    assert refused.plan is None and "no commit log, but a full index" in str(refused.refusal)
     carried_out(root, found(root))
     assert not any((root / "index").iterdir())
 

@@ -87,7 +87,7 @@ def test_a_configured_length_that_is_not_that_of_the_files(configured: int, cut:
         os.truncate(min((root / "commitlog").iterdir()), 5000)
     config = BrokerConfig({**recovery_cases.CONFIG, "mappedFileSizeCommitLog": str(configured)})
     refusal = str(analyze(Layout.open(root, config), "5.3.3").refusal)
-    hint = "restore its length" if cut else "mappedFileSizeCommitLog has to be 8192"
+    hint = "restore its length" if cut else "mappedFileSizeCommitLog should be 8192"
     assert hint in refusal
 
 
@@ -191,7 +191,7 @@ def test_a_file_with_the_records_of_a_missing_one_and_the_name_of_another(policy
     other = first.rename(first.with_name(f"{int(second.name)}"))
     layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-clean", root)))
     found = analyze(layout, "5.3.3", options=RecoveryOptions(policy))
-    assert found.plan is None and "the name of another one" in str(found.refusal)
+    assert found.plan is None and "the name of another log file" in str(found.refusal)
     with StoreReader(root, layout.broker_config) as store:
         commands = next_commands(verify(store).findings, root)
     assert str(commands[0]) == f"mv {other} {first}" and "--apply" not in " ".join(map(str, commands))
@@ -207,7 +207,7 @@ def test_a_file_with_records_far_from_the_log(tmp_path: Path) -> None:
     plan = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.BROKER, force_empty_log=True)).plan
     assert plan is not None
     (moved,) = (edit for edit in plan.edits if edit.path.endswith(".bak"))
-    assert f"those of {first.name}, which is missing" in moved.reason
+    assert f"belong to {first.name}, which is missing" in moved.reason
 
 
 @pytest.mark.few(1)
@@ -227,7 +227,7 @@ def test_nothing_but_a_file_without_a_record_is_left(noise: bool, name: str, pol
         layout = Layout.open(root, BrokerConfig(stores.config(name, root)))
         return analyze(layout, name[:5], options=RecoveryOptions(policy, force_empty_log=gone))
 
-    assert str(found().refusal).startswith("no record in the commit log beside ")
+    assert str(found().refusal).startswith("no record in the commit log, but ")
     if "rocksdb" not in name:
         plan = found(gone=True).plan
         assert plan is not None and plan.lost.messages and str(last) in {edit.path for edit in plan.edits}

@@ -146,6 +146,6 @@ def test_a_record_put_right_has_a_number_in_each_light_queue(tmp_path: Path) -> 
     assert before.found is not None and before.found.plan is not None
     apply_recovery(before, config)
     reasons = [edit.reason for edit in before.found.plan.edits if edit.offset == 0 and edit.path == str(first)]
-    assert reasons == ["a record put right: its queue and its body tell what it was"]
+    assert reasons == ["corrects a record: its queue and its body prove what it was"]
     after = said_of(root, config)
     assert list(left_behind(after)) == [] and after.status is Status.CLEAN, str(after)

@@ -63,5 +63,5 @@ def test_files_of_another_size_are_refused(unpacked: Stores, torn: Path, tmp_pat
     log = tmp_path / "other"
     log.mkdir()
     (log / file_name(0)).write_bytes(bytes(2 * FILE_BYTES))
-    with pytest.raises(Refused, match="other sizes"):
+    with pytest.raises(Refused, match="the files are not of"):
         planned(torn, log)

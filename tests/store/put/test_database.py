@@ -142,7 +142,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="batch"):
             store.append(inner)
     assert not (root / "abort").exists()
-    with pytest.raises(StoreError, match="do not look for it there"):
+    with pytest.raises(StoreError, match="do not use that directory"):
         StoreWriter.open(root, options, WriterOptions(as_broker="4.9", wait_seconds=0))
 
 

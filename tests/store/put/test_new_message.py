@@ -205,7 +205,7 @@ def test_queues_of_the_other_kind(tmp_path: Path) -> None:
     content = json.loads(path.read_text())
     content["topicConfigTable"]["T"]["attributes"] = {"queue.type": "BatchCQ"}
     path.write_text(json.dumps(content))
-    refused = pytest.raises(Refused, match="gives T batch queues, the store has simple ones")
+    refused = pytest.raises(Refused, match="gives T batch queues, but the store has simple queues")
     with writer(tmp_path, config=CONFIG) as open_store, refused:
         open_store.append(NewMessage(b"T", b"x"))
 

@@ -94,9 +94,9 @@ def test_records_that_the_log_has_lost_at_its_end(store: Callable[[str], Path]) 
     with path.open("r+b") as file:
         file.seek(405_997 - int(path.name))
         file.write(bytes(4096))
-    assert_refused(root, Unclean, "names a record that the log has lost.* at 405997.*mqstore recover", options)
+    assert_refused(root, Unclean, "names a record that is lost in the log.* at 405997.*mqstore recover", options)
     path.unlink()
-    assert_refused(root, Unclean, "names a record that the log has lost.* at 262144.*mqstore recover", options)
+    assert_refused(root, Unclean, "names a record that is lost in the log.* at 262144.*mqstore recover", options)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,8 @@ def test_a_log_file_whose_number_has_other_digits(store: Callable[[str], Path]) 
     root = store("5.3.3-clean")
     last = max((root / "commitlog").iterdir())
     last.rename(last.with_name(str(int(last.name))))
-    assert_refused(root, Unclean, "a log file is called.*mqstore recover", BrokerConfig(config("5.3.3-clean", root)))
+    said = "wrong name of a log file:.*mqstore recover"
+    assert_refused(root, Unclean, said, BrokerConfig(config("5.3.3-clean", root)))
 
 
 @pytest.mark.parametrize(("name", "said"), [("5.3.3-dledger", "DLedger.*--convert plain --to DIR")])
@@ -252,7 +253,7 @@ def test_files_of_different_sizes(tmp_path: Path) -> None:
     put(tmp_path, messages(60))
     [first, *_] = sorted((tmp_path / "commitlog").iterdir())
     first.write_bytes(first.read_bytes()[:1000])
-    assert_refused(tmp_path, Refused, "1000 bytes at 0, others have 4096")
+    assert_refused(tmp_path, Refused, "1000 bytes at 0, all others have 4096")
 
 
 def test_a_zero_byte_last_file(tmp_path: Path) -> None:

@@ -184,12 +184,12 @@ PLACE = b"REAL_TOPIC\1T\2REAL_QID\x010\2"
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        (NewMessage(b"T", b"x", properties=b"KEYS\1a"), "properties are name, 01, value, 02, again"),
-        (NewMessage(b"T", b"x", properties=b"\2\2\1"), "properties are name, 01, value, 02, again"),
-        (NewMessage(b"T", b"x", properties=b"KEYS\1a\0\2"), "properties are name, 01, value, 02, again"),
-        (NewMessage(b"T", b"x", properties=b"KEYS\1a\1b\2"), "properties are name, 01, value, 02, again"),
-        (NewMessage(b"T", b"x", store_timestamp=0), "a store timestamp is greater than 0: 0"),
-        (NewMessage(b"T", b"x", store_timestamp=-5), "a store timestamp is greater than 0: -5"),
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a"), "properties are not a sequence of name, 01, value, 02"),
+        (NewMessage(b"T", b"x", properties=b"\2\2\1"), "properties are not a sequence of name, 01, value, 02"),
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a\0\2"), "properties are not a sequence of name, 01, value, 02"),
+        (NewMessage(b"T", b"x", properties=b"KEYS\1a\1b\2"), "properties are not a sequence of name, 01, value, 02"),
+        (NewMessage(b"T", b"x", store_timestamp=0), "a store timestamp must be greater than 0: 0"),
+        (NewMessage(b"T", b"x", store_timestamp=-5), "a store timestamp must be greater than 0: -5"),
         (NewMessage(b"T", b"x", born_host=(b"\n\0\0\1", 65_536)), "no port from 0 to 65535: 65536"),
         (NewMessage(b"rmq_sys_wheel_timer", b"x", properties=PLACE), "without a good TIMER_OUT_MS"),
         (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=PLACE), "no good DELAY"),

@@ -180,7 +180,7 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
     lost = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), SOON_MS)
     assert lost is not None and lost.never_fired == lost.pending > 20 and not lost.harmless
     assert delivers.pending <= lost.pending <= delivers.pending + unread
-    assert lost.unfired_text.endswith("unfired: it has no timer")
+    assert lost.unfired_text.endswith("unfired: this version has no timer")
     os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
     by_queue = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), SOON_MS)
     assert by_queue is not None and by_queue.never_fired > 20

@@ -25,7 +25,7 @@ def test_a_store_without_a_log_may_be_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
     found = analyze(Layout.open(tmp_path, BrokerConfig({})), None)
     assert found.prediction.case.label == "no-commit-log"
-    assert found.prediction.case.found.endswith("or a new store")
+    assert found.prediction.case.found.endswith("or the store new?")
 
 
 def test_without_the_timer_wheel_no_popped_message_comes_back(tmp_path: Path) -> None:
@@ -57,7 +57,9 @@ def test_topics_that_the_table_of_topics_lacks_are_noted(store: Callable[[str], 
     path.write_text(json.dumps(table))
     found = analyze(Layout.open(root, BrokerConfig()))
     [note] = [note for note in found.notes if "I-150" in note]
-    assert note.startswith("no broker serves 3 topics with messages that topics.json has no entry of (later, logs, or")
+    assert note.startswith(
+        "no broker serves 3 topics with messages but without an entry in topics.json (later, logs, or"
+    )
     assert found.nothing_to_do and found.prediction.config is not None and not found.prediction.config.harmful
     slave = Layout.open(root, BrokerConfig({"brokerRole": "SLAVE"}))
     assert not [note for note in analyze(slave).notes if "I-150" in note]  # it gets them from its master

@@ -359,7 +359,7 @@ def test_positions_of_transactions_come_back_both_or_none(root: Path, monkeypatc
     assert planned(root)[path.name][1]["offsetTable"] == {"orders@a": {0: 1}, half: {0: 32}, op: {0: 1}}
     monkeypatch.setattr(config, "transaction_queues", lambda _, **__: None)
     reason, content = planned(root)[path.name]
-    assert content["offsetTable"] == {"orders@a": {0: 1}} and f"{op} taken out" in reason
+    assert content["offsetTable"] == {"orders@a": {0: 1}} and f"{op} removed" in reason
     backup.write_text(f'{{"offsetTable":{{"{op}":{{0:0}},"{half}":{{0:0}}}},')
     assert planned(root)[path.name][1]["offsetTable"] == {op: {0: 0}, half: {0: 0}, "orders@a": {0: 1}}
     path.write_text(f'{{"offsetTable":{{"{op}":{{0:1}},"{half}":{{0:2}},')

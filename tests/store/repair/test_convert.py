@@ -199,7 +199,7 @@ def test_queues_in_a_rocksdb_go_to_files_first(tmp_path: Path) -> None:
     (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
     with pytest.raises(Unsupported, match="queues in RocksDB") as refused:
         convert(Layout.open(root), tmp_path / "plain", None, Files())
-    assert refused.value.hint == f"first: mqstore repair {root} --queues --as files --apply"
+    assert refused.value.hint == f"run first: mqstore repair {root} --queues --as files --apply"
 
 
 def test_a_store_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_a_healthy_store_with_queues_in_a_rocksdb_needs_no_repair(tmp_path: Path
 def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-killed-page", tmp_path)
     before = everything(root)
-    with pytest.raises(Refused, match="the log itself is not in order"):
+    with pytest.raises(Refused, match="the log must be recovered first"):
         examined(root, BrokerConfig({}), chosen([RepairPart.INDEX], ()))
     assert not examined(root, BrokerConfig({}), Choice()).nothing_to_do
     assert everything(root) == before

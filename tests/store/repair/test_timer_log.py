@@ -171,7 +171,7 @@ def test_a_time_that_no_entry_can_hold_is_told_with_its_reason(tmp_path: Path) -
     repaired(root, CONFIG, TIMER)
     assert files(root) == wanted
     (found,) = find_unrepairable(Layout.open(root, CONFIG), "5.3")
-    assert found.code == "I-129" and "goes by the entry" in found.now
+    assert found.code == "I-129" and "uses the entry's time" in found.now
     assert found.command == f"mqstore dump {root / found.path}"
 
 

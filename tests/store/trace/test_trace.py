@@ -47,7 +47,7 @@ def test_a_message_in_front_of_where_its_queue_begins_again(
     if offset is not None:
         offsets(tmp_path, g={"TT": {0: offset}})
     found = one(tmp_path, place, group="g")
-    assert found.for_all is not None and "made again, or lost before a start (I-031)" in found.for_all.reason
+    assert found.for_all is not None and "created again, or lost before a start (I-031)" in found.for_all.reason
     assert verdict(found, "g") is found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert found.next_start is not None and found.next_start.fate is Fate.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore verify {tmp_path}"]
@@ -74,10 +74,10 @@ def started(root: Path, text: str, group: str | None = None) -> tuple[Fate, str,
 def test_a_retry_that_a_start_cuts_off(asked: str, tmp_path: Path) -> None:
     """Whether it or its original was asked for, which the start keeps: a real 5.3.3 ends the log at 390296."""
     root = unpack("5.3.3-clean", tmp_path)
-    assert started(root, asked)[:2] == (Fate.KEPT, "its record and the unit of its queue stay")
+    assert started(root, asked)[:2] == (Fate.KEPT, "the record and its queue unit stay")
     written(root / "commitlog" / f"{1 << 18:020}", 390_296 + 4 - (1 << 18), b"\1\2\3\4")
     fate, reason, found = started(root, asked)
-    assert (fate, reason) == (Fate.CUT_OFF, f"it cuts the log at 390296, and {RETRY}/0/8 with it")
+    assert (fate, reason) == (Fate.CUT_OFF, f"the start cuts the log at 390296, and {RETRY}/0/8 with it")
     assert found.next_commands[0] == f"mqstore recover {root}"
 
 
@@ -88,7 +88,7 @@ def test_a_retry_that_no_unit_names(asked: str, tmp_path: Path) -> None:
     [queue] = (root / "consumequeue" / RETRY / "0").iterdir()
     written(queue, 8 * 20, bytes(20))
     fate, reason, found = started(root, asked, GROUP)
-    assert (fate, reason) == (Fate.NOT_DISPATCHED, f"its queue {RETRY}/0 does not name it after the start")
+    assert (fate, reason) == (Fate.NOT_DISPATCHED, f"after the start queue {RETRY}/0 still has no unit for the message")
     row = whole(found, GROUP)
     assert row.judgement.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert (row.topic, row.queue_id, row.queue_offset) == (RETRY, 0, 8)
@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_stays_so(asked: str, tmp_path: Path) -> No
     root = unpack("5.3.3-clean", tmp_path)
     written(root / "commitlog" / f"{0:020}", 16_384, bytes(4096))
     fate, reason, found = started(root, asked)
-    assert (fate, reason) == (Fate.UNREADABLE, "no record can be read there after it, either")
+    assert (fate, reason) == (Fate.UNREADABLE, "no record can be read there after the start, either")
     assert (found.topic, found.queue_id, found.queue_offset, found.position) == ("orders", 0, 5, 18_857)
     assert found.for_all is not None and found.for_all.reason == "its record cannot be read"
     assert found.next_commands == [f"mqstore recover {root}"]

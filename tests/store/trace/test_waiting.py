@@ -86,7 +86,7 @@ def test_what_is_not_due(option: tuple[str, str], tmp_path: Path) -> None:
     assert abs(due - found.store_timestamp - HOUR_MS) < 2000  # type: ignore[operator]
     late = one(root, answer["unique_key"], now_ms=due + 1)
     assert late.for_all is not None and late.for_all.verdict is DeliveryVerdict.NOT_DUE
-    assert "it is due" in late.for_all.reason
+    assert "the message is due" in late.for_all.reason
     view = "--timers" if option[0] == "--deliver-at" else "--delays"
     assert found.next_commands == [f"mqstore inspect {root} {view}"]
 
@@ -197,7 +197,7 @@ def test_what_compaction_has_not_seen_it_has_not_left_out(tmp_path: Path) -> Non
         ("", b"b", [], 8, "it has no KEYS"),
         (" ", b"b", [], 8, "it has no KEYS"),
         ("a", b"b", [7], 8, "a newer message has its key"),
-        ("a", b"", [], 8, "its body is empty, which deletes its key"),
+        ("a", b"", [], 8, "its body is empty: that deletes the key"),
         ("a", b"b", [8], 8, ""),
         ("a", b"b", [], 8, ""),
         ("", b"b", [], 5, ""),
@@ -214,7 +214,7 @@ def test_why_compaction_leaves_a_message_out(
         made = store.message_at(0)
     mine = made._replace(queue_offset=5, raw_properties=f"KEYS\x01{keys}\x02".encode(), stored_body=body)
     found = left_out(mine, [mine._replace(queue_offset=offset) for offset in newer], end)
-    assert (found.reason if found else "") == (f"compaction has left it out: {reason}" if reason else "")
+    assert (found.reason if found else "") == (f"compaction removed the message: {reason}" if reason else "")
 
 
 def test_a_delayed_message_that_its_delay_queue_does_not_name(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def i_165(store: Path, random: Random) -> str:
 
 @on(*STORES)
 def i_166(store: Path, random: Random) -> str:
-    """Something is left of a compaction."""
+    """Something is left over from a compaction."""
     path = random.choice(_files(store, random.choice(["Log", "Cq"])))
     if random.random() < 0.5:
         shutil.copy(path, path.with_name(path.name + ".delete"))
