@@ -76,10 +76,10 @@ def page(context: VerifyContext) -> None:
         context.findings.add("I-110", found.path, text, offset=first, length=1)
     dispatched = context.log.records and context.log.dispatched
     if dispatched and not context.live and not found.data.strip(b"\0"):
-        text = "it has nothing but zeros: somebody or something has wiped it"
+        text = "it has only zeros: it was wiped"
         young = context.crashed and context.log.start == 0
         if young:
-            text = "it has nothing but zeros: its broker was killed before it wrote it, or it was wiped"
+            text = "it has only zeros: the broker was killed before its first write, or the file was wiped"
         severity = Severity.WARNING if young else Severity.ERROR
         context.findings.add("I-110", found.path, text, severity=severity, unclean=young)
 
@@ -99,7 +99,7 @@ def times(context: VerifyContext) -> None:
             text = f"{name} is {after_ms} ms later than the newest message"
             usual = name == _INDEX_TIME and value <= (_newest_full(context) or 0)
             if usual:
-                text += ", as the full index files are: what they name last is lost"
+                text += ", and so are the full index files: the last messages that they name are lost"
             severity = Severity.WARNING if usual else None
             context.findings.add("I-111", found.path, text, severity=severity)
 
@@ -158,7 +158,7 @@ def confirmed(context: VerifyContext) -> None:
         text = f"confirm_phy_offset {at} is behind the end of the log, {_log_end(context)}"
         context.findings.add("I-113", found.path, text)
     elif at < context.log.end and not _is_record(context, at):
-        text = f"no record begins at confirm_phy_offset, {at}: the next recovery puts it right"
+        text = f"no record begins at confirm_phy_offset, {at}: the next recovery corrects it"
         context.findings.add("I-113", found.path, text)
 
 
@@ -188,7 +188,7 @@ def complete_after_a_stop(context: VerifyContext) -> None:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         has = counted(count, "message has", "messages have")
         who = "brokers 4.3 and 5.1 do" if gone and context.store.layout.dledger is None else "a start does"
-        text = f"{gone}{has} no queue unit although there is no abort file: {who} not look for them"
+        text = f"{gone}{has} no queue unit, but there is no abort file: {who} not look for them"
         context.findings.add("I-114", os.fspath(context.store.layout.abort), text, count=count)
 
 
@@ -234,7 +234,7 @@ def start_after_a_crash(context: VerifyContext) -> None:
             continue
         if header.end_timestamp > saved and 0 <= header.begin_physical_offset < start.position:
             text = (
-                f"the next start deletes this file, and fills a new one from {start.position} on:"
+                f"the next start deletes this file and fills a new one from {start.position} on:"
                 f" keys of messages from {header.begin_physical_offset} on are lost"
             )
             context.findings.add("I-118", file.path, text)

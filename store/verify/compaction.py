@@ -47,7 +47,7 @@ _NO_KEYS = -1
 
 class CompactedRecords(NamedTuple):
     """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any. 0 or 1: torn, a NUL byte is
-    in the properties; foreign, it names another topic or queue; wrong_body, the body is not that of its CRC.
+    in the properties; foreign, it names another topic or queue; wrong_body, the body does not match its CRC.
     """
 
     position: Ints
@@ -149,7 +149,7 @@ class CompactedQueue:
                 ends = _is_end(part.units)
                 self.closed.update(part.position[ends].tolist())
                 for place in part.position[~valid & ~ends].tolist():
-                    self.odd_units.append(SparseRange(place, UNIT_BYTES, "a unit of no message"))
+                    self.odd_units.append(SparseRange(place, UNIT_BYTES, "the unit is not of a message"))
                 parts.append(_unit_columns(part.position[valid], part.units[valid]))
         return CompactedUnits(*np.concatenate(parts, axis=1))
 
@@ -192,7 +192,7 @@ def leftovers(context: VerifyContext) -> Iterator[Path]:
                     yield path
 
 
-_BUSY = "compaction logs against their queues: a broker writes"
+_BUSY = "compaction logs against their queues: a broker is writing"
 FEWEST_QUEUE_FILES = 5
 """A log file is at least so many times as long as its queue file."""
 
@@ -206,7 +206,7 @@ def files_come_in_pairs(context: VerifyContext) -> None:
         for start in sorted(of_log.keys() ^ of_queue.keys()):
             path = of_log.get(start) or of_queue[start]
             other = "queue" if start in of_log else "log"
-            _tell(context, "I-160", queue, path, f"there is no file of the compaction {other} for it")
+            _tell(context, "I-160", queue, path, f"its file of the compaction {other} is missing")
 
 
 @before("I-161")
@@ -242,11 +242,11 @@ def records_are_those_of_the_queue(context: VerifyContext) -> None:
     """A record names its own place, its topic and its queue. What else is damaged is told as in the commit log."""
     for queue in compacted_queues(context):
         records, own = queue.records, queue.records.physical_offset
-        _tell_records(context, queue, "I-162", own != records.position, "it says that it stands at", own)
-        text = f"it does not say that it is of topic {queue.topic}, queue {queue.queue_id}"
+        _tell_records(context, queue, "I-162", own != records.position, "it names another position:", own)
+        text = f"its topic or queue is not {queue.topic}, queue {queue.queue_id}"
         _tell_records(context, queue, "I-162", records.foreign > 0, text)
-        _tell_records(context, queue, "I-023", records.wrong_body > 0, "the body is not that of its CRC")
-        text = "a NUL byte in the properties: torn, keys and tags lost"
+        _tell_records(context, queue, "I-023", records.wrong_body > 0, "the body does not match its CRC")
+        text = "a NUL byte in the properties: they are torn, keys and tags are lost"
         _tell_records(context, queue, "I-055", records.torn > 0, text)
 
 
@@ -313,7 +313,7 @@ def _tell_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> 
 
     def told(row: int) -> str:
         place = f"{counted(int(units.size[row]), 'byte')} at {units.physical_offset[row]}"
-        return f"the unit of queue offset {units.base[row]} names {place}: not that message"
+        return f"the unit of queue offset {units.base[row]} names {place}, which is another message"
 
     for file in queue.queue_files:
         mine = wrong & (units.place >= file.start) & (units.place < file.end)
@@ -333,10 +333,10 @@ def full_files_are_closed(context: VerifyContext) -> None:
         for file in queue.queue_files[:-1]:
             closed = any(file.start <= place < file.end for place in queue.closed)
             if not closed and not queue.before_gap(file):
-                _tell(context, "I-164", queue, file.path, "it has no end unit, and files follow")
+                _tell(context, "I-164", queue, file.path, "it has no end unit, but more files follow")
         for file in queue.log_files[:-1]:
             if file.end not in queue.blank_ends and not queue.before_gap(file):
-                _tell(context, "I-164", queue, file.path, "it has no BLANK, and files follow")
+                _tell(context, "I-164", queue, file.path, "it has no BLANK, but more files follow")
 
 
 @after("I-165")
@@ -370,7 +370,7 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
         return
     for path in leftovers(context):
         fatal = path.suffix == ".delete"
-        text = "no broker loads a name that is no number" if fatal else "left over from a compaction"
+        text = "the name is not a number: brokers do not load it" if fatal else "left over from a compaction"
         level = Severity.FATAL if fatal else None
         context.findings.add("I-166", os.fspath(path), text, severity=level)
 
@@ -469,7 +469,7 @@ def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:
     for epoch, start in rows:
         # what expired is not there any more, and a broker forgets its epochs
         if context.store.log_files.start < start < end and not log.begins_at(start):
-            yield f"epoch {epoch} begins at {start}, where no record does: a slave cannot be cut there"
+            yield f"epoch {epoch} begins at {start}, but no record does: a slave cannot be cut there"
 
 
 @before("I-171")

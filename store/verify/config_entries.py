@@ -71,7 +71,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
     for row in tables.entries(_VALUE):
         table, _, key = str(row.values.get("name", "")).partition(".")
         if table in OFFSET_TABLES and row.values.get("problem") and not _is_of_delays(row):
-            yield FileFault(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
+            yield FileFault(row.path, f"{key!r} in {table} is not an offset of a topic, group and queue")
 
 
 def _outside(
@@ -83,13 +83,13 @@ def _outside(
     bounds = queue_bounds(context).of(queue)
     if bounds is None:
         sure = known and context.log.complete and context.log.start == 0 and offset + steps > 0
-        return (f"offset {offset}, and the queue has never had a message", None) if sure else ("", None)
+        return (f"offset {offset}, but the queue never had a message", None) if sure else ("", None)
     first, end = bounds
     if offset + steps > end and context.log.complete:
         last = f"the end of the queue, {end}" if not steps else f"the last record of the queue, {end - steps}"
         return f"offset {offset} is behind {last}", None
     if offset + steps < first:
-        return f"offset {offset}, the queue begins at {first}: expired", Severity.INFO
+        return f"offset {offset}, but the queue begins at {first}: messages expired", Severity.INFO
     return "", None
 
 
@@ -108,9 +108,9 @@ def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
         if group.startswith(SYSTEM_GROUPS):
             continue
         if topics and topic not in topics and not topic.startswith(LMQ_PREFIX):
-            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, and there is no such topic")
+            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, but there is no such topic")
         elif groups and group not in groups and not group.startswith(LMQ_PREFIX):
-            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, and there is no such group")
+            yield FileFault(row.path, f"an offset of {group!r} on {topic!r}, but there is no such group")
 
 
 @counted_by_file(after, "I-146")
@@ -125,11 +125,11 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
     for row in config_tables(context).entries("delay_offset"):
         level, offset = row.values["delay_level"], row.values["offset"]
         if offset > skipped.get(level, offset):
-            text = f"delay level {level}: offset {offset} is behind message {skipped[level]}, which was not delivered:"
-            yield FileFault(row.path, f"{text} it is due later than the newest record of the log")
+            text = f"delay level {level}: offset {offset} is past message {skipped[level]}, which was not delivered:"
+            yield FileFault(row.path, f"{text} it is due after the newest record of the log")
             continue
         if not 1 <= level <= levels:
-            text = f"delay level {level} is not of 1 to {levels}"
+            text = f"delay level {level} is not one of 1 to {levels}"
             # where the log has all there ever was, a level without a queue delivered nothing
             guess = level > levels and not given and (context.log.start > 0 or offset == 0)
             text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
@@ -148,7 +148,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
     for row in filter(_is_of_delays, config_tables(context).entries(_VALUE)):
         table, _, level = str(row.values.get("name", "")).partition(".")
         if row.values.get("problem") and table in OFFSET_TABLES:
-            yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is no whole number")
+            yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is not a whole number")
 
 
 @counted_by_file(after, "I-152")
@@ -164,11 +164,11 @@ def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[Fi
             text = f"an offset of {group!r} on {topic!r}: brokers look in offsetTable, the group has no {LMQ_PREFIX}"
             yield FileFault(row.path, text, Severity.INFO)
         elif not lmq and bounds is None:
-            yield FileFault(row.path, f"{topic!r} is no LMQ: its name has no {LMQ_PREFIX}")
+            yield FileFault(row.path, f"{topic!r} is not an LMQ: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (offset > end and context.log.complete and (bounds or not context.log.start)):
             yield FileFault(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
         elif not lmq:
-            text = f"{topic!r} is no LMQ, and a group for LMQs consumes it"
+            text = f"{topic!r} is not an LMQ, but a group for LMQs consumes it"
             yield FileFault(row.path, text, Severity.INFO)
 
 
@@ -245,12 +245,12 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
         return
     for topic in sorted(there - compacted):
         if context.scope.topic in (None, topic):
-            text = f"topic {topic!r} has compaction files, and its {CLEANUP_POLICY} is not {COMPACTED}"
+            text = f"topic {topic!r} has compaction files, but its {CLEANUP_POLICY} is not {COMPACTED}"
             yield FileFault(os.fspath(layout.compaction_queues / topic), text)
     in_log = {queue.topic for queue in context.log.next_offset}
     enabled = context.store.config.get_bool("enableCompaction", default=True)
     for topic in sorted((compacted & in_log) - there) if enabled else ():
-        text = f"topic {topic!r} is to be compacted, has messages, and no compaction files: no consumer is served these"
+        text = f"compaction topic {topic!r} has messages, but no compaction files: no consumer gets the messages"
         yield FileFault(os.fspath(layout.compaction_queues), text, repair="compaction")
 
 
@@ -284,10 +284,10 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if context.scope.topic in (None, topic):
-            text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
+            text = f"topic {topic!r} has queues but no entry: a broker does not serve it"
             legal = context.profile.dispatch.any_queue and not has_own_records(context.store, topic)
-            text += "; a 4.9 broker makes queues of any name that a message asks for" if legal else ""
-            text += f"; no repair writes config/{database.name}, mqadmin updateTopic does" if database else ""
+            text += "; a 4.9 broker makes queues for any name in a message" if legal else ""
+            text += f"; repair does not write config/{database.name}, use mqadmin updateTopic" if database else ""
             path = os.fspath(context.store.layout.consume_queue)
             yield FileFault(path, text, Severity.INFO if legal else None, repair)
 
@@ -408,7 +408,7 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
     away = sum(len(file.segments) for file in files if file.there is None)
     local = any(file.there is not None for file in files)
     if context.live and local:
-        context.unread.append("tiered segments: a broker adds to them")
+        context.unread.append("tiered segments: a broker is writing")
         return
     if not local:
         if away:
@@ -487,11 +487,11 @@ class _RecordsOfTier:
                     size = item.columns.ints("total_size").astype(np.int64)
                     parts.append((item.position.copy(), size))
                     for position in item.position[~_checked(item)].tolist():
-                        yield FileFault(path, f"the body of the record at {position} does not have its CRC")
+                        yield FileFault(path, f"the body of the record at {position} does not match its CRC")
                 elif isinstance(item, Batch):
-                    yield FileFault(path, f"the record at {item.position[0]} is none of this log")
+                    yield FileFault(path, f"the record at {item.position[0]} belongs to another log")
                 elif item.kind not in _TOLD_BY_SIZE and item.position < end:
-                    yield FileFault(path, f"{counted(item.size, 'byte')} at {item.position} are no record")
+                    yield FileFault(path, f"{counted(item.size, 'byte')} at {item.position} are not a record")
         if parts:
             self._position, self._size = (np.concatenate(column) for column in zip(*parts, strict=True))
 
@@ -511,7 +511,7 @@ class _RecordsOfTier:
                             break
                         size = counted(int(units["size"][number]), "byte")
                         text = f"the unit at queue offset {offset} names {size} at {position[number]}"
-                        yield FileFault(one.path, f"{text}, where no such record is")
+                        yield FileFault(one.path, f"{text}, but there is no such record")
 
 
 def _checked(batch: Batch) -> Flags:

@@ -177,7 +177,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
         backup = tables.backup[name]
         for file in (main, backup):
             if file is not None and file.path.is_dir():
-                path, text = (os.fspath(file.path), "not a file but a directory, in the way of a broker that writes it")
+                path, text = os.fspath(file.path), "a directory of this name: a broker cannot write the file"
                 context.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
         if not _checked(name) or (main is None and backup is None):
             continue
@@ -216,7 +216,7 @@ def _odd_version(main: ConfigFile, backup: ConfigFile | None) -> str:
     own = _counter(main.value)
     other = _counter(backup.value) if backup is not None and backup.problem is None else None
     if own is None:
-        return "no dataVersion, its .bak has one" if other is not None else ""
+        return "no dataVersion, but its .bak has one" if other is not None else ""
     if own < 0:
         return f"dataVersion {own} is negative"
     if other is not None and not 0 <= own - other <= _VERSIONS_APART:
@@ -238,7 +238,7 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
     for name in names:
         if name.endswith(TEMPORARY):
             usual = context.crashed or name == _RENAMED
-            text = "left of a write that a kill cut short" if usual else "left of a write"
+            text = "left over from a write that a kill interrupted" if usual else "left over from a write"
             level = Severity.INFO if usual else None
             context.findings.add("I-147", os.fspath(directory / name), text, severity=level)
 
@@ -264,11 +264,11 @@ def databases_can_be_opened(context: VerifyContext) -> None:
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
             context.findings.add("I-155", path, text, severity=Severity.INFO)
         elif problem is None and families is None and _is_left(context, name):
-            text, file = "is no RocksDB any more, and the other databases of config/ are", _taken_for_it(context, name)
+            text, file = "is no longer a RocksDB, but the other databases of config/ are", _taken_for_it(context, name)
             made = bool(file) and is_of_session(context.store.layout, file)
             if file:
-                text = f"is no RocksDB any more: a start makes a new one, and takes over {file}"
-                text += "" if made else ", which may be older than what is lost"
+                text = f"is no longer a RocksDB: a start makes a new one and imports {file}"
+                text += "" if made else ", which may be older than the lost data"
             context.findings.add("I-155", path, text, severity=Severity.INFO if made else None)
 
 
@@ -283,7 +283,7 @@ def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
     others = ", ".join(force.others) or "files of JSON"
     text = (
         f"{names} beside {others}, and queues in files: only the broker's options say what it reads"
-        f" (--broker-config FILE); {names} is taken here, written last"
+        f" (--broker-config FILE); here {names} is read, because it was written last"
     )
     path = os.fspath(tables.directory)
     context.findings.add("I-155", path, text, severity=Severity.WARNING, repair="")
@@ -356,17 +356,19 @@ def _tell_databases(context: VerifyContext, start: ConfigStart) -> None:
     told = {name for name, _ in start.cut_databases}  # by I-155
     lost = start.databases & start.forgotten - told if start.forgets else frozenset()
     for path in sorted({force.databases[name] for name in lost}):
-        text = "lacks entries that the store shows" if is_rocksdb(path) else "is missing: a broker makes an empty one"
+        text = "is missing: a broker makes an empty one"
+        text = "lacks entries that the rest of the store shows" if is_rocksdb(path) else text
         context.findings.add("I-156", os.fspath(path), text, repair="")
 
 
 def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:
     """(what a start does with a file that it does not take, how bad that is); None for nothing."""
-    what = "is missing" if missing else f"is not taken: {file.problem}"
+    what = "is missing" if missing else f"is not accepted: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
     if file.start is LoadAction.REFUSES:
-        backup = "" if file.file in start.databases else ", and its .bak is not taken either"  # there it is not asked
-        return f"{what}{backup}: no start", Severity.FATAL
+        asked = file.file not in start.databases
+        backup = ", and its .bak is not accepted either" if asked else ""
+        return f"{what}{backup}: the broker does not start", Severity.FATAL
     harmless = Severity.INFO if file.file in STATISTICS else Severity.WARNING
     if file.start is LoadAction.BACKUP:
         more = ", which is older: entries are lost" if lost else ""

@@ -72,7 +72,7 @@ def _check_units(context: VerifyContext, directory: QueueDirectory, files: Mappe
         text = f"{directory.topic}/{directory.queue_id}: no unit of consumequeue_ext begins here"
         severity = Severity.WARNING
         if size > file.size - offset:
-            text += f", its size {size} leads beyond the file: 4.9.7 and 5.3.3 do not start (B37)"
+            text += f", and its size {size} leads beyond the file: 4.9.7 and 5.3.3 do not start (B37)"
             severity = Severity.FATAL
         context.findings.add(
             "I-079",
@@ -108,7 +108,7 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
         if unit is None and gone:
             continue  # nobody knows what stands there
         if unit is None:
-            text = "no unit begins there" if files.files else "consumequeue_ext of it is missing"
+            text = "no unit begins there" if files.files else "its consumequeue_ext is missing"
         elif unit.tags_code != tags_code:
             text = f"tags code {unit.tags_code} stands there, not {tags_code}"
             wait_ms = unit.tags_code - stored_ms
@@ -280,7 +280,7 @@ def _without_first(context: VerifyContext, check: QueueCheck, messages: Messages
         "I-070",
         messages.offset[first],
         lambda _: (
-            f"{check.queue} unit {messages.offset[first][0]} is missing: the record at 0, which a "
+            f"{check.queue} unit {messages.offset[first][0]} is missing: it is for the record at 0, which a "
             f"broker leaves out when it fills a new RocksDB of queues (B40): no consumer gets it"
         ),
         severity=Severity.WARNING,

@@ -79,13 +79,13 @@ def names_and_lengths(context: VerifyContext) -> None:
         if is_compressed_name(name):
             add(context, "I-091", file, COMPRESSED, severity=Severity.ERROR, repair=unpacking(name))
         elif len(name) != NAME_DIGITS:
-            add(context, "I-091", file, f"its name has not the {NAME_DIGITS} digits of a time")
+            add(context, "I-091", file, f"its name does not have the {NAME_DIGITS} digits of a time")
         if not file.size:
             newest = number == len(index.files) - 1 and context.crashed
-            text = "it is empty: the next start indexes records again that are indexed (B20)"
+            text = "it is empty: the next start indexes records a second time (B20)"
             add(context, "I-109", file, text, severity=Severity.WARNING if newest else None)
         elif file.size != usual:
-            text = f"{counted(file.size, 'byte')}, with its slots and items it should have {usual}"
+            text = f"{counted(file.size, 'byte')}, but {usual} with its numbers of slots and items"
             add(context, "I-090", file, text)
         else:
             _hold_against_options(context, file, sizes)
@@ -101,7 +101,7 @@ def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes)
     )
     text = f"it has {own}, a broker with these options takes it for {taken}"
     if file.slots == slots.value and file.header.index_count <= items.value:
-        add(context, "I-090", file, f"{text} and goes on in it all the same", severity=Severity.WARNING)
+        add(context, "I-090", file, f"{text} and still writes into it", severity=Severity.WARNING)
     else:
         add(context, "I-090", file, f"{text} and finds no key in it")
 
@@ -118,7 +118,7 @@ def headers(context: VerifyContext) -> None:
             fresh = file is files[-1] and _is_new(context, file)
             items = counted(header.index_count, "item")
             text = f"its header counts {items}, it has room for {file.items}"
-            text += ": new, nothing was put yet" if fresh else ""
+            text += ": it is new and has no item yet" if fresh else ""
             header_only(context, "I-092", file, text, severity=Severity.INFO if fresh else None)
         for name in ("timestamp", "physical_offset"):
             begin, end = getattr(header, f"begin_{name}"), getattr(header, f"end_{name}")
@@ -206,8 +206,8 @@ def index_end(context: VerifyContext) -> None:
     for file in files:
         end = file.header.end_physical_offset
         if end >= context.log.end:
-            text = f"it ends with the record at {end}, the log ends at {context.log.end}:"
-            header_only(context, "I-105", file, text + " what is stored before is not indexed (B30)")
+            text = f"it ends with the record at {end}, but the log ends at {context.log.end}:"
+            header_only(context, "I-105", file, text + " new messages up to there are not indexed (B30)")
 
 
 _LARGEST_HASH = (1 << 31) - 1
@@ -290,22 +290,22 @@ class _Chains:
         rows = np.flatnonzero(~impossible)
         other = (previous[rows] > 0) & (self._slots_of(previous[rows]) != slots[rows])
         for row in rows[other].tolist():
-            text = f"its chain goes on with item {previous[row]} of another slot"
+            text = f"its link leads to item {previous[row]} of another slot"
             self._add("I-095", int(numbers[row]), text)
         for row in np.flatnonzero(expected > 0).tolist():
-            text = f"it is in no chain: item {numbers[row]} passes over it"
+            text = f"it is in no chain: the link of item {numbers[row]} skips it"
             self._add("I-097", int(expected[row]), text)
 
     def _all_wrong(self, numbers: Ints, impossible: Flags) -> None:
         """Nearly all links of a window are wrong: one is as good as the other."""
-        self._report("I-096", numbers, impossible, lambda _: "its chain goes on with none older")
-        self._report("I-097", numbers, ~impossible, lambda _: "its chain passes over items")
+        self._report("I-096", numbers, impossible, lambda _: "its link does not lead to an older item")
+        self._report("I-097", numbers, ~impossible, lambda _: "its chain skips items")
 
     def _no_way_back(self, number: int, link: int) -> None:
-        text = f"its chain goes on with item {link}, which is not older"
+        text = f"its link leads to item {link}, which is not older"
         severity = None
         if self._is_loop(number, link):
-            text = f"its chain goes round through item {link}: a query never ends (B17)"
+            text = f"its chain is a loop through item {link}: a query never ends (B17)"
             severity = Severity.FATAL
         self._add("I-096", number, text, severity)
 
@@ -338,8 +338,8 @@ class _Chains:
 
         def told(row: int) -> str:
             if outside[row]:
-                return f"its record {positions[row]} is outside of {begin} … {end}"
-            return f"its record {positions[row]} lies before {before[row]} of the item before it"
+                return f"its record {positions[row]} is outside {begin} … {end}"
+            return f"its record {positions[row]} lies before {before[row]}, the record of the item before it"
 
         wrong = outside | back
         if wrong.any():
@@ -371,11 +371,11 @@ class _Chains:
             add(self._context, code, file, text, offset=at, length=SLOT_BYTES, **more)
 
         if item == count and self._context.crashed:
-            text = f"it names item {item}, which was being put when the broker died"
+            text = f"it names item {item}, which the broker was writing when it died"
             tell("I-094", text, severity=Severity.INFO, unclean=True)
             return
         if not 0 <= item < count:
-            tell("I-094", f"it names item {item}, the next new one is {count}")
+            tell("I-094", f"it names item {item}, but the next new item is {count}")
         elif item and file.item(item).key_hash % file.slots != slot:
             tell("I-095", f"it names item {item}, which is of another slot")
         if newest and item != newest:

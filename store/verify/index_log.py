@@ -170,9 +170,8 @@ class IndexCompare(Mergeable):
         wrong &= expected >= 0
         if wrong.any():
             some, right = picked.take(wrong), expected[wrong]
-            self._report_items(
-                "I-099", some, lambda row: f"{some.time_diff[row]} s since the file began, it should be {right[row]} s"
-            )
+            told = "{} s since the file began, but it should be {} s"
+            self._report_items("I-099", some, lambda row: told.format(some.time_diff[row], right[row]))
 
     def _report_lacking(self, records: Records, lacking: ExpectedItems) -> None:
         """Records with a key that the index lacks (I-101), from the first indexed record on."""
@@ -230,7 +229,7 @@ class IndexCompare(Mergeable):
             "I-100",
             rest,
             lambda row: (
-                f"the record at {rest.position[row]} has no key of this hash"
+                f"the record at {rest.position[row]} has no key with this hash"
                 if starts[row]
                 else f"no record begins at {rest.position[row]}"
             ),
@@ -300,14 +299,14 @@ def _report_no_index(context: VerifyContext, with_keys: int) -> None:
     if not wanted:
         return
     many = counted(with_keys, "message has a key", "messages have keys", form=",")
-    text = f"the index is missing: {many}, and no key finds any"
+    text = f"the index is missing: {many}, and no search by key finds them"
     more: dict[str, Any] = {}
     if (context.crashed or context.live) and not context.log.dispatched:
         more = {"severity": Severity.INFO, "unclean": not context.live}
         text += ": not dispatched yet"
     elif options_of(context.store.layout).message_index.is_guess:
         more = {"severity": Severity.WARNING}
-        text += "; or the broker has messageIndexEnable=false: then say so with --set"
+        text += "; if the broker has messageIndexEnable=false, say so with --set"
     context.findings.add("I-101", os.fspath(context.store.layout.index), text, **more)
 
 
@@ -316,7 +315,7 @@ _FILES_WANTED = "indexFileWriteEnable"
 _NO_FILE = "the index file that had its keys is missing"
 _LACKING = "the index lacks a key of it"
 _NEVER_INDEXED = "it is before the first indexed record"
-_NOT_INDEXED = "it is not indexed, nor is what follows"
+_NOT_INDEXED = "it and all messages behind it are not indexed"
 
 
 def _of_record(position: Ints, told: str) -> Callable[[int], str]:
@@ -325,12 +324,12 @@ def _of_record(position: Ints, told: str) -> Callable[[int], str]:
 
 def _twice(records: int) -> Callable[[int], str]:
     """One record is put again by every start after a crash; more where a broker started over."""
-    why = "after a crash (B10)" if records == 1 else "that start over at old records (B20)"
-    return lambda _: f"its key of its record is indexed already, as by brokers {why}"
+    why = "after a crash (B10)" if records == 1 else "that index old records again (B20)"
+    return lambda _: f"this key of its record is indexed twice, as by brokers {why}"
 
 
 def _lost(_: int) -> str:
-    return "it is of a message that is lost: a query finds what stands in its place"
+    return "its message is lost: a query finds the record in its place"
 
 
 def _rolled_back(_: int) -> str:
@@ -338,7 +337,7 @@ def _rolled_back(_: int) -> str:
 
 
 def _no_record(picked: Picked) -> Callable[[int], str]:
-    return lambda row: f"at {picked.position[row]} no good record has a key of this hash"
+    return lambda row: f"no good record at {picked.position[row]} has a key with this hash"
 
 
 def _behind(picked: Picked, end: int) -> Callable[[int], str]:

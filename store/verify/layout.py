@@ -130,9 +130,9 @@ def _odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> Non
     """A directory beside the queues of a topic, with another name."""
     lmq = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
     if lmq:
-        text = f"of an LMQ {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
+        text = f"of an LMQ {topic}/{queue.name}: 4.9 makes such a queue and forgets it at the next start (B12)"
     else:
-        text = f"{queue.name!r} is no number of a queue of {topic}"
+        text = f"{queue.name!r} is not the number of a queue of {topic}"
     severity = Severity.INFO if lmq else None
     context.findings.add("I-011", queue.path, text, severity=severity)
 
@@ -169,7 +169,7 @@ def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
     return RECOVER
 
 
-COMPRESSED = "compressed: mqstore reads it, a broker does not"
+COMPRESSED = "compressed: mqstore can read it, a broker cannot"
 
 
 def unpacking(name: str) -> str:
@@ -191,11 +191,11 @@ def _fault(
         if entry.name not in {path.name for path in left}:
             return None  # whoever is at work takes it away, or has done it
     if start is None:
-        return "I-005", f"{entry.name!r} is no file of a broker", None
+        return "I-005", f"{entry.name!r} is not a file of a broker", None
     if is_compressed_name(entry.name):
         return "I-005", COMPRESSED, None
     if len(entry.name) != NAME_DIGITS or (size and start % size and not directory.gaps):
-        return "I-001", f"its name is no multiple of {size} in {NAME_DIGITS} digits", None
+        return "I-001", f"its name is not a multiple of {size} in {NAME_DIGITS} digits", None
     if context.live and last:
         return None  # it is being made
     if not entry.size:
@@ -245,7 +245,7 @@ def _check_index(context: VerifyContext) -> None:
     usual = max(lengths, key=lambda length: (lengths[length], length))
     for entry in files:
         if entry.size != usual:
-            text = f"it has {counted(entry.size, 'byte')}, the others {usual}"
+            text = f"it has {counted(entry.size, 'byte')}, the other files {usual}"
             context.findings.add("I-003", os.fspath(entry.path), text)
 
 
@@ -303,7 +303,7 @@ def files_made_in_advance(context: VerifyContext) -> None:
     """At most one file of zeros waits behind the end."""
     waiting = context.kept(_Waiting, _Waiting).files
     for file in waiting[1:]:
-        text = f"{len(waiting)} files of zeros behind the end of the log: a load removes them"
+        text = f"{len(waiting)} files of zeros behind the end of the log: a start removes them"
         context.findings.add("I-007", file.path, text)
 
 
@@ -334,7 +334,7 @@ def no_abort(context: VerifyContext) -> None:
     """`abort` is there while a broker runs, and after one that did not stop in order."""
     if context.crashed and not context.live:
         path = os.fspath(context.store.layout.abort)
-        context.findings.add("I-009", path, "the last broker did not stop in order", unclean=True)
+        context.findings.add("I-009", path, "the last broker did not shut down cleanly", unclean=True)
 
 
 @before("I-010")
@@ -372,7 +372,7 @@ def _place_of_database(context: VerifyContext) -> None:
     name, found = "useSeparateStorePathForRocksdbCQ", layout.queue_database
     wanted = apart if config.get_bool(name) else layout.consume_queue
     if name in config and found not in (None, wanted):
-        text = f"a RocksDB, but it is looked for in {wanted.name}: a broker refuses to start"
+        text = f"a RocksDB, but the configuration says {wanted.name}: a broker refuses to start"
         context.findings.add("I-010", os.fspath(found), text)
 
 
@@ -409,7 +409,7 @@ def can_be_written(context: VerifyContext) -> None:
         text = f"its owner may not {'write' if status.st_mode & stat.S_IRUSR else 'read'} it"
         if not mine:
             text = f"belongs to user {status.st_uid}, the store to {owner.st_uid}"
-            text += ", who may not write it" if kept_out else ""
+            text += ", which may not write it" if kept_out else ""
         context.findings.add(
             "I-012",
             os.fspath(path),
@@ -499,8 +499,8 @@ KEPT_THERE = {
 }
 """Directories of such RocksDBs, options of brokers, and what they have them keep there."""
 _KEPT_TOO = {
-    _TRANSACTIONS: (ROCKSDB_HALF_TOPIC, "asks for no half message from before (inspect --transactions names them)"),
-    _TIMERS: (TIMER_TOPIC, "delivers what waits, and once more what was delivered or cancelled: the log has it"),
+    _TRANSACTIONS: (ROCKSDB_HALF_TOPIC, "checks no earlier half message (inspect --transactions names them)"),
+    _TIMERS: (TIMER_TOPIC, "delivers timers that wait, and again those that were delivered or cancelled, by the log"),
 }
 """What has messages that are kept there as well, and what a start with a new RocksDB does."""
 
@@ -511,7 +511,7 @@ def _is_gone(context: VerifyContext, path: Path, used: list[str]) -> None:
     kept = {what: does for what, (topic, does) in _KEPT_TOO.items() if what in used and topic in topics}
     if kept:
         text = (
-            f"it is missing, and kept {' and '.join(kept)}: a start makes a new one, and {'; it '.join(kept.values())}"
+            f"it is missing, and it held {' and '.join(kept)}: a start makes a new one, {'; it '.join(kept.values())}"
         )
         level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
         context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
@@ -534,10 +534,10 @@ def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:
     retries = any(topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) for group, topic in reached)
     own = any(queue.topic == TIMER_TOPIC or queue.topic.startswith(REVIVE_TOPIC) for queue in context.store.queues)
     if not own and (retries or any(modes.get(key, "").upper() == POP for key in reached)):
-        text = f"it is missing, and kept {what}"
+        text = f"it is missing, and it held {what}"
         context.findings.add("I-014", os.fspath(path), text, severity=Severity.ERROR, repair="")
     else:
-        text = f"there is none: if a broker has been started with {KV_OPTION} before, {what} were in it"
+        text = f"it is missing: if a broker ran with {KV_OPTION} before, it held {what}"
         context.findings.add("I-014", os.fspath(path), text, repair="")
 
 
@@ -547,12 +547,12 @@ def _can_be_read(context: VerifyContext, path: Path, used: bool, there: str) -> 
     if context.scope.quick:
         return
     try:
-        why = "a broker writes there" if context.live else read_whole(path, context.stopped)
+        why = "a broker is writing there" if context.live else read_whole(path, context.stopped)
     except (Unsupported, NoSpace) as error:
         why = error.hint or error.message
     except Unreadable as error:
         failed = error
-        why = "its files changed meanwhile" if _names(path) != files else ""
+        why = "its files changed during the check" if _names(path) != files else ""
     if why and (used or has_rows(path)):
         context.unread.append(f"{path.name}: {why}")
     elif failed is not None and not why:

@@ -88,7 +88,7 @@ def no_record(context: VerifyContext, extent: Extent) -> None:
     elif kind is ExtentKind.TORN_TAIL:
         torn(context, extent)
     elif kind is ExtentKind.STALE_BYTES:
-        text = f"bytes behind the end of the log that are no record: {extent.reason}"
+        text = f"bytes behind the end of the log that are not a record: {extent.reason}"
         context.log_finding("I-043", extent.position, extent.size, text)
 
 
@@ -160,7 +160,7 @@ def torn(context: VerifyContext, extent: Extent) -> None:
         return
     fault = LogItems(context.store.log, file).fault(extent.position - file.start)
     why = "torn by the crash" if context.crashed else "although the last stop was in order"
-    text = f"the last record, at {extent.position}, is not whole, {why}: {extent.reason}"
+    text = f"the last record, at {extent.position}, is not complete, {why}: {extent.reason}"
     context.log_finding(_CODES[fault], extent.position, extent.size, text, severity=Severity.ERROR)
 
 
@@ -179,7 +179,7 @@ def room_for_a_blank(context: VerifyContext, records: Records) -> None:
     if blank is not None and chain.follows(context, records) and file is not None:
         needed = _first_put(records, context.store.log.frame_of(file))
         if needed <= blank.size:
-            text = f"a BLANK at {blank.position} where the next record, of {needed} bytes, had room"
+            text = f"a BLANK at {blank.position}, but there was room for the next record of {needed} bytes"
             level = Severity.INFO if chain.mended or _begins_file(context, blank) else None
             context.log_finding("I-041", blank.position, blank.size, text, severity=level)
 
@@ -189,7 +189,7 @@ def _of_a_cut_file(context: VerifyContext) -> str:
     option = "mappedFileSizeCommitLog"
     if len(context.store.log_files.files) > 1 or context.store.layout.broker_config.size(option)[1] == "configuration":
         return ""
-    return f"; if the file was cut, give the length it had: --set {option}=BYTES"
+    return f"; if the file was cut, name its original length: --set {option}=BYTES"
 
 
 def _begins_file(context: VerifyContext, blank: Extent) -> bool:
@@ -227,7 +227,7 @@ def behind_the_end(context: VerifyContext, records: Records) -> None:
 
         def lost(count: int) -> str:
             good, them = counted(count, "good record"), "it" if count == 1 else "them"
-            return f"{good} from {first} on, behind the damage at {damage}: a start that meets it gives {them} up"
+            return f"{good} from {first} on, behind the damage at {damage}: a start that reads it gives {them} up"
 
         context.log_finding("I-042", first, end - first, lost, count=len(records))
     chain.end, chain.blank = records.batch.end, None
@@ -241,7 +241,7 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
     first, end = int(records.position[0]), records.batch.end
     if mark is Mark.DEAD_TAIL and chain.open is not None:
         rest, chain.open = chain.open, None
-        text = f"the end of the log, with the rest of a record that a start has cut: {rest.reason}"
+        text = f"the end of the log, with the rest of a record that a start cut off: {rest.reason}"
         context.log_finding("I-043", rest.position, rest.size, text)
     elif mark is not Mark.EMBEDDED:
         _close(context, chain)
@@ -255,7 +255,7 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
 
 def _given_up(context: VerifyContext, first: int, end: int, count: int) -> None:
     def text(count: int) -> str:
-        return f"{counted(count, 'whole record')} from {first} on that a broker's start has given up"
+        return f"{counted(count, 'whole record')} from {first} on that a broker's start gave up"
 
     context.log_finding("I-042", first, end - first, text, count=count, severity=Severity.INFO)
 
@@ -315,7 +315,7 @@ def entries(context: VerifyContext, records: Records) -> None:
     skipped = not context.log.complete and int(position[0]) != state.end
     first = state.index is None or skipped  # a part of the log was left out
     whole = size == records.ints("total_size") + DLEDGER.payload
-    _rows(context, records, ~whole, "it does not hold just one record: size", size)
+    _rows(context, records, ~whole, "it does not hold exactly one record: size", size)
     last = -1 if first or state.index is None else state.index
     for rule in entry_rules(heads, position, last, state.term):
         wrong = ~rule.kept & (whole | (rule.field != "body_length"))  # which of the two sizes it is
@@ -366,10 +366,10 @@ def index_of_entries(context: VerifyContext) -> None:
                 wrong |= units[name] != column[rows]
             seen[rows] = True
             for at in np.flatnonzero(wrong).tolist():
-                text = f"unit {number[at]} of the DLedger index is not that of its entry"
+                text = f"unit {number[at]} of the DLedger index does not name its entry"
                 _of_index(context, files, int(number[at]), text)
             for number_behind in part.number[part.number >= end].tolist()[:1]:
-                text = f"the DLedger index goes on behind the last entry, {end - 1}"
+                text = f"the DLedger index continues behind the last entry, {end - 1}"
                 _of_index(context, files, number_behind, text)
         for row in np.flatnonzero(~seen)[:1].tolist():
             text = f"entry {state.first + row} has no unit in the DLedger index"

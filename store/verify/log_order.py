@@ -229,8 +229,9 @@ def _report_jumps(
         again = queue_begins(context.store.layout)
         if found < wanted and position <= again(topic, queue_id, 0):
             left = again.left.get(QueueId(topic, queue_id), 0)
-            in_front = counted(left, "message in front of it has", "messages in front of it have")
-            _tell(context, jump, f": the queue was deleted and made again, or lost before a start; {in_front} no unit")
+            in_front = counted(left, "message before it has", "messages before it have")
+            why = ": the queue was deleted and created again, or lost before a start"
+            _tell(context, jump, f"{why}; {in_front} no unit")
         elif found > wanted:
             _tell(context, jump, "; records before it are lost" if lost else "")
         elif at not in ends:
@@ -243,7 +244,7 @@ def _report_jumps(
 
 def _tell_jump(context: VerifyContext, jump: _Jump, goes_on: bool) -> None:
     """A start of an older broker gives out once more what it has cut: the queue goes on from there."""
-    _tell(context, jump, ": given out again from here on" if goes_on else "")
+    _tell(context, jump, ": a start used these queue offsets again from here on" if goes_on else "")
 
 
 def _tell(context: VerifyContext, jump: _Jump, why: str) -> None:
@@ -311,9 +312,7 @@ def repeated_keys(context: VerifyContext) -> None:
     repeats = context.kept(Met, Met).repeats
     for topic, repeat in repeats.items():
         one, several = f"message of {topic} has", f"messages of {topic} have"
-        text = counted(
-            repeat.count, f"{one} the unique key of one before it", f"{several} the unique key of one before them"
-        )
+        text = f"{one if repeat.count == 1 else several} the unique key of an earlier message"
         more = {"count": repeat.count, "topic": topic}
         context.log_finding("I-051", repeat.position, repeat.size, text, **more)
 

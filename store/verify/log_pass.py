@@ -72,7 +72,7 @@ def parts_of(context: VerifyContext) -> list[ReadRange]:
         if scope.earlier is None:
             context.log.skipped = True
         else:
-            context.unread.append(f"{', '.join(_AT_ONCE)}: they need the log in one run")
+            context.unread.append(f"{', '.join(_AT_ONCE)}: these checks need the whole log in one run")
     if scope.quick and len(files.files) > _QUICK_FILES and files.files[-_QUICK_FILES].start > start:
         start = files.files[-_QUICK_FILES].start
         _leave_out(context, f"the log before {start}: --quick reads the last {_QUICK_FILES} files")

@@ -48,7 +48,7 @@ def body_crc(context: VerifyContext, records: Records) -> None:
     if ok is None or ok.all():
         return
     stored = records.ints("body_crc")
-    add_rows(context, records, "I-023", ~ok, "the body is not that of its CRC", stored)
+    add_rows(context, records, "I-023", ~ok, "the body does not match its CRC", stored)
 
 
 @of_records("I-024")
@@ -58,14 +58,14 @@ def empty_body(context: VerifyContext, records: Records) -> None:
     if length.min() > 0:
         return
     crc = records.columns.ints("body_crc")
-    add_rows(context, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc)
+    add_rows(context, records, "I-024", (length == 0) & (crc != 0), "the body is empty, but its CRC is", crc)
 
 
 @of_records("I-025")
 def own_position(context: VerifyContext, records: Records) -> None:
     """A record names the position where it stands."""
     own = records.columns.ints("physical_offset")
-    add_rows(context, records, "I-025", own != records.position, "it says that it stands at", own)
+    add_rows(context, records, "I-025", own != records.position, "it names another position:", own)
 
 
 @of_records("I-027")
@@ -113,7 +113,7 @@ def half_offsets(context: VerifyContext, records: Records) -> None:
         return
     offset = records.columns.ints("queue_offset")
     wrong = (flags & SysFlag.PREPARED != 0) & (offset != 0)
-    add_rows(context, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset)
+    add_rows(context, records, "I-032", wrong, "prepared or rolled back, but has queue offset", offset)
 
 
 @of_records("I-033")
@@ -127,7 +127,7 @@ def known_flags(context: VerifyContext, records: Records) -> None:
     batches = np.flatnonzero(flags & _BATCH_BITS)
     if len(batches):
         wrong[batches] |= records.properties.find(INNER_NUM).length[batches] < 0
-    add_rows(context, records, "I-033", wrong, "flags that do not go together:", flags)
+    add_rows(context, records, "I-033", wrong, "flags that contradict each other:", flags)
 
 
 @of_records("I-034")
@@ -163,12 +163,12 @@ def _odd(value: bytes) -> str:
     if not value:
         return "it is empty"
     if _NUL in value:
-        return "it has a NUL byte, and no directory can have its name"
+        return "it has a NUL byte, so no directory can have this name"
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        return "it is no UTF-8"
-    return "" if is_topic_name(text) else "no broker accepts such a name"
+        return "it is not UTF-8"
+    return "" if is_topic_name(text) else "brokers do not accept such a name"
 
 
 @of_records("I-036", "I-037")
@@ -183,7 +183,7 @@ def long_topics(context: VerifyContext, records: Records) -> None:
         add_rows(context, records, "I-037", newer, told)
     lengths = np.array([len(text) for text in records.topic_texts], np.int64)[records.topics.ids]
     short = newer & (lengths <= TOPIC_BYTES_MAX_V1)
-    text = "version 2 for a short topic, its characters:"
+    text = "version 2 for a short topic, number of characters:"
     add_rows(context, records, "I-036", short, text, lengths)
 
 
@@ -207,9 +207,9 @@ def record_crc(context: VerifyContext, records: Records) -> None:
     before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
     wrong = has & ~last
     wrong[rows] = crc31_column(before) != crc_values(texts[rows])
-    add_rows(context, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
+    add_rows(context, records, "I-026", wrong, "its __CRC32# is not the last property, or does not match the record")
     around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
-    text = "it has no __CRC32#, the records around it have one: its name may be damaged"
+    text = "it has no __CRC32#, but the records around it have one: the property name may be damaged"
     add_rows(context, records, "I-026", ~has & around, text, severity=Severity.WARNING)
 
 
@@ -218,10 +218,10 @@ def property_text(context: VerifyContext, records: Records) -> None:
     """Items with a name and a value each, none lost to zeros, no name twice, a separator at the end."""
     properties = records.properties
     lost = properties.has_lost_items()
-    text = "a NUL byte in the properties: torn, keys and tags lost"
+    text = "a NUL byte in the properties: they are torn, keys and tags are lost"
     add_rows(context, records, "I-055", lost, text)
     _items(context, records, properties.malformed() & ~lost)
-    text = "two properties run together: the value of the first has the name of the next"
+    text = "two properties without a separator: the value of the first contains the name of the next"
     add_rows(context, records, "I-038", properties.run_together() & ~lost, text)
     _final_separator(context, records, lost)
     _repeated(context, records)
@@ -236,7 +236,7 @@ def _items(context: VerifyContext, records: Records, odd: Flags) -> None:
     for row in np.flatnonzero(odd).tolist():
         items = [item for item in texts[row].split(names.ITEM_SEPARATOR) if item]
         empty[row] = all(_NAMED.match(item) for item in items)
-    text = "a property with an empty value, as clients write it: readers leave it out"
+    text = "a property with an empty value, as some clients write it: readers ignore it"
     add_rows(context, records, "I-038", empty, text, severity=Severity.INFO)
     add_rows(context, records, "I-038", odd & ~empty, "a property without a name or a separator")
 
@@ -276,7 +276,7 @@ def _final_separator(context: VerifyContext, records: Records, lost: Flags) -> N
         following = _record_behind(context, records)
         alone[-1], last[-1] = len(following) and not _open_ends(following)[0], not len(following)
     add_rows(context, records, "I-055", alone, "no separator behind the last property")
-    text = "the last one has no separator behind its last property: of 4.x, or damaged"
+    text = "the last record has no separator behind its last property: written by 4.x, or damaged"
     add_rows(context, records, "I-055", last, text, severity=Severity.WARNING)
 
 
@@ -317,9 +317,9 @@ def _repeated(context: VerifyContext, records: Records) -> None:
             of_batch[row] = True
         elif twice:
             other[row] = True
-    text = "UNIQ_KEY twice: the broker has added that of the batch"
+    text = "UNIQ_KEY twice: the broker added the key of the batch"
     add_rows(context, records, "I-056", of_batch, text, severity=Severity.INFO)
-    add_rows(context, records, "I-056", other, "a property name twice", severity=Severity.WARNING)
+    add_rows(context, records, "I-056", other, "a property name occurs twice", severity=Severity.WARNING)
 
 
 def _names_twice(text: bytes) -> set[bytes]:
@@ -372,7 +372,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
         text = f"{lmq} with the offsets {','.join(given)[:60]!r}"
         if offsets.length[row] <= 0:
             harm = _Harm.NONE
-            text = f"{lmq}, none of them told to the broker that stored it"
+            text = f"{lmq}, no option of the broker that stored it"
         size = int(records.ends[row] - records.position[row])
         undispatchable.found.append((int(records.position[row]), size, text, harm))
 
@@ -384,7 +384,7 @@ def undispatchable_records(context: VerifyContext) -> None:
         stuck = harm is _Harm.BLOCKS and context.crashed
         told = f"record at {position}: {text}"
         if stuck:
-            told += "; dispatch throws at it, for ever"
+            told += "; dispatch throws at this record for ever"
         severity = Severity.FATAL if stuck else None
         if harm is _Harm.NONE:
             severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
@@ -404,4 +404,4 @@ def duplication(context: VerifyContext, records: Records) -> None:
     for row in rows.tolist():
         wrong[row] = _DUP_PARTS.fullmatch(info[row]) is None
     severity = None if needed else Severity.WARNING
-    add_rows(context, records, "I-050", wrong, "DUP_INFO has not two parts", severity=severity)
+    add_rows(context, records, "I-050", wrong, "DUP_INFO does not have two parts", severity=severity)

@@ -41,8 +41,8 @@ def compressed_bodies(context: VerifyContext, records: Records) -> None:
         return
     for row, error, put_back, too_large in undecodable_bodies(records.columns):
         severity = Severity.INFO if too_large else Severity.WARNING if put_back else None
-        more = "; the check of a transaction has put it back as it was sent" if put_back else ""
-        more = ": the rest was not looked at" if too_large else more
+        more = "; a transaction check stored it again as it was sent" if put_back else ""
+        more = ": the rest was not checked" if too_large else more
         _one(context, records, "I-039", row, f"the body {error}{more}", severity)
 
 
@@ -83,7 +83,7 @@ def _number(name: str, text: bytes) -> int | None:
 
 
 def _no_number(name: str, text: bytes) -> str:
-    return f"{name} {java_string(text)!r} is no {NUMBER_BITS[name]}-bit number"
+    return f"{name} {java_string(text)!r} is not a {NUMBER_BITS[name]}-bit number"
 
 
 @of_records("I-045")
@@ -116,14 +116,14 @@ def transactions(context: VerifyContext, records: Records) -> None:
     if len(rows):
         complete = _real_place(records) & (records.properties.find(names.PGROUP).length > 0)
         for row in rows[(queue_id[rows] != 0) | ~complete[rows]].tolist():
-            text = "a half message in another queue than 0, or without the place it is meant for"
+            text = "a half message that is not in queue 0, or has no target topic and queue"
             _one(context, records, "I-046", row, text)
     rows = _live(records, records.of_topic(OP_TOPIC))
     if len(rows):
         bodies = records.columns.ragged("body")
         for row in rows.tolist():
             if not _NUMBERS.fullmatch(bodies[row]):
-                text = f"decides about {bodies[row][:40]!r}: no list of queue offsets"
+                text = f"decides about {bodies[row][:40]!r}, which is not a list of queue offsets"
                 _one(context, records, "I-046", row, text)
 
 
@@ -137,7 +137,7 @@ def revived(context: VerifyContext, records: Records) -> None:
         for row in _unread(context, records, topic).tolist():
             if why := read_pop(java_string(tags[row]), bodies[row], grammar)[1]:
                 queue, offset = QueueId(topic, int(columns.ints("queue_id")[row])), columns.ints("queue_offset")[row]
-                text = f"no broker reads message {offset} of {queue} ({why}): nothing of that queue comes back"
+                text = f"no broker can read message {offset} of {queue} ({why}): no message of that queue comes back"
                 _one(context, records, "I-057", row, text)
 
 
@@ -229,7 +229,7 @@ def commits(context: VerifyContext, records: Records) -> None:
     if context.behind is not None and len(named):
         halves.earlier.append(named[named < first_read])
     for at in np.flatnonzero(~known_ones).tolist():
-        text = f"committed, but no half message stands at {named[at]}"
+        text = f"committed, but there is no half message at {named[at]}"
         _one(context, records, "I-047", int(rows[at]), text)
 
 
@@ -261,12 +261,12 @@ def timed(context: VerifyContext, records: Records) -> None:
         text = times[row]
         time_ms = java_integer(java_string(text), 64)
         if time_ms is None:
-            what = f"TIMER_OUT_MS {java_string(text)!r} is no number: the timer waits here"
+            what = f"TIMER_OUT_MS {java_string(text)!r} is not a number: the timer stops here"
             _one(context, records, "I-049", row, what)
         elif time_ms % precision.value:
-            what = f"TIMER_OUT_MS {time_ms} is no multiple of {precision.value}"
+            what = f"TIMER_OUT_MS {time_ms} is not a multiple of {precision.value}"
             if precision.is_guess:
-                what += f", the default of {precision.name}, which the store does not show"
+                what += f", the default of {precision.name} (the store does not show the real value)"
             severity = Severity.WARNING if precision.is_guess else None
             _one(context, records, "I-049", row, what, severity)
         elif not complete[row]:

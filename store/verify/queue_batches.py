@@ -231,7 +231,7 @@ class _Sequence:
         wrong = (base < 0) | (count < 1) | (base != before)
         for row in np.flatnonzero(wrong & named).tolist():
             messages = counted(int(count[row]), "message")
-            text = f"it begins at {base[row]} with {messages}, the one before ends at"
+            text = f"it begins at {base[row]} with {messages}, but the one before ends at"
             _report(self._context, self._check, "I-081", first + row, f"{text} {before[row]}")
         dead = named & reaches_beyond(units, self._context.log.end)
         if not self._whole or not dead.any():
@@ -252,7 +252,7 @@ class _Sequence:
         context, check = self._context, self._check
         if not self._whole or not check.end or self._end == check.end:
             return
-        text = f"{check.queue} ends at {self._end or 0}, the log has messages up to {check.end - 1}"
+        text = f"{check.queue} ends at {self._end or 0}, but the log has messages up to {check.end - 1}"
         topic, queue_id = check.queue
         more: dict[str, Any] = {}
         if context.crashed and (self._end or 0) < check.end:

@@ -79,12 +79,12 @@ def _empty_files(context: VerifyContext, queue: QueueId, files: MappedFileQueue,
         if not file.size or not _all_zero(files, file):
             continue
         if number < len(files.files) - 1:
-            _add(context, queue, "I-074", file.path, "all zeros, and files follow: units were lost")
+            _add(context, queue, "I-074", file.path, "all zeros, but files follow: units are lost")
         elif number and _ends_full(files, files.files[number - 1], unit_bytes):
             text = "all zeros behind a full file: a recovery counts its first unit (B4)"
             _add(context, queue, "I-073", file.path, text)
         elif number:
-            text = "all zeros behind a file with room: no broker gets as far"
+            text = "all zeros behind a file that is not full: no broker reads it"
             _add(context, queue, "I-073", file.path, text, severity=Severity.INFO)
 
 
@@ -123,7 +123,7 @@ def queues_of_topics(context: VerifyContext) -> None:
             _add(context, simple[0], "I-083", queues.paths[simple[0]], text)
     for topic in sorted(batches_in_database(context.store.layout, context.profile)):
         for queue in sorted(queue for queue in queues.paths if queue.topic == topic and queues.wanted(queue))[:1]:
-            text = f"its type is {BATCH_QUEUES}, and it is in a RocksDB: pulls at an inner batch fail, it needs files"
+            text = f"its type is {BATCH_QUEUES}, but it is in a RocksDB: pulls at an inner batch fail; it needs files"
             _add(context, queue, "I-083", queues.paths[queue], text, severity=Severity.WARNING, repair="")
     if not queues.batches:
         _unread_batches(context)
@@ -137,7 +137,7 @@ def _unread_batches(context: VerifyContext) -> None:
     count = sum(1 for _ in queue_directories(root))
     if not count or context.scope.topic is not None:
         return
-    text = f"{counted(count, 'queue')} of batches, and a broker {context.profile.version} reads none"
+    text = f"{counted(count, 'queue')} of batches, but a broker {context.profile.version} reads none"
     mend = "mv {path} {aside}"
     context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
@@ -153,7 +153,7 @@ def _types(context: VerifyContext, queues: QueueStates) -> None:
             seen.add(queue.topic)
             told = topics.attribute(queue.topic, QUEUE_TYPE)
             if (told == BATCH_QUEUES) != batches and queues.wanted(queue):
-                text = f"its directory is not that of its type, {told or 'SimpleCQ'}"
+                text = f"its directory is not the one for its type, {told or 'SimpleCQ'}"
                 _add(context, queue, "I-083", paths[queue], text)
 
 
@@ -164,7 +164,7 @@ def lmq_queues(context: VerifyContext) -> None:
     for queue, path in sorted(queues.paths.items()):
         lmq = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
         if lmq and queue.queue_id and any(list_entries(path)):
-            text, mend = "an LMQ has no other number than 0", "mv {path} {aside}"
+            text, mend = "an LMQ can have only number 0", "mv {path} {aside}"
             _add(context, queue, "I-078", path, text, repair=mend)
     if context.store.layout.rocksdb_queues:
         return
@@ -174,7 +174,7 @@ def lmq_queues(context: VerifyContext) -> None:
             continue
         for inner in list_entries(topic.path):
             if inner.directory and not _is_number(inner.name) and _has_queue(inner.path):
-                text = f"a queue named {topic.name}/{inner.name}: no broker finds it again (B12)"
+                text = f"a queue named {topic.name}/{inner.name}: no broker finds it after a start (B12)"
                 severity = Severity.WARNING if made else Severity.ERROR
                 context.findings.add("I-078", inner.path, text, severity=severity, topic=topic.name)
 
@@ -212,7 +212,7 @@ def delayed_messages(context: VerifyContext) -> None:
         if context.crashed:  # a start dispatches again what has no unit yet
             end = max(end, context.log.next_offset.get(queue, 0))
         if queues.wanted(queue) and offset > end and not context.live and context.log.complete:
-            text = f"delayOffset.json is at {offset}, the queue ends at {end}"
+            text = f"delayOffset.json has {offset}, but the queue ends at {end}"
             _add(context, queue, "I-077", os.fspath(path), text, offset=None)
 
 
@@ -262,7 +262,7 @@ def _check_bound(
         _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
     elif bound != (last, summary.last_position) and not _is_of_a_cut(context, opened, bound):
         told = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
-        _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
+        _add_bound(context, queue, f"{told}; but its last unit is {last}, at {summary.last_position}")
 
 
 def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
@@ -340,14 +340,14 @@ def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, 
     in_files = queues_of(context).counts_in_files(queue)
     if bound is not None and bound[0] > summary.min_offset and not in_files:
         hidden = bound[0] - summary.min_offset
-        text = f"the first offset stored is {bound[0]}, and units from {summary.min_offset} on are there"
-        _add_bound(context, queue, f"{text}: {counted(hidden, 'message')} no consumer gets", hidden)
+        text = f"the first offset stored is {bound[0]}, but units exist from {summary.min_offset} on"
+        _add_bound(context, queue, f"{text}: no consumer gets {counted(hidden, 'message')}", hidden)
 
 
 def _add_left_out(context: VerifyContext, queue: QueueId, offset: int) -> None:
     """Brokers do not put the record at the beginning of the log into a new database (B40)."""
     text = (
-        f"{queue} unit {offset} is missing: the record at 0, which a broker leaves out when it fills"
+        f"{queue} unit {offset} is missing: it is for the record at 0, which a broker leaves out when it fills"
         " a new RocksDB of queues (B40); the queue in files has it"
     )
     path = os.fspath(context.store.layout.queue_database or "")
@@ -375,7 +375,7 @@ def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: Con
             _add_left_out(context, queue, int(offsets[left_out][0]))
         lacks = ~is_used(theirs) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
         for wrong, text in (
-            (differs, "is another one than in the database"),
+            (differs, "differs from the unit in the database"),
             (lacks, "is missing in the database, which has later ones"),
         ):
             if wrong.any():

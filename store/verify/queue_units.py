@@ -134,7 +134,7 @@ class _UnitRecords:
         number = {name: values[at] for name, values in self._numbers.items()}
         position = self._position[at]
         if number["physical_offset"] != position:
-            yield "I-062", f"the record at {position} is left from an earlier life of the file"
+            yield "I-062", f"the record at {position} is left over from an earlier use of the file"
             return
         if number["total_size"] != size:
             yield "I-062", f"the record at {position} has {number['total_size']} bytes, not {size}"
@@ -147,7 +147,7 @@ class _UnitRecords:
         elif number["queue_offset"] != offset:
             yield "I-064", f"the record at {position} is message {number['queue_offset']}"
         elif number["total_size"] == size:
-            yield "I-062", f"the record at {position} is no part of the log"
+            yield "I-062", f"the record at {position} does not belong to the log"
 
     def _further(self, at: int, offset: int) -> Iterator[tuple[str, str]]:
         """The record is of another queue: right only if it names this one besides."""
@@ -304,7 +304,7 @@ class QueuePass:
         if last >= 0:
             self._invalid.add(offsets[invalid & before])
             self.beyond.add(offsets[beyond & before])
-            self._report_inside("I-061", self._invalid, "names nothing, but units follow")
+            self._report_inside("I-061", self._invalid, "names no record, but units follow")
             text = f"reaches beyond the log's end {self._log_end}, but units follow"
             self._report_inside("I-067", self.beyond, text)
             self._invalid, self.beyond, self.behind, self.wrong, self._cut = (Ranges() for _ in range(5))
@@ -336,7 +336,7 @@ class QueuePass:
             self._context.findings,
             "I-071",
             rows,
-            lambda row: f"{queue} unit {rows[row]} fills a front, but it is not in the front",
+            lambda row: f"{queue} unit {rows[row]} is a pre-fill unit, but not at the front of the queue",
         )
 
     def _order(self, offsets: Ints, positions: Ints, live: Flags) -> None:
@@ -366,7 +366,7 @@ class QueuePass:
             "I-068",
             hiding,
             lambda row: (
-                f"{queue} unit {hiding[row]} names what is before the log's start {start}, units before it do not"
+                f"{queue} unit {hiding[row]} names a place before the log's start {start}, units before it do not"
             ),
         )
         self._in_log = self._in_log or bool(inside.any())
@@ -393,11 +393,11 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
     for missing in check.missing:
         if context.live and _there_now(queues, missing, queue):
             continue
-        text = f"is missing: message {missing.first}, record at {missing.position}, has none"
+        text = f"is missing: it is for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}
         if deleted:
             more |= {"severity": Severity.WARNING} | ({} if context.crashed else {"repair": ""})
-            text += ": the topic was deleted, it is not in topics.json"
+            text += ": the topic was deleted (it is not in topics.json)"
         elif is_late(context, missing, dispatched):
             more.update(severity=Severity.INFO, unclean=not context.live)
             text += ": not dispatched yet"
@@ -412,7 +412,7 @@ def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCh
         return
     count = int(counts.sum())
     many = counted(count, "message", form=",")
-    alone = "" if queues.any_there else ", and so are all others"
+    alone = "" if queues.any_there else ", like all other queues"
     text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
     more: dict[str, Any] = {}
     if context.crashed and bool((positions >= queues.dispatched_to(check.queue)).all()):
@@ -421,11 +421,11 @@ def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCh
     topic, queue_id = check.queue
     if not check.reader.exists and may_have_none(context, check.queue):
         if _was_numbered(context, check.queue, int(positions[0])):
-            text += f"; where a broker has it, its options tell: {_WHERE_LMQS_ARE}"
+            text += f"; these options of the broker say where the queue is: {_WHERE_LMQS_ARE}"
             more = more or {"repair": _WITH_OPTIONS}
         else:
             more = {"severity": Severity.WARNING}
-            text += "; or the broker has enableMultiDispatch=false: then say so with --set"
+            text += "; if the broker has enableMultiDispatch=false, say so with --set"
     more |= {"count": count, "topic": topic, "queue_id": queue_id}
     context.findings.add("I-070", check.reader.directory, text, **more)
 
@@ -475,8 +475,8 @@ def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
     if seen.first_file_gone and check.reader.files.files:
         file = check.reader.files.files[0]
         only = len(check.reader.files.files) == 1
-        why = "the queue keeps its last file" if only else "a broker deletes it at its next round"
-        gone = "lie in front of the log" if directories_without_files(context.store.layout) else "are expired"
+        why = "the queue keeps its last file" if only else "a broker deletes it at its next cleaning"
+        gone = "lie before the log" if directories_without_files(context.store.layout) else "are expired"
         _add(context, check, "I-085", file.path, f"all records of this file {gone}: {why}")
 
 
@@ -492,30 +492,30 @@ def _dead_units(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> N
     """
     come_back = context.profile.dispatch.counts_puts
     severity = Severity.WARNING if come_back else Severity.INFO
-    why = "a broker of this version counts them again (B21)" if come_back else "a broker cuts them"
+    why = "a broker of this version counts it again (B21)" if come_back else "a broker cuts it"
     report, findings, kept_end = check.reader.report_range, context.findings, seen.kept_end
     for first, end in _pieces(seen.behind, seen):
         more: dict[str, Any] = {"severity": severity}
-        text = f"is dead, it lies behind the queue's end: {why}"
+        text = f"is dead: it lies behind the queue's end, {why}"
         if first < kept_end and seen.wrong.has(np.array([first]))[0]:
-            text, more = f"names no message of the queue: {KEEPS}", {}
+            text, more = f"names no message of the queue, but {KEEPS}", {}
         elif first < kept_end:
-            text = f"lies behind the queue's end, its record is lost or changed: {KEEPS}"
+            text = f"lies behind the queue's end and its record is lost or changed, but {KEEPS}"
         report(findings, "I-062", first, end, text, **more)
     behind = f"it lies behind the log's end {context.log.end}"
     for first, end in _pieces(seen.beyond, seen):
         if first < kept_end:
-            text = f"begins before the log's end {context.log.end} and ends behind it: {KEEPS}"
+            text = f"begins before the log's end {context.log.end} and ends behind it, but {KEEPS}"
             more = {} if context.profile.queues.reaches_end else {"severity": Severity.ERROR}
-            text += "" if more else "; messages that it stores up to where the unit ends may get none"
+            text += "" if more else "; new messages up to the place where the unit ends may get no unit"
             report(findings, "I-067", first, end, text, **more)
         elif _is_lost(context, check, first):
             report(findings, "I-067", first, end, f"names a lost record, {behind}")
         else:
-            report(findings, "I-067", first, end, f"is dead, {behind}: {why}", severity=severity)
+            report(findings, "I-067", first, end, f"is dead: {behind}, {why}", severity=severity)
 
 
-KEEPS = "a broker keeps it, and counts on behind it"
+KEEPS = "a broker keeps it and counts on from it"
 
 
 def _pieces(ranges: Ranges, seen: QueuePass) -> Iterator[tuple[int, int]]:
@@ -548,10 +548,10 @@ def _no_message(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
         return
     if seen.ends_pre_filled and seen.real:
         path = files[-1].path
-        _add(context, check, "I-087", path, "its last unit fills a front and is no message")
+        _add(context, check, "I-087", path, "its last unit is a pre-fill unit, not a message")
     elif seen.ends_pre_filled:
-        _add(context, check, "I-072", files[0].path, "it has units that fill the front, and no other")
-        _add(context, check, "I-087", files[0].path, "its last unit fills a front and is no message")
+        _add(context, check, "I-072", files[0].path, "it has only pre-fill units")
+        _add(context, check, "I-087", files[0].path, "its last unit is a pre-fill unit, not a message")
     elif not seen.real:
         text, more = "its files hold no valid unit", {}
         rules = context.profile.queues
@@ -561,7 +561,7 @@ def _no_message(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
             more["severity"] = Severity.FATAL
         _add(context, check, "I-086", check.reader.directory, text, **more)
     elif seen.live_end < 0 and (seen.beyond or seen.behind):
-        text = "all its units are dead, as a cut of the log leaves them"
+        text = "all its units are dead, as after a cut of the log"
         _add(context, check, "I-086", check.reader.directory, text, severity=Severity.INFO)
 
 
@@ -574,10 +574,10 @@ def _max_offset(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
     ahead = max((stop for _, stop in seen.dead), default=0)
     path, offset = check.reader.place(max(end - 1, 0))
     if end > wanted:
-        text = f"it ends at {end}, the log's last message of it is {wanted - 1}"
+        text = f"it ends at {end}, but its last message in the log is {wanted - 1}"
         _add(context, check, "I-075", path, text, offset=offset)
     elif end < wanted:
-        text = f"it ends at {end}, the log has messages up to {wanted - 1}"
+        text = f"it ends at {end}, but the log has messages up to {wanted - 1}"
         behind = [m for m in check.missing if m.first + m.count > end]
         dispatched = queues.dispatched_to(check.queue)
         more: dict[str, Any] = {}

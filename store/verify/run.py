@@ -291,16 +291,16 @@ def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")
-        text = f"{size} no records"
+        text = f"{size} damaged"
         path = os.fspath(log.directories[0]) if log.directories else root
         yield Finding.of("I-020", path, text, count=log.damaged_ranges)
     if seen.end_is_lost and log.torn is None:
-        text = f"queues name a message at {log.end:,}, where the log ends: it is gone"
+        text = f"queues name a message at {log.end:,}, where the log ends: that message is gone"
         yield Finding.of("I-186", root, text)
     lacking = not (any(queue.max_offset for queue in seen.queues) or store.queues_problem)
     if lacking and seen.exit == "clean" and log.first_store_timestamp is not None:
         who = "brokers 4.3 and 5.1 do" if seen.layout.dledger is None else "a start does"
-        text = f"no message has a queue unit although there is no abort file: {who} not look for them"
+        text = f"no message has a queue unit, but there is no abort file: {who} not look for them"
         yield Finding.of("I-114", os.fspath(seen.layout.abort), text)
     if seen.restart is not None and not seen.restart.file:
         text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
@@ -323,7 +323,7 @@ def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
     try:
         normalize(snapshot, any_length=True)
     except Refused as error:
-        yield Finding.of("I-187", root, f"no recovery is possible yet: {error}")
+        yield Finding.of("I-187", root, f"recovery is not possible yet: {error}")
     except UnreadableRange:
         return  # it is noted
     profile = profile_of(seen.generation.version)

@@ -147,7 +147,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
     yield from cut_off(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
-        yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
+        yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
     yield from _of_prediction(root, worst, by_files=not found.not_by_files)
     count = plan.lost.messages - plan.lost_compacted if plan is not None else 0
     if count and not worst.lost.messages:
@@ -183,7 +183,7 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
         ways = {
-            WITHOUT_COMPACTION_LOG: "enableCompaction=false serves them as any others",
+            WITHOUT_COMPACTION_LOG: "with enableCompaction=false they are served like others",
             BETWEEN_BATCHES: "the topic needs queues in files (repair --queues --as files)",
         }
         for reason, way in ways.items():

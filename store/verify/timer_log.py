@@ -302,7 +302,7 @@ def entries_fill_the_log(context: VerifyContext) -> None:
             _odd_range(context, log, file, item, last)
         closed = any(item.kind == "blank" for item in mine)
         if not closed and not last and not mine:
-            text = "the file is full of entries and has no BLANK: a start reads no later file"
+            text = "the file is full but has no BLANK: a start reads no later file"
             context.findings.add("I-126", file.path, text, offset=file.size, length=0)
 
 
@@ -317,7 +317,7 @@ def _odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: Ti
             if offset == 0 and file.start > 0:
                 _empty_last_file(context, file)
             return
-        text = "zeros where entries should be, with entries behind them"
+        text = "zeros in place of entries, with entries behind them"
     elif _of_magic(file, item):
         return  # an entry but for its magic: I-127 tells
     else:
@@ -329,7 +329,7 @@ def _odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: Ti
 def _empty_last_file(context: VerifyContext, file: MappedFile) -> None:
     rules = context.profile.timer
     refuses = rules is not None and not rules.any_size
-    what = "no start" if refuses else "a start takes the queue offset of timercheck"
+    what = "the broker does not start" if refuses else "a start takes the queue offset of timercheck"
     text = f"the last file has no entry: {what} (B32)"
     level = Severity.FATAL if refuses else Severity.WARNING
     context.findings.add("I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK)
@@ -357,13 +357,13 @@ def entries_are_well_formed(context: VerifyContext) -> None:
 
         def of_link(row: int, mine: TimerEntries = mine) -> str:
             place, previous = mine.position[row], mine.previous[row]
-            return f"entry at {place}: the entry before it is at {previous}, which is not before it"
+            return f"entry at {place}: its link leads to {previous}, which is not before it"
 
         def of_reserved(row: int, mine: TimerEntries = mine) -> str:
             return f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
 
         def of_magic(row: int, mine: TimerEntries = mine) -> str:
-            text = "which no broker writes: one reads it by its bits for roll and cancel"
+            text = "which no broker writes: brokers use only its bits for roll and cancel"
             return f"entry at {mine.position[row]}: its magic is {mine.magic[row]}, {text}"
 
         add = context.findings.add_rows
@@ -376,8 +376,8 @@ def entries_are_well_formed(context: VerifyContext) -> None:
         found = log.file_of(item.position)
         if item.kind == "damage" and found is not None and _of_magic(found, item):
             offset = item.position - found.start
-            text = f"entry at {item.position}: its magic is not of 0 to {MAGIC_MAX}"
-            text += "; a start that meets it cuts the timer log there"
+            text = f"entry at {item.position}: its magic is not between 0 and {MAGIC_MAX}"
+            text += "; a start that reads it cuts the timer log there"
             context.findings.add("I-127", found.path, text, offset=offset, length=item.size)
 
 
@@ -431,15 +431,15 @@ def entries_name_their_records(context: VerifyContext) -> None:
 
     def of_lost(number: int) -> str:
         place = entries.offset_py[number]
-        return f"entry at {entries.position[number]}: its message at {place} is lost, and marked so"
+        return f"entry at {entries.position[number]}: its message at {place} is lost (marked as lost)"
 
     def of_time(number: int) -> str:
         at, due_ms = entries.position[number], records.out_ms[row[number]]
         if records.cancels[row[number]] != entries.deletes[number]:
-            return f"entry at {at}: it cancels a message and its record does not, or the reverse"
+            return f"entry at {at}: either the entry cancels a message or its record does, not both"
         if entries.tick_ms[number] == due_ms:
-            return f"entry at {at}: due at {due_ms}, as its record says, and yet to be taken round once more"
-        return f"entry at {at}: due at {entries.tick_ms[number]}, its record says {due_ms}"
+            return f"entry at {at}: due at {due_ms}, as its record says, but marked to be rolled again"
+        return f"entry at {at}: due at {entries.tick_ms[number]}, but its record says {due_ms}"
 
     _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)
     _tell(context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
@@ -485,5 +485,5 @@ def the_log_is_expired_with_its_records(context: VerifyContext) -> None:
     file, mine = rows[0]
     last = int(log.entries.offset_py[mine][-1])
     if file is log.files[0] and 0 <= last < context.log.start:
-        text = f"its last entry names {last}, and the log begins at {context.log.start}"
+        text = f"its last entry names {last}, but the log begins at {context.log.start}"
         context.findings.add("I-135", file.path, text)

@@ -140,7 +140,7 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
         found.of_slot[number] = row
         due = int(entries.tick_ms[number]) // files.ticks.precision_ms
         if due != tick and row not in found.broken:
-            found.broken[row] = ("I-124", f"its chain has the entry at {at}, which is due at {due}")
+            found.broken[row] = ("I-124", f"its chain has the entry at {at}, which is due at tick {due}")
         previous = int(entries.previous[number])
         if previous == NOWHERE:
             if at != first and row not in found.broken:
@@ -148,11 +148,11 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
                 found.broken[row] = ("I-123", text)
             return
         if previous >= at:
-            text = f"its chain goes from {at} to {previous} and so never ends"
+            text = f"its chain goes from {at} to {previous} and never ends"
             found.broken[row] = ("I-123", text)
             return
         if previous < 0 and row not in found.broken:
-            text = f"its chain goes from {at} to {previous}, where nothing is"
+            text = f"its chain goes from {at} to {previous}, where there is no entry"
             found.broken[row] = ("I-123", text)
         if previous < start:
             return  # expired
@@ -227,7 +227,7 @@ def _tell_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) ->
     first = int(log.entries.position[rows][0])
     file = log.file_of(first)
     assert file is not None
-    text = f"the entry at {first} is in no chain, behind what timercheck says was written: {why}"
+    text = f"the entry at {first} is in no chain; it lies behind the flushed position of timercheck: {why}"
     context.findings.add(
         "I-123", file.path, text, offset=first - file.start, length=UNIT_BYTES, count=int(rows.sum()), **more
     )
@@ -268,7 +268,7 @@ def slots_count_their_entries(context: VerifyContext) -> None:
     def told(row: int) -> str:
         messages = counted(int(adds[row]), "message")
         made = f"{messages} and {counted(int(deletes[row]), 'that cancels', 'that cancel')}"
-        return f"slot {slots.number[row]} counts {slots.num[row]}, its chain has {made}"
+        return f"slot {slots.number[row]} counts {slots.num[row]}, but its chain has {made}"
 
     _tell(context, "I-125", slots, wrong & ~usual, told)
     text = ": a start after a crash leaves it so"
@@ -341,7 +341,7 @@ def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
     path = os.fspath(files.check_path)
     if position < 0 or (position > log.end and position not in ends):
         were = counted(position, "byte of the timer log was", "bytes of the timer log were")
-        text = f"{were} on the disk, it says; "
+        text = f"its flushed position says that {were} on the disk, but "
         text += f"the log ends at {log.end}" if log.files else "the timer log is missing"
         context.findings.add("I-130", path, text)
     elif position not in ends and not bool(log.aligned(np.array([position], np.int64))[0]):
@@ -363,8 +363,8 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         count = len(timer_columns(context).position)
         if count:
             reads = counted(count, "message: a start reads it", "messages: a start reads them all")
-            text = f"the timer has no file, its topic {reads}"
-            text += " again, and delivers once more what was due since the time that the wheel reaches back to"
+            text = f"the timer has no files, but its topic has {reads}"
+            text += " again, and delivers again the messages due since then, as far as the wheel reaches back"
             context.findings.add("I-131", path, text, severity=Severity.WARNING, repair="")
         return
     bounds = queue_bounds(context).of(_QUEUE)
@@ -375,7 +375,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
     }
     for name, offset in offsets.items():
         if (offset < 0 or offset > end) and context.log.complete:
-            text = f"{name} is {offset}, the queue of the timer topic ends at {end}"
+            text = f"{name} is {offset}, but the queue of the timer topic ends at {end}"
             context.findings.add("I-131", path, text)
     count = int((~files.log.entries.deletes).sum())  # with timerRocksDBEnable there are no others
     lowest = min(offsets, key=lambda name: offsets[name])
@@ -383,7 +383,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
         none = "timercheck is missing" if not files.check_path.exists() else f"{lowest} is 0"
         entries = counted(count, "entry", "entries")
         text = f"{none} and the timer log has {entries}: a start reads the whole"
-        text += " queue again and delivers twice what waits (B34)"
+        text += " queue again and delivers messages that wait twice (B34)"
         context.findings.add("I-131", path, text)
 
 
@@ -402,8 +402,8 @@ def _tell_read_again(context: VerifyContext, kept: TimersKept) -> None:
     """
     if len(kept.due_ms) and kept.queue_offset <= 0 and not context.live:
         rows = counted(len(kept.due_ms), "timer")
-        text = f"it has {rows} and no place in the queue of the timer topic: a start reads the whole queue again, and"
-        text += " delivers twice what waits or was delivered, and what was cancelled"
+        text = f"it has {rows} but no offset in the queue of the timer topic: a start reads the whole queue again, and"
+        text += " delivers again the messages that wait, were delivered or were cancelled"
         context.findings.add("I-131", os.fspath(context.store.layout.rocksdb_store), text, repair="")
 
 
@@ -414,13 +414,13 @@ def the_time_read_is_past(context: VerifyContext) -> None:
     read_ms, path = files.check.last_read_time_ms, os.fspath(files.check_path)
     if read_ms > context.now_ms + files.ticks.precision_ms:
         ahead = read_ms - context.now_ms
-        text = f"last_read_time_ms is {read_ms}, {ahead} ms from now: messages due before are lost"
+        text = f"last_read_time_ms is {read_ms}, {ahead} ms in the future: messages due before that time are lost"
         context.findings.add("I-132", path, text)
     elif read_ms < 0 or read_ms % files.ticks.precision_ms:
         text = f"last_read_time_ms is {read_ms}, not a multiple of {files.ticks.precision_ms} ms"
         context.findings.add("I-132", path, text)
     elif len(entries := files.log.entries) and read_ms < max(1, files.ticks.oldest_ms(entries.alive_ms)):
-        text = f"last_read_time_ms is {read_ms}: what the wheel has had delivered is delivered again"
+        text = f"last_read_time_ms is {read_ms}: a start delivers again what the wheel has delivered"
         context.findings.add("I-132", path, text)
 
 
@@ -532,5 +532,5 @@ def cancelling_names_a_message(context: VerifyContext) -> None:
     rows = np.flatnonzero(records.cancels)[lost]
     for row in rows.tolist():
         position = int(records.position[row])
-        text = f"the message at {position} cancels one that is not in its tick: it does nothing"
+        text = f"the cancel message at {position} has no effect: its target is not in its tick"
         context.log_finding("I-136", position, int(records.size[row]), text)

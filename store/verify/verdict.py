@@ -139,7 +139,7 @@ def what_now(verdict: Verdict, commands: Sequence[NextCommand]) -> str:
     return "a start recovers it; so does this" if plan else "a start recovers it"
 
 
-NO_WORSE = "no repair mends it, and a broker's start makes it no worse"
+NO_WORSE = "no repair can mend it, but a broker start does not make it worse"
 
 
 def _more(serious: Sequence[Finding]) -> str:

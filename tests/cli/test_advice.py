@@ -162,7 +162,7 @@ def test_queues_without_a_file_are_missing_too(work: Path) -> None:
     for file in root.glob("consumequeue/*/*/0*"):
         file.unlink()
     page = run_here(["verify", str(root)]).stdout
-    assert "is missing, and so are all others" in page.splitlines()[0]
+    assert "is missing, like all other queues" in page.splitlines()[0]
     assert "consumequeue is missing: 377 messages have no queue unit" in page
     assert "Damaged: abort: no message has a queue unit" in run_here(["inspect", str(root)]).stdout.splitlines()[0]
 
@@ -201,7 +201,7 @@ def test_where_nothing_can_be_mended_no_command_leads_around(work: Path) -> None
     pages = [run_here([command, str(root)]).stdout for command in ("verify", "recover")]
     reason = why_unrepairable("I-027")
     assert all("--apply" not in page and reason in page for page in pages), pages
-    assert "What now: no repair mends it, and a broker's start makes it no worse." in pages[0]
+    assert "What now: no repair can mend it, but a broker start does not make it worse." in pages[0]
     assert pages[1].rstrip().endswith("Next: start the broker; its start makes nothing worse.")
 
 

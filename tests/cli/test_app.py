@@ -113,7 +113,7 @@ def test_who_ends_a_change_half_way_is_told(
     assert told == f"{cut} recover {store} --apply --set a=b"
     assert run_here(move).code == 0
     assert ended_at("rename", "undoing.new", undo) == ""
-    assert ended_at("rename", "000000.moved", undo) == f"taking back {cut} undo {store}"
+    assert ended_at("rename", "000000.moved", undo) == f"the undo of {cut} undo {store}"
     assert run_here(undo).code == 0
 
 

@@ -130,7 +130,8 @@ def test_an_end_that_is_lost_is_told(tmp_path: Path) -> None:
     store = stores.unpack("5.3.3-clean", tmp_path)
     max((store / "commitlog").iterdir()).unlink()
     shown = run_here(["inspect", str(store)]).stdout
-    assert shown.startswith("Damaged: the store: queues name a message at 204,558, where the log ends: it is gone.")
+    said = "queues name a message at 204,558, where the log ends: that message is gone."
+    assert shown.startswith(f"Damaged: the store: {said}")
     assert f"Next: mqstore recover {store} --apply" in shown
     with held(store):
         assert run_here(["inspect", str(store)]).stdout.startswith("In use, and in order")

@@ -102,7 +102,7 @@ def test_a_directory_in_the_place_of_a_file(whole_backup: bool, root: Path) -> N
     if not whole_backup:
         (root / "config" / "topics.json.bak").unlink()
     code, told = recover(root)
-    assert code == 1 and "not a file but a directory" in told
+    assert code == 1 and "a directory of this name" in told
     (line,) = (line for line in told.splitlines() if line.startswith("Next: mv "))
     subprocess.run(shlex.split(line.removeprefix("Next: ")), check=True)
     assert not topics.exists()

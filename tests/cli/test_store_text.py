@@ -36,8 +36,8 @@ def test_no_command_where_none_helps(tmp_path: Path) -> None:
     store = stores.unpack("5.3.3-clean", tmp_path)
     words = ["inspect", str(store), "--set", "mappedFileSizeCommitLog=131072"]
     first = run_here(words).stdout.splitlines()[0]
-    assert first.startswith("Do not start a broker: no recovery is possible yet: ")
-    assert first.endswith("mappedFileSizeCommitLog has to be 262144.")
+    assert first.startswith("Do not start a broker: recovery is not possible yet: ")
+    assert first.endswith("mappedFileSizeCommitLog should be 262144.")
     assert json.loads(run_here([*words, "--format", "json"]).stdout)["next"] == []
     told = run_here(["verify", *words[1:]]).stdout.partition("What now: ")[2].splitlines()
     assert [line.split()[:2] for line in told[1:] if line] == [["mqstore", "explain"]]

@@ -18,7 +18,7 @@ def test_a_broken_body_is_refused_unless_something_else_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "written", "said"), [(OnDamage.SKIP, False, "left out"), (OnDamage.MARK, True, "so do")]
+    ("how", "written", "said"), [(OnDamage.SKIP, False, "left out"), (OnDamage.MARK, True, "fail, too")]
 )
 def test_what_is_left_out_or_marked_is_counted_and_told(how: OnDamage, written: bool, said: str) -> None:
     bodies = CorruptedBodies(how)

@@ -82,7 +82,7 @@ def test_one_queue_that_is_behind(
     with writer(root, config=options) as opened:
         opened.append(NewMessage(b"orders", b"x"))
         for append in (lambda m: opened.append(m), lambda m: opened.append_columns(columns_of([m]))):
-            with pytest.raises(Unclean, match=r"there is no such queue.*mqstore recover"):
+            with pytest.raises(Unclean, match=r"the queue is missing.*mqstore recover"):
                 append(NewMessage(QUEUE[0].encode(), b"x"))
 
 

@@ -191,10 +191,10 @@ PLACE = b"REAL_TOPIC\1T\2REAL_QID\x010\2"
         (NewMessage(b"T", b"x", store_timestamp=0), "a store timestamp must be greater than 0: 0"),
         (NewMessage(b"T", b"x", store_timestamp=-5), "a store timestamp must be greater than 0: -5"),
         (NewMessage(b"T", b"x", born_host=(b"\n\0\0\1", 65_536)), "no port from 0 to 65535: 65536"),
-        (NewMessage(b"rmq_sys_wheel_timer", b"x", properties=PLACE), "without a good TIMER_OUT_MS"),
-        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=PLACE), "no good DELAY"),
-        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 1, properties=b"DELAY\x011\2" + PLACE), "no good DELAY"),
-        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=b"DELAY\x011\2"), "good REAL_TOPIC and REAL_QID"),
+        (NewMessage(b"rmq_sys_wheel_timer", b"x", properties=PLACE), "no valid TIMER_OUT_MS"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=PLACE), "no valid DELAY"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", 1, properties=b"DELAY\x011\2" + PLACE), "no valid DELAY"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x", properties=b"DELAY\x011\2"), "no valid REAL_TOPIC and REAL_QID"),
     ],
 )
 def test_what_a_broker_does_not_store_so(message: NewMessage, said: str, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_queue_offsets_go_on(tmp_path: Path) -> None:
         (NewMessage(b"T", b"x", sys_flag=-1 << 32), InvalidInput, "sys_flag: not a whole number"),
         (NewMessage(b"T", b"x", reconsume_times=1 << 31), InvalidInput, "reconsume_times: not a whole number"),
         (NewMessage(b"T", b"x", born_timestamp=1 << 63), InvalidInput, "born_timestamp: not a whole number"),
-        (NewMessage(b"T", b"x", born_host=(b"abc", 1)), InvalidInput, "an address of 3 bytes: it has 4 or 16"),
+        (NewMessage(b"T", b"x", born_host=(b"abc", 1)), InvalidInput, "an address of 3 bytes: not 4 or 16"),
         (NewMessage(b"T", b"x" * 5000), LimitExceeded, "does not fit into a commit log file"),
         (NewMessage(b"T", b"x" * ((4 << 20) + 1)), LimitExceeded, "maxMessageSize"),
         (NewMessage(b"T", b"x", properties=b"x" * 32768), LimitExceeded, "properties"),

@@ -136,7 +136,7 @@ def test_what_a_deleted_topic_had_is_no_damage_of_the_one_that_was_made_again(na
     (told,) = _wrong(root)  # of the two queues
     assert told.startswith("WARNING I-031 ")
     assert told.endswith(
-        ": the queue was deleted and made again, or lost before a start; 3 messages in front of it have no unit"
+        ": the queue was deleted and created again, or lost before a start; 3 messages before it have no unit"
     )
     found = analyze(Layout.open(root))
     assert found.nothing_to_do and found.messages == found.prediction.readable == 8
@@ -280,7 +280,7 @@ def test_a_queue_that_a_topic_made_again_has_not_used_was_deleted_with_it(tmp_pa
     _lose(tmp_path, "A")
     _put(tmp_path, *"UAA")
     (told,) = _wrong(tmp_path)
-    assert told.startswith("WARNING I-031 ") and "made again" in told
+    assert told.startswith("WARNING I-031 ") and "created again" in told
     assert analyze(Layout.open(tmp_path)).nothing_to_do
     _put(tmp_path, *"AA", queue_id=2)
     shutil.rmtree(tmp_path / "consumequeue" / "A" / "2")
@@ -297,7 +297,7 @@ def test_topics_of_the_broker_itself_cannot_be_deleted(tmp_path: Path) -> None:
     wrong = _wrong(tmp_path)
     assert any(text.startswith(f"ERROR I-070 {SCHEDULE_TOPIC}/17 ") for text in wrong)
     assert any("would leave 2 messages unread" in text for text in wrong)
-    assert not any("made again" in text for text in wrong)
+    assert not any("created again" in text for text in wrong)
 
 
 @pytest.mark.parametrize("all_lost", [False, True])

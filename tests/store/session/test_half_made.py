@@ -126,7 +126,7 @@ def test_half_of_a_store_is_moved_away_once(tmp_path: Path) -> None:
     root.rename(moved)
     for place in (moved, moved / ".." / "new-half"):
         left = left_over(Layout.open(place))
-        assert left is not None and "make it again from that, in a new directory" in str(left)
+        assert left is not None and "Make the store again from its source, in a new directory" in str(left)
         assert left.command(Layout.open(place)) == f"mqstore salvage {place} --to {place}-salvaged"
     told = run_here(["repair", str(moved), "--all"])
     assert "A change was cut off" not in told.stdout

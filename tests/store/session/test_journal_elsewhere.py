@@ -80,9 +80,9 @@ def test_cut_off_and_gone_on_with(root: Path, place: Path, tmp_path: Path) -> No
         seen.add(half_way)
         if half_way:
             assert barriers(layout_of(copy, place))
-            with pytest.raises(Refused, match="elsewhere"):
+            with pytest.raises(Refused, match="journal is in another directory"):
                 recover_with(copy, None, Files())
-            with pytest.raises(Refused, match="elsewhere"):
+            with pytest.raises(Refused, match="journal is in another directory"):
                 session_to_undo(layout_of(copy, None))
         recover_with(copy, place, Files())
         assert content(copy) == content(whole), f"step {at}, {counting.steps[at]}"

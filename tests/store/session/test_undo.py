@@ -417,7 +417,7 @@ def test_a_rocksdb_that_was_written_to_since(made: bool, merged: bool, root: Pat
     with pytest.raises(Refused, match="changed since"):
         take_back(root)
     if merged and not made:
-        with pytest.raises(Refused, match=r"cannot be what it was: this table is gone: .*000003\.sst"):
+        with pytest.raises(Refused, match=r"cannot be restored: this table is gone: .*000003\.sst"):
             take_back(root, force=True)
         assert everything(root) == written
         return

@@ -72,7 +72,7 @@ def test_epochs_of_another_log(root: Path) -> None:
     at = places(root)
     (root / FILE).write_text(epochs(0, at[5] + 8, at[-1]))
     assert said(root, "I-170") == [
-        f"{FILE}: epoch 4 begins at {at[5] + 8}, where no record does: a slave cannot be cut there"
+        f"{FILE}: epoch 4 begins at {at[5] + 8}, but no record does: a slave cannot be cut there"
     ]
     (root / FILE).write_text(epochs(0, at[-1] + 10, at[-1] + 20))
     assert said(root, "I-170") == [
@@ -130,8 +130,8 @@ def test_names_of_the_configuration(root: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "code", "told"),
     [
-        ("body", "I-023", "the body is not that of its CRC"),
-        ("topic", "I-162", "it does not say that it is of topic state, queue 0"),
+        ("body", "I-023", "the body does not match its CRC"),
+        ("topic", "I-162", "its topic or queue is not state, queue 0"),
     ],
 )
 def test_records_of_a_compaction_log_are_whole(field: str, code: str, told: str, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_while_a_broker_writes(store: Path) -> None:
         context = VerifyContext(opened, Scope(), NOW_MS, changing=True)
         tiered_segments_are_there(context)
     assert not context.findings
-    assert context.unread == ["tiered segments: a broker adds to them"]
+    assert context.unread == ["tiered segments: a broker is writing"]
 
 
 def test_a_hole_between_tier_and_log(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def first(store: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("kind", "begin", "end", "text"),
     [
-        ("COMMIT_LOG", 0, 400, " are no record"),
-        ("COMMIT_LOG", 88, 89, "does not have its CRC"),
+        ("COMMIT_LOG", 0, 400, " are not a record"),
+        ("COMMIT_LOG", 88, 89, "does not match its CRC"),
         ("CONSUME_QUEUE", 0, 20, "the unit at queue offset 0 names 0 bytes at 0"),
         ("CONSUME_QUEUE", 27, 28, "the unit at queue offset 1 names"),
     ],

@@ -102,8 +102,8 @@ def test_a_start_asks_where_a_unit_begins(back: int, code: str, work: Path) -> N
     wanted = {200: Severity.ERROR, 100: Severity.FATAL, 0: Severity.INFO}[back]
     assert _levels(found) == {code: {wanted}, "I-075": {Severity.INFO}}
     [told] = (f.message for f in found if f.code == code)
-    assert ("a broker cuts them" in told, "a broker keeps it" in told) == (not back, bool(back))
-    assert ("may get none" in told) == (back == 100)
+    assert ("a broker cuts it" in told, "a broker keeps it" in told) == (not back, bool(back))
+    assert ("may get no unit" in told) == (back == 100)
 
 
 def test_units_of_a_lost_log_file_are_damage(work: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_directory_that_is_gone(store: Path) -> None:
     assert severities(store) == severities(store, "timerRocksDBEnable=true") == []
     (found,) = verified(store, OPTION).serious
     assert found.message.startswith(
-        "it is missing, and kept transactions: a start makes a new one, and asks for no half"
+        "it is missing, and it held transactions: a start makes a new one, checks no earlier half"
     )
 
 
@@ -147,7 +147,9 @@ def test_timers_are_in_the_log_as_well(tmp_path: Path) -> None:
     shutil.rmtree(root / "rocksdbstore")
     assert severities(root, option) == [Severity.WARNING]
     (found,) = [f for f in verified(root, option).findings if f.code == "I-014"]
-    assert found.message.startswith("it is missing, and kept timers: a start makes a new one, and delivers what waits")
+    assert found.message.startswith(
+        "it is missing, and it held timers: a start makes a new one, delivers timers that wait"
+    )
     told: list[str] = []
     with StoreReader(root, BrokerConfig().with_set([option])) as store:
         timers(store, 0, told.append)
@@ -167,7 +169,7 @@ def test_kv_store_that_is_gone(tmp_path: Path) -> None:
     modes = {"messageRequestModeMap": {"orders": {"group-a_tags": mode}}}
     (config / "messageRequestMode.json").write_text(json.dumps(modes))
     (found,) = [one for one in verified(root, option).serious if one.code == "I-014"]
-    assert found.message == "it is missing, and kept messages that POP consumers have" and found.repair == ""
+    assert found.message == "it is missing, and it held messages that POP consumers have" and found.repair == ""
     for path in config.glob("consumerOffset.json*"):
         path.unlink()
     assert severities(root, option) == []

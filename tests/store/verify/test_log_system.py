@@ -99,7 +99,7 @@ def test_a_body_that_is_longer_than_what_is_looked_at_is_no_damage(tmp_path: Pat
         root = written(tmp_path / severity.name, [NewMessage(b"orders", data, sys_flag=flags), *APART])
         (found,) = told(root, "I-039")
         assert found.severity is severity, found.message
-        assert ("was not looked at" in found.message) is (severity is Severity.INFO) and "--" not in found.message
+        assert ("was not checked" in found.message) is (severity is Severity.INFO) and "--" not in found.message
     wrapped = format_properties({"INNER_NUM": "2", "INNER_BASE": "0"})
     batch = NewMessage(b"orders", body, sys_flag=flags | int(SysFlag.INNER_BATCH), properties=wrapped)
     assert told(written(tmp_path / "batch", [batch]), "I-044") == []

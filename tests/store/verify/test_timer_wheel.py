@@ -113,7 +113,7 @@ def test_what_no_start_links_is_damage(timer: Timer) -> None:
 def test_a_time_read_that_is_before_what_a_start_goes_back_to(read_ms: int, timer: Timer) -> None:
     timer.set_check("last_read_time_ms", read_ms)
     (finding,) = [found for found in _all_told(timer) if found.code == "I-132"]
-    assert finding.message == f"last_read_time_ms is {read_ms}: what the wheel has had delivered is delivered again"
+    assert finding.message == f"last_read_time_ms is {read_ms}: a start delivers again what the wheel has delivered"
 
 
 class _Counted(TimerEntries):

@@ -166,7 +166,7 @@ def i_146(store: Path, random: Random) -> str:
 
 @on(*CLEAN)
 def i_147(store: Path, random: Random) -> str:
-    """Something is left of a write."""
+    """Something is left over from a write."""
     name = random.choice(_JSON)
     _file(store, name + ".tmp").write_bytes(_file(store, name).read_bytes()[: random.randrange(90)])
     return f"{name}.tmp"
