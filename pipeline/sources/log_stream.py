@@ -172,7 +172,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from rows_of(self._ask, part, passed_over.add)
         assert part.split is not None
         if self._how.fails and (first := self._start(part.store)) > part.split.start:
-            told = f"log files before {first} have expired while they were read"
+            told = f"log files before {first} expired while they were read"
             raise Missing(told, path=part.store)
         passed_over.tell()
 
@@ -220,7 +220,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, root: str, begin: int, end: int) -> None:
         size = counted(end - begin, "byte")
-        told = f"log files have expired before they were read: positions {begin} to {end}, {size}"
+        told = f"log files expired before they were read: positions {begin} to {end}, {size}"
         self._tell(root, told)
 
     def _require_same(self, root: str, log: CommitLog, read: ReadTo, end: int) -> None:
@@ -230,7 +230,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell(self, root: str, told: str) -> None:
         if self._how.fails:
-            raise Refused(told, path=root, hint="fail_on_data_loss=false goes on without what is lost")
+            raise Refused(told, path=root, hint="fail_on_data_loss=false continues without the lost data")
         warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
 
 

@@ -39,7 +39,7 @@ from ...store.output.stage import (
 )
 
 _ROWS = "rows"
-_TAKEN = "another write to this directory began behind this one"
+_TAKEN = "a later write to this directory has begun"
 
 
 @dataclass
@@ -64,7 +64,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         if missing := [name for name in NEEDED if name not in names]:
             raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
         if overwrite:
-            raise InvalidInput("what is there is not overwritten", hint='write .mode("append")')
+            raise InvalidInput("existing output is not overwritten", hint='write .mode("append")')
         with one_job(self._target, self.files) as place:
             if finish_left(self._target, place, self.files):
                 raise Refused(FINISHED, path=self._target, hint="read it, or remove it and write again")

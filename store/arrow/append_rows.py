@@ -153,7 +153,7 @@ def unread_folders(files: Iterable[Path]) -> Iterator[str]:
     folders = {folder for path in files for folder in path.parents}
     names = {folder.name.partition("=")[0] for folder in folders if "=" in folder.name}
     for name in sorted(names - {*_IN_PATH.names, DAY_FOLDERS}):
-        yield f"folders {name}=: not a column of messages, nothing is taken of it"
+        yield f"folders {name}=: not a column of messages, ignored"
 
 
 def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:

@@ -37,7 +37,7 @@ from .stores import ALWAYS, Ask, open_log, place_of
 
 _LAST_BYTES = 4096
 """Bytes before a position that tell which log it is: a record or more."""
-EXPIRED = "its files have expired since the last export"
+EXPIRED = "files of the log have expired since the last export"
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False)
 def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
     """Raise Refused where another export than the last one is asked for."""
     if last.position is None:
-        raise Refused(f"nobody knows where the last export ended: {last.why}", path=root, hint=_KEEPS)
+        raise Refused(f"it is not known where the last export ended: {last.why}", path=root, hint=_KEEPS)
     if (sorted(last.topics), last.queue_id) != (sorted(ask.topics), ask.queue_id):
         had = ", ".join(last.topics) or "all topics"
-        raise Refused(f"the last export was one of other messages: {had}", path=root, hint=_KEEPS)
+        raise Refused(f"the last export was of other messages: {had}", path=root, hint=_KEEPS)
 
 
-_KEEPS = "a new DIR takes all that is there; --append --since TIME adds to this one; --overwrite loses what has expired"
+_KEEPS = "a new DIR takes all messages; --append --since TIME adds to this one; --overwrite loses expired messages"
 """Ways on; the last one destroys what has expired since it was exported."""
-_CHANGED = "a start of a broker or mqstore (recover, repair, undo) changed it, or it is another one"
+_CHANGED = "a broker start or mqstore (recover, repair, undo) changed the log, or it is another log"
 
 
 def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
@@ -150,10 +150,10 @@ def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int],
     last: what `last_bytes` gave then. done: what was done to the log.
     """
     if end < position:
-        return f"the log ends at {end}, and was {done} to {position}: {_CHANGED}"
+        return f"the log ends at {end}, but was {done} up to {position}: {_CHANGED}"
     there = _sum_of(queue, position, last[0])
     if there[0] and there != last:
-        return f"other bytes stand before {position}, to which the log was {done}: {_CHANGED}"
+        return f"the bytes before {position}, up to which the log was {done}, have changed: {_CHANGED}"
     return ""
 
 
@@ -170,9 +170,9 @@ def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnd
             continue
         if _sum_of(queue, last.position, last.size) == (last.size, last.crc):
             raise Refused(
-                f"its log was exported as that of {place}, which is not there any more",
+                f"its log was exported from {place}, which no longer exists",
                 path=root,
-                hint="make that path a link to it, and the export goes on; --append exports all of it",
+                hint="make that path a link to the store to continue the export; --append exports all of it",
             )
 
 
@@ -229,7 +229,7 @@ class DataSet:
         for path, name in _files_in(target):
             match = _FILE.fullmatch(name)
             if match is None:
-                raise Refused(f"{name} in it is no file of an export", path=target, hint=_OTHER)
+                raise Refused(f"{name} in it is not a file of an export", path=target, hint=_OTHER)
             count += 1
             newest = max(newest or (-1, "", path), (int(match["series"] or 0), match["form"], path))
         if newest is None:
@@ -324,8 +324,6 @@ def _read_note(target: Path, newest: Path, form: str) -> Note | None:
 def require_like(found: DataSet, wanted: Note, target: Path) -> None:
     """Raise Refused where files of another kind would come to those that are there."""
     if found.files and found.note is None:
-        raise Refused(
-            "nothing there says which columns it has, and where an export ended", path=target, hint=_OTHER_KIND
-        )
+        raise Refused("it does not say which columns it has and where an export ended", path=target, hint=_OTHER_KIND)
     if found.note is not None:
         found.note.require_like(wanted, target)

@@ -133,7 +133,7 @@ class LocalQuery(Closing):
                 self._connection.register(name, scan)
             statements = duckdb.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise InvalidInput("the query: one SELECT is wanted, and nothing else")
+                raise InvalidInput("the query must be one SELECT, and nothing else")
             self._relation = self._connection.sql(text)
             named = _tables_in(self._connection, text)
             self.views = [view for name, view in VIEWS.items() if name in named]
@@ -164,9 +164,9 @@ class LocalQuery(Closing):
                 if scan.failed is not None:
                     raise scan.failed from error
             if _NO_MEMORY in str(error):
-                raise LimitExceeded("the query needs too much memory", hint="ask for less, or take --master") from error
+                raise LimitExceeded("the query needs too much memory", hint="select less, or use --master") from error
             if isinstance(error, duckdb.DataError):  # it made sense, and may do for other rows
-                raise StoreError(f"a value that the query does not take: {_line(error)}") from error
+                raise StoreError(f"a value that the query cannot use: {_line(error)}") from error
             raise InvalidInput(f"the query: {_line(error)}") from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -254,8 +254,8 @@ def _refuse_dledger(root: str, config: BrokerConfig) -> None:
 def _with_files(log: CommitLog) -> CommitLog:
     """Raises Unsupported for a log whose files all have other names: nobody would see that its messages are missing."""
     if (others := log.misnamed) and not log.files:
-        hint = f"names are read that are digits, or end with {' or '.join(COMPRESSED)} behind them"
-        raise Unsupported("a log without a file that can be read by its name", path=others[0][1], hint=hint)
+        hint = f"a name must be digits, optionally with {' or '.join(COMPRESSED)} behind them"
+        raise Unsupported("no file of the log has a name that can be read", path=others[0][1], hint=hint)
     return log
 
 
@@ -384,7 +384,7 @@ class _PackedObject(PackedFile):
 
 def changed(path: str) -> Unreadable:
     """What of object storage is not as it was listed any more; read on, it would be told as a log that ends there."""
-    return Unreadable("it has changed since it was listed", path=path, hint="try again when nobody writes there")
+    return Unreadable("the file has changed since it was listed", path=path, hint="try again when nobody writes to it")
 
 
 def _range(source: Any, path: str, offset: int, size: int) -> bytes:

@@ -353,7 +353,7 @@ def equality(left: Node, right: Node) -> Node:
     """`=`. Raises RefusedExpression for NULL, and for TRUE or FALSE before another kind of literal."""
     constants = [node for node in (left, right) if isinstance(node, Constant)]
     if any(node.value is None for node in constants):
-        raise RefusedExpression("nothing compares with NULL: say IS NULL or IS NOT NULL")
+        raise RefusedExpression("NULL cannot be compared: use IS NULL or IS NOT NULL")
     if len(constants) == 2 and left.boolean and not right.boolean:
         raise RefusedExpression("TRUE and FALSE do not compare with other literals")
     return apply(equal, left, right)

@@ -162,7 +162,7 @@ class BodyCheck(Enum):
 
     NONE = "nothing"
     BODY_CRC = "the checksum of the body"
-    PROPERTY_CRC = "the checksum of the record in its properties, which it must have (spec 1.7)"
+    PROPERTY_CRC = "the checksum of the record in its properties, which is required (spec 1.7)"
 
 
 class CheckedPositions(NamedTuple):

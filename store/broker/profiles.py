@@ -338,7 +338,8 @@ def profile_of(version: str) -> Profile:
         return named
     wanted = _number(version)
     if not _is_near(wanted):
-        raise InvalidInput(f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}")
+        known = ", ".join(VERSIONS)
+        raise InvalidInput(f"there is no profile near broker version {version}", hint=f"use one of {known}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
     return older[-1] if older else PROFILES[VERSIONS[0]]
 

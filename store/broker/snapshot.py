@@ -311,8 +311,8 @@ def unmendable(layout: Layout) -> Unsupported | None:
     databases = layout.queue_database is not None or layout.queues_for_rocksdb
     if layout.dledger is not None and (len(layout.commit_log_directories) > 1 or databases):
         return Unsupported(
-            "a DLedger log beside an older plain one, or a RocksDB, is neither recovered nor repaired",
+            "a DLedger log beside an older plain log or a RocksDB cannot be recovered or repaired",
             path=layout.dledger,
-            hint="verify reports what is wrong; repair --convert plain makes a plain store of it",
+            hint="verify reports what is wrong; repair --convert plain makes a plain store from it",
         )
     return None

@@ -140,7 +140,7 @@ class Topics:
             raise Refused(
                 "neither topics.json nor its .bak can be parsed",
                 path=path,
-                hint="repair it, or leave it alone with --no-topic-config",
+                hint="repair it, or do not use it: --no-topic-config",
             )
         return cls(path, {}, None)
 

@@ -127,7 +127,7 @@ def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Itera
     """
     if common is None:
         if a.index.files or b.index.files:
-            raise Unsupported("the logs have no records in common, to which items could lead")
+            raise Unsupported("the logs have no records in common, so items cannot be compared")
         return
     one, two = _items(a, common), _items(b, common)
     if one is None or two is None:
@@ -360,7 +360,7 @@ def _ranges(logs: LogsCompared) -> Iterator[Differs]:
     if logs.same is False:
         yield Differs("log", "another log: the first bytes that both have differ", CHANGED, a, b)
     elif logs.same is None and a != b:
-        yield Differs("log", "nothing that both have", how_of(a, b), a, b)
+        yield Differs("log", "no bytes that both have", how_of(a, b), a, b)
     for each in logs.differing:
         yield Differs("log", _name(each), CHANGED, each.size, each.size, each.start)
     for each in logs.only_a:

@@ -135,7 +135,7 @@ def drill(
     check_target(root, target)
     outside = [d for d in store.layout.commit_log_directories if not _inside(d, root)]
     if outside:
-        raise Unsupported("a log directory outside the store is not copied", path=outside[0])
+        raise Unsupported("log directories outside the store are not copied", path=outside[0])
     confine(Files(), store.layout, follow_links=True)
     edits = [
         edit._replace(path=os.fspath(target / os.path.relpath(edit.path, root))) for edit in plan(store, scenario, seed)

@@ -242,8 +242,8 @@ class BrokerConfig(Mapping[str, str]):
         found = None if is_told else re.search("[;:]", self.get(_LOG, ""))
         if found is None:
             return ""
-        told = f"brokers split {_LOG} at a comma alone, not at {found[0]}"
-        return f"{told}, unless their JVM was told so (then: --set '{_SPLITTER}={found[0]}')"
+        told = f"brokers split {_LOG} only at a comma, not at {found[0]}"
+        return f"{told}, unless their JVM has {_SPLITTER} (then: --set '{_SPLITTER}={found[0]}')"
 
     @property
     def is_slave(self) -> bool:
@@ -318,9 +318,9 @@ def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, st
             del found[name]
             counts = found.setdefault(other, str(DEFAULTS[new]))
             when = "before" if rules.old_names else "since"
-            untaken[new] = f"{name}: brokers {when} 4.5.2 have {other} instead: {counts[:_SHOWN]} is taken"
+            untaken[new] = f"{name}: brokers {when} 4.5.2 use {other} instead: {counts[:_SHOWN]} is used here"
         elif old in found:
-            untaken[new] = f"{old}: brokers since 4.5.2 have {new} instead"
+            untaken[new] = f"{old}: brokers since 4.5.2 use {new} instead"
     for name, text in list(found.items()):
         value, why = _value(_canonical(name), text, rules)
         if why:
@@ -341,15 +341,15 @@ def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
         if _int(text) is not None:
             return text, ""
         default = str(DEFAULTS[name]) if name in DEFAULTS else None
-        why = f"no number to brokers{blanks if _int(bare) is not None else ''}: their default is taken"
+        why = f"not a number for brokers{blanks if _int(bare) is not None else ''}: the default is used"
         return default, f"{why}, {default}" if default else why
     if blanks and bare.lower() == "true":
         return "false", f"false to brokers{blanks}"
     if name == "brokerRole" and taken not in _ROLES:
-        return None, f"none of {', '.join(_ROLES)} to brokers: their default is taken, {_ROLES[0]}"
+        return None, f"not one of {', '.join(_ROLES)} for brokers: the default is used, {_ROLES[0]}"
     if blanks and not rules.strips:
         return taken, "brokers before 5.2 keep the blank"
-    return taken, "brokers read ISO-8859-1, not UTF-8: other letters are written \\uXXXX" if _is_utf8(text) else ""
+    return taken, "brokers read ISO-8859-1, not UTF-8: write other letters as \\uXXXX" if _is_utf8(text) else ""
 
 
 def _is_utf8(text: str) -> bool:

@@ -254,7 +254,7 @@ def _unpack(packed: PackedFile, identity: Hashable) -> None:
         why = f"cannot decompress ({error.strerror or error})"
         if error.errno == EIO:  # of the file itself
             raise Unreadable(why, path=path) from error
-        hint = "it takes room in the directory for temporary files; TMPDIR names another one"
+        hint = "it needs space in the directory for temporary files; TMPDIR names another one"
         kind = NoSpace if error.errno in FULL else Unreadable
         raise kind(why, path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
@@ -341,7 +341,7 @@ def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
 
     compression = compression_of(source.read(MAGIC_BYTES))
     if not compression:
-        return "it is neither gzip nor zstd data"
+        return "it is not gzip or zstd data"
     library = _fast_gzip() if compression == "gzip" else _zstd()
     careful = _careful_gzip() if compression == "gzip" else library
     fine_from: int | None = None

@@ -100,9 +100,9 @@ class Files:
         that may be links.
         """
         if "\0" in str(path) or not self.is_inside(path):
-            hint = f"{FOLLOW_LINKS} trusts links of the store's own directories"
+            hint = f"{FOLLOW_LINKS} allows links of the store's own directories"
             if not part and "\0" not in str(path) and self.is_inside(path.parent):
-                hint = "only directories of a store may be links: put the file itself there, in place of the link"
+                hint = "only directories of a store may be links: replace the link with the file itself"
             raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
@@ -377,7 +377,8 @@ def refuse_links(paths: Iterable[Path]) -> None:
     """Raise Refused where a link stands for what mqstore keeps: what is behind it is somebody else's."""
     for path in paths:
         if path.is_symlink():
-            raise Refused("a link, where mqstore keeps what it makes", path=path, hint="remove it, or name another")
+            hint = "remove the link, or name another directory"
+            raise Refused("a link in place of mqstore's own directory", path=path, hint=hint)
 
 
 def empty(folder: Path, files: Files, last: str = JOURNAL) -> None:
@@ -400,7 +401,7 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     refuse_compressed(layout)
     other = None if follow_links else layout.log_of_another
     if other is not None:
-        hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; with {FOLLOW_LINKS} it is changed"
+        hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; {FOLLOW_LINKS} changes that log"
         raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
     files.confine(_roots(layout, follow_links))
     for part in _parts(layout):

@@ -135,7 +135,7 @@ class Layout:
         a checkpoint.
         """
         if is_uri(os.fspath(root)):
-            raise InvalidInput(f"{os.fspath(root)}: a path of this machine is wanted, no URI")
+            raise InvalidInput(f"{os.fspath(root)}: use a path of this machine, not a URI")
         _check_directory(Path(root))
         layout = cls.of(root, config)
         if not any(path.exists() for path in layout._parts):
@@ -176,7 +176,7 @@ class Layout:
         config = self.broker_config
         if config.unsplit_log_paths:
             return config.unsplit_log_paths
-        why = "readOnlyCommitLogStorePaths counts only beside several of storePathCommitLog (`DIRECTORY,` is enough)"
+        why = "readOnlyCommitLogStorePaths works only if storePathCommitLog is a list (`DIRECTORY,` is enough)"
         paths = (_absolute(self.root, path) for path in config.unread_log_paths)
         unread = (path for path in paths if _log_files(path) and not _is_one_of(path, self.commit_log_directories))
         return next((f"no broker reads {path}: {why}" for path in unread), "")
@@ -478,7 +478,7 @@ def _check_directory(root: Path) -> None:
     """Raise unless `root` is a directory that can be listed."""
     try:
         if not stat.S_ISDIR(root.stat().st_mode):
-            raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
+            raise NotAStore("this is a file, not a store directory", path=root, hint=_parent_hint(root))
         os.scandir(root).close()
     except FileNotFoundError as error:
         raise Missing("no such directory", path=root, hint="check the path") from error
@@ -509,9 +509,9 @@ def refuse_compressed(layout: Layout) -> None:
         for name in _names(directory):
             if is_compressed_name(name) and plain_name(name).isdecimal():
                 raise Unsupported(
-                    "cannot change a store with a compressed file, which no broker reads",
+                    "cannot change a store with a compressed file: no broker reads it",
                     path=f"{directory}/{name}",
-                    hint="decompress it where it is",
+                    hint="decompress the file in its directory",
                 )
 
 
@@ -559,7 +559,7 @@ def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
     takes for an LMQ, makes a directory inside another one (spec 2.9).
     """
     if "\0" in topic or _NO_NAMES & set(topic.split("/")) or len(os.fsencode(topic)) > 255:
-        raise InvalidInput(f"topic cannot be the name of a directory: {topic!r}")
+        raise InvalidInput(f"this topic cannot be the name of a directory: {topic!r}")
     if queue_id < 0:
         raise InvalidInput(f"queue id must not be negative: {queue_id}")
     return consume_queue / topic / str(queue_id)

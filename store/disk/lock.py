@@ -101,7 +101,7 @@ def note_released(key: tuple[int, int]) -> None:
 
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.05
-_HINT = "stop the broker, or wait longer with --wait SECONDS"
+_HINT = "stop the broker, or wait longer: --wait SECONDS"
 _LARGEST_KEPT = 1 << 16
 
 

@@ -33,7 +33,7 @@ def temporary_files() -> Iterator[None]:
         raise NoSpace(
             f"cannot write in the directory for temporary files ({said})",
             path=gettempdir(),
-            hint="set TMPDIR to one that has room",
+            hint="set TMPDIR to a directory with free space",
         ) from error
 
 

@@ -385,7 +385,7 @@ def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Ma
     return publish_job(target, fill, lambda found: found.get("job") == job)
 
 
-FINISHED = "what was cut off here is finished now, from what there was to read then"
+FINISHED = "the job that was cut off here is finished now, with the data that it had read then"
 
 
 def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]:
@@ -418,8 +418,8 @@ def _finish(stage: Stage, target: Path) -> None:
 def _require_nothing_sealed(beside: Path) -> None:
     """Raises Refused for what is whole but for its name, which something else has got meanwhile."""
     if any(stage.sealed for stage in Stage.left_in(beside, Files())):
-        hint = "move what is in its place away, and run that job again; or remove it"
-        raise Refused("the output of a job that was cut off waits for its name", path=beside, hint=hint)
+        hint = "move away what is in its place and run that job again, or remove the output"
+        raise Refused("there is unpublished output of a job that was cut off", path=beside, hint=hint)
 
 
 def _require_directory(target: Path, into: Into) -> None:

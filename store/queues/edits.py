@@ -75,7 +75,7 @@ def queue_edits(
     starts = fix.offsets * unit_bytes // file_bytes * file_bytes
     written = set(starts[np.flatnonzero(begins(starts))].tolist())
     for entry in _empty_front(files, written):
-        yield Edit("move", entry.path, "no unit is in it, nor in any file before it", ("I-074",))
+        yield Edit("move", entry.path, "neither this file nor any file before it has a unit", ("I-074",))
         del files[int(entry.name)]
     for start in sorted({*written, *files}):
         mine = _rows_of(starts, start)

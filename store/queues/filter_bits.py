@@ -167,7 +167,7 @@ def _object(value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidInput("consumerFilter.json has another form than a broker's")
+        raise InvalidInput("consumerFilter.json does not have the form that a broker writes")
     return value
 
 

@@ -230,7 +230,7 @@ def _lost(path: Path) -> DatabaseLoss | None:
         return None
     if files.has_log_of(own):
         number = min(number for number, size in own.tables.items() if files.tables.get(number) != size)
-        what = "has not the length that its MANIFEST says" if number in files.tables else "is missing"
+        what = "does not have the length that its MANIFEST says" if number in files.tables else "is missing"
         return DatabaseLoss(f"its table {number:06}.sst {what}", opens=False)
     younger = sorted(number for number in files.tables.keys() - own.tables if number >= own.next_file)
     text = f"{named} is older than the tables beside it" if younger else f"a write-ahead log of {named} is missing"
@@ -250,4 +250,4 @@ def _lost_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseL
     return None
 
 
-_NOT_READ = "and not read from there on"
+_NOT_READ = "and is not read from there on"

@@ -98,7 +98,7 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     )
     says = (
         f"The log from {start:,} to {end:,}, left to right; each bar goes from the first record of a queue"
-        f" to its last, the mark is how far its units lead."
+        f" to its last; the mark shows how far its units reach."
     )
     legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
     height = min(_QUEUES, len(queues)) * _ROW_PX

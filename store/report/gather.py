@@ -150,12 +150,12 @@ def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterato
     rows = picture.queues.rows()
     topics = counted(len(np.unique(rows.group)), "topic", form=",")
     queues = counted(len(rows.group), "queue", form=",")
-    dead = f"; {picture.dead:,} besides that are cut off" if picture.dead else ""
+    dead = f"; {picture.dead:,} more are cut off" if picture.dead else ""
     yield "records", f"{verdict.records:,} of {topics}, in {queues}{dead}"
     if compressed := sum(file.compressed for file in files.files):
         yield "compressed", f"{counted(compressed, 'log file')}: no broker reads these so"
     if missing := sum(gap.size for gap in files.gaps):
-        yield "partial", f"{bytes_text(missing)} of the log are in no file"
+        yield "partial", f"{bytes_text(missing)} of the log are missing: no file has them"
     for note in options_of(layout).notes():
         yield "options", note
 
@@ -184,7 +184,7 @@ def _lags(store: StoreReader, now_ms: int, notes: list[str]) -> list[dict[str, A
 def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
     """What waits in the wheel (spec 04, 4.5): each slot by itself, whether a broker still gets there or not."""
     if store.config.get_bool("timerRocksDBEnable"):
-        notes.append("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not shown")
+        notes.append("timers: timerRocksDBEnable is on: timers that wait in rocksdbstore are not shown")
     hour = now_ms // _HOUR_MS
     counts: Ints = np.zeros(HOURS_MAX, np.int64)
     past = later = 0

@@ -114,7 +114,7 @@ def _what_now(seen: Seen) -> str:
     if seen.tidy:
         if verdict.unread:
             return "Check the rest."
-        return "Nothing has to be done; this removes the warnings." if seen.commands else "Nothing."
+        return "Nothing must be done; this removes the warnings." if seen.commands else "Nothing."
     now = what_now(verdict, seen.commands)
     plan = verdict.serious and any("--apply" in each.words for each in seen.commands)
     return f"{now[:1].upper()}{now[1:]}.{' Without --apply you see the plan.' if plan else ''}"

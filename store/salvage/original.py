@@ -177,7 +177,7 @@ def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> Lo
 
 _CHUNK_BYTES = 4 << 20
 _INDEX_OPTION = "messageIndexEnable"
-_MORE = "there is more to repair; see mqstore recover"
+_MORE = "more repairs are needed; see mqstore recover"
 
 
 class Restored(NamedTuple):
@@ -378,7 +378,7 @@ def complete(
     try:
         applied = apply(layout, plan, lambda: plan, files, command=command)
     except NoSpace as error:
-        error.hint = "make room on the disk"  # a store that is being made keeps its journal in it
+        error.hint = "free disk space"  # a store that is being made keeps its journal in it
         raise
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)

@@ -185,7 +185,7 @@ def images_of(named: Iterable[Path], tell: Callable[[str], None] = lambda _: Non
                 if path.is_file():
                     (links if path.is_symlink() else found).append(path)
                 elif path.is_symlink():
-                    tell(f"left out: a link to what is no file or directory: {path}")
+                    tell(f"left out, a link that leads to no file or directory: {path}")
     files: dict[tuple[int, int], Path] = {}
     for path in (*found, *links):
         with os_errors(path):

@@ -51,8 +51,8 @@ _FEW = 16
 LARGEST_GAP_FILES = 1000
 """Files of the log that may be missing in a row; what lies farther away is another log."""
 _FREE, _SAME, _OTHER = 0, 1, 2
-_SPLIT = "a head whose body does not follow"
-_EMBEDDED = "inside another record, which is damaged"
+_SPLIT = "a record head without its body"
+_EMBEDDED = "inside another, damaged record"
 
 
 class Manifest:
@@ -470,10 +470,10 @@ def check_target(images: Images, target: Path) -> None:
     for image in images.files:
         status = image.stat()
         if stat.S_ISBLK(status.st_mode) and status.st_rdev == above.stat().st_dev:
-            hint = "every write there may destroy what is looked for: name another disk"
+            hint = "each write there may destroy messages that can be salvaged: name another disk"
             raise Refused("the new store would lie on the device itself", path=target, hint=hint)
     if any(target.resolve().is_relative_to(folder.resolve()) for folder in images.folders):
-        raise Refused("the new store would lie in what is salvaged", path=target)
+        raise Refused("the new store would lie inside the source", path=target)
 
 
 def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:

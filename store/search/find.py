@@ -79,7 +79,7 @@ def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note
 
         if is_compaction_topic(store, topic):
             return search_compaction(store, selection, part, note)
-        note(f"{topic} is no compaction topic any more: compaction/ is not read")
+        note(f"{topic} is no longer a compaction topic: compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(topic):
         from .queue_search import search_batch_queues
 
@@ -130,7 +130,7 @@ def _few(
         yield from _without_units(store, selection, (offset, count), reverse, error, note)
         return
     if not read:  # why is noted
-        why = NotFound(f"{selection.topic}/{selection.queue_id} has no message {offset} by its unit")
+        why = NotFound(f"unit {offset} of {selection.topic}/{selection.queue_id} names no message")
         with suppress(NotFound):
             yield from _without_units(store, selection, (offset, count), reverse, why, note)
         return
@@ -260,7 +260,7 @@ def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, not
     for lack in lacks_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
         beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
         if beside and (told := told_of(store, asked, lack)):
-            note(f"{topic}: {told}: the times of the others do not count")
+            note(f"{topic}: {told}: the times of its other messages do not count")
 
 
 OPEN_QUEUES = 16
@@ -270,7 +270,7 @@ _HEX = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _HEX_OF_GRPC = re.compile(r"[0-9A-Fa-f]{34}")
 """As long as a unique key of a gRPC client (spec 1.8)."""
 _HINT = (
-    "one a line: a position in the log, a message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON "
+    "one per line: a position in the log, a message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON "
     "object with message_id, physical_offset, unique_key, or topic, queue_id and queue_offset"
 )
 
@@ -359,7 +359,7 @@ def _typed(found: dict[str, Any], name: str, kind: type) -> Any:
     elif good:
         good = not any("\ud800" <= c <= "\udfff" for c in value)
     if not good:
-        meant = "a text" if kind is str else "a number from 0 on"
+        meant = "a text" if kind is str else "a number, 0 or greater"
         raise InvalidInput(f"{name} is not {meant}: {repr(value)[:80]}")
     return value
 

@@ -172,11 +172,11 @@ class Follower:
                 self._reopen()
                 if self._delivered and self._is_there(self._delivered[-1]):
                     return
-                hint = "run the command again to follow the one that is there"
+                hint = "run the command again to follow the new log"
                 raise Unreadable("the log that was followed was replaced", path=path, hint=hint)
             missing = watch.missing()
             if missing and not away:
-                self._note(f"{missing} is not there any more: waiting for it")
+                self._note(f"{missing} has disappeared: waiting for it")
             away = missing
             watch.wait()
 
@@ -278,7 +278,7 @@ class Follower:
             return False
         self.position = self._log.min_offset
         self._delivered.clear()
-        self._note(f"files before {self.position} are gone: going on there")
+        self._note(f"files before {self.position} are gone: continuing there")
         return True
 
     def _reopen(self) -> None:
@@ -314,7 +314,7 @@ class Follower:
             last = self._delivered[-1][0]
             batch = self._log.records(np.array([last], np.int64))
             self.position = batch.end if len(batch) else last
-        self._note(f"the log was cut: going on at {self.position}")
+        self._note(f"the log was cut: continuing at {self.position}")
 
     def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
         """No record at byte `at`: one that is being written, or damage with good ones behind it."""
@@ -351,12 +351,12 @@ class Follower:
         """Pass it over."""
         size, at = end - self.position, self.position
         bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
-        self._note(f"{bytes_are} no records: passed over")
+        self._note(f"{bytes_are} damaged: skipped")
         self.position, self._broken = end, None
 
     def _deliver(self, damaged: Batch) -> Batch:
         """A record with good ones behind it is not being written, whatever its body's checksum says."""
-        self._note(f"the record at {self.position} is damaged inside")
+        self._note(f"the record at {self.position} has a damaged body or properties")
         self.position, self._broken = damaged.end, None
         return damaged
 

@@ -41,7 +41,7 @@ def search_key(
     start, end = store.log_files.start, store.log_end.position
     covered = _covered(store, answer, end)
     if covered and _own_topic(selection) is None and (why := store.queues_unread):
-        note(f"{why}, and the index has keys by topic: scanning the log")
+        note(f"{why}, but the index needs a topic for a key: scanning the log")
         covered = []
     gaps = uncovered(start, end, covered)
     seen: set[tuple[int, int]] = set()

@@ -135,7 +135,7 @@ def _about(damage: list[Extent]) -> str:
     ranges = counted(len(damage), "damaged range")
     size = sum(extent.size for extent in damage)
     first = f"at {damage[0].position}: {damage[0].reason}"
-    return f"{ranges}, {counted(size, 'byte')}, the first {first}; what lies behind was read, too"
+    return f"{ranges}, {counted(size, 'byte')}, the first {first}; records behind were read, too"
 
 
 def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
@@ -331,7 +331,8 @@ def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
     if lack.sure:
         return lack.text
     first = next(_scanned(store, selection, lack, False, _silent), None)
-    return "" if first is None else f"{lack.text}, but the log has more of it, from {first.message.position} on"
+    more = "but the log has more of its messages, from"
+    return "" if first is None else f"{lack.text}, {more} {first.message.position} on"
 
 
 def _scanned(
@@ -357,11 +358,11 @@ def with_lacks(
     def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
         more = _scanned(store, selection, lack, reverse, note)
         if (first := next(more, None)) is not None:
-            note(f"{selection.topic}: {lack.text}: the others are found by scanning the log")
+            note(f"{selection.topic}: {lack.text}: scanning the log for the other messages")
             yield first
             yield from more
         elif lack.sure:
-            note(f"{selection.topic}: {lack.text}: the log has no other that is asked for")
+            note(f"{selection.topic}: {lack.text}: the log has no other wanted message")
 
     parts = [scanned(lack) for lack in lacks if lack.in_front]
     parts += [found, *(scanned(lack) for lack in lacks if not lack.in_front)]
@@ -372,7 +373,7 @@ def with_lacks(
 def note_behind(store: StoreReader, note: Note) -> None:
     """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
     reached = _ends_of_queues(store)
-    note(f"the queues are behind the log from {reached} on: messages there are left out, `mqstore dump` shows them")
+    note(f"the queues are behind the log from {reached} on: messages behind are left out; `mqstore dump` shows them")
 
 
 def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:

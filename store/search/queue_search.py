@@ -51,7 +51,7 @@ from .store import FoundMessage, Note, StoreReader, Via
 
 _MOST_NAMED = 8
 """More lost queues are not named."""
-_LEFT_OUT = "their messages are left out, `mqstore dump` shows those that the log has"
+_LEFT_OUT = "their messages are left out; `mqstore dump` shows those in the log"
 
 
 def search_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
@@ -72,7 +72,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     if selection.queue_id is None:
         _note_lost(store, topic, note)
         for told in filter(None, (told_of(store, selection, lack) for lack in lacks)):
-            note(f"{topic}: {told}: the others are left out, `mqstore dump` shows those that the log has")
+            note(f"{topic}: {told}: the other messages are left out; `mqstore dump` shows those in the log")
     if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
         note_behind(store, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
@@ -86,7 +86,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
     """Tell of queues that are not there, or have no unit. Raises Unreadable."""
     if lost := store.lost_queues(topic):
-        note(f"{topic} has no queue {_numbers(lost)}, of which groups have consumed: {_LEFT_OUT}")
+        note(f"{topic} has no queue {_numbers(lost)}, but groups have consumed from it: {_LEFT_OUT}")
     if empty := store.empty_queues(topic):
         note(f"{topic} has no unit in queue {_numbers(empty)}: {_LEFT_OUT}")
 

@@ -40,8 +40,8 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _SPAN = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
 _CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?"
-_HINT = "write 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h or yesterday"
-_SPAN_HINT = "write 90s, 30m, 24h, 7d or 1h30m"
+_HINT = "use 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h or yesterday"
+_SPAN_HINT = "use 90s, 30m, 24h, 7d or 1h30m"
 
 
 class Slice(NamedTuple):

@@ -360,7 +360,7 @@ class StoreReader(Closing):
 
         queues = self.queues
         if isinstance(queues, RocksdbConsumeQueues) and queues.dispatched < self.log_end.position:
-            return "the broker that runs has the newest units of its RocksDB in memory"
+            return "the running broker has the newest units of its RocksDB in memory"
         return ""
 
     @property
@@ -387,7 +387,7 @@ class StoreReader(Closing):
         from ..broker.system_topics import LMQ_PREFIX
 
         # topics.json has none of these, and messages of other topics name them
-        return f"the LMQ {topic} is not there" if topic.startswith(LMQ_PREFIX) else ""
+        return f"there is no LMQ {topic}" if topic.startswith(LMQ_PREFIX) else ""
 
     def _has_units(self, topic: str) -> bool:
         """A queue of the topic has a unit; what has one keeps it, so that is asked once."""
@@ -472,7 +472,7 @@ class StoreReader(Closing):
         try:
             ip, port, position = parse_message_id(message_id.strip())
         except ValueError as error:
-            hint = "it has 32 or 56 hex digits; --unique-key takes any id that a client gave"
+            hint = "such an id has 32 or 56 hex digits; for an id of a client use --unique-key"
             raise InvalidInput(f"not an offset message id: {message_id!r}", hint=hint) from error
         message = self.message_at(position)
         if message.store_host != (ip, port) or message.physical_offset != position:

@@ -106,7 +106,7 @@ def unnamed_sizes(layout: Layout) -> Iterator[str]:
     """
     for name, size in zip(_SIZES, sizes_of(layout), strict=True):
         if size.origin == "files" and size.value != DEFAULTS[name]:
-            yield f"{name} is not named: a broker takes {DEFAULTS[name]}, the files have {size.value}"
+            yield f"{name} is not set: a broker uses {DEFAULTS[name]}, but the files have {size.value}"
 
 
 def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Generation:

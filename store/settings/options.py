@@ -202,11 +202,11 @@ class BrokerOption(NamedTuple, Generic[T]):
         """What somebody should know about it, empty where there is nothing to say."""
         if self.shown is not None:
             return (
-                f"{self.name}={self.text} by the configuration, but the store shows {_text(self.shown)} "
+                f"{self.name}={self.text} in the configuration, but the store shows {_text(self.shown)} "
                 f"({self.by}): was it written with another configuration?"
             )
         if self.is_guess:
-            return f"{self.name} is not in the store: {self.text}, the broker's default, is taken (--set {self.name}=…)"
+            return f"{self.name} is not known: {self.text}, the broker's default, is assumed (else --set {self.name}=…)"
         return ""
 
     def to_json(self) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class _Reader:
             else:
                 self._value(kind, token, None)
         if not _BEHIND.fullmatch(self.text, self.at):
-            raise _WrongCharacter("something stands behind the end of the JSON", self.at)
+            raise _WrongCharacter("there is more behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
         match = self._pattern(wanted).match(self.text, self.at)

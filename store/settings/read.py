@@ -131,7 +131,7 @@ def read_content(path: Path) -> ConfigContent:
     taken = size % _ONE_READ
     many = counted(size, "byte")
     if not taken:
-        return there._replace(problem=f"{many}: a broker takes it for empty", empty=True)
+        return there._replace(problem=f"{many}: a broker takes the file as empty", empty=True)
     if taken >= _ONE_READ // 2:
         return there._replace(problem=f"{many}: more than a broker can read")
     if taken >= _HEAP_BYTES:
@@ -148,7 +148,7 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody notes it.
     """
     if path.is_dir():  # a broker's read fails, as that of a broken file does
-        return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
+        return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "a directory, not a file"))
     syntax = KINDS[kind].syntax
     try:
         content = read_content(path)
@@ -186,7 +186,7 @@ def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
     if not KINDS[kind].reads_backup:
         return "no broker reads its .bak"
     if file is not None and file.problem is not None and file.problem.gives_up:
-        return "a broker does not read its .bak then"
+        return "then a broker does not read its .bak"
     backup = path.with_name(path.name + BACKUP)
     try:
         found = read_config_file(backup, kind)
@@ -274,13 +274,13 @@ def parse_epochs(data: bytes) -> ParsedConfig:
         return ParsedConfig(value, str(wrong), at, gives_up=True)
     if len(rows) != header["count"]:
         strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
-        reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as it says"
+        reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as its header says"
         return ParsedConfig(value, reason, min(strange, default=0))
     if header["crc"] != CRC_UNCHECKED:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))
         header[CRC_OK] = crc == header["crc"]
         if not header[CRC_OK]:
-            return ParsedConfig(value, f"its CRC is {header['crc']}, that of its lines {crc}", found[1][0])
+            return ParsedConfig(value, f"its CRC is {header['crc']}, but its lines have {crc}", found[1][0])
     return ParsedConfig(value, note=_note([entry for _, entry in rows]))
 
 
@@ -302,7 +302,7 @@ def _note(rows: list[tuple[int, int]]) -> str:
     """What is odd but taken: entries that do not follow one another."""
     for (epoch, offset), (later, start) in pairwise(rows):
         if later <= epoch:
-            return f"epoch {later} stands behind epoch {epoch}"
+            return f"epoch {later} follows epoch {epoch}"
         if start < offset:
             return f"epoch {later} begins before the one in front of it"
     return ""

@@ -257,11 +257,11 @@ class ConfigLoss:
     def unknown(self) -> Iterator[tuple[str, str]]:
         """Files of which something is gone that nothing names, and what it is."""
         if self._offsets.taken is not None and self._offsets.taken.fails:
-            yield self._offsets.name, "no group can commit: the table of offsets is null"
+            yield self._offsets.name, "groups cannot commit: the table of offsets is null"
         any_message = any(end > 0 for _, end in self.queues.values())
         for name, what in (
             (self._offsets.name, "the positions of all groups are lost"),
-            *((name, f"what {name} had is lost") for name in _OTHERS),
+            *((name, f"the content of {name} is lost") for name in _OTHERS),
         ):
             one = self.loaded.get(name)
             if one is None or not _without_table(one):
@@ -273,7 +273,7 @@ class ConfigLoss:
                 if (tables := _in_part(one)) and not all_there:
                     parts = [f"{group} on {topic}" for group, topic in sorted(lacking)] or tables
                     more = [f"{len(parts) - _TOLD} more"] if len(parts) > _TOLD else []
-                    yield name, f"what {name} had is lost in part ({', '.join([*parts[:_TOLD], *more])})"
+                    yield name, f"a part of {name} is lost ({', '.join([*parts[:_TOLD], *more])})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
@@ -563,7 +563,7 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
         topics, groups = topics - set(left.lost_topics), groups - set(left.lost_groups)
     counts = ((len(topics), "topic"), (len(groups), "group"))
     back = " and ".join(counted(count, what) for count, what in counts if count)
-    return f"{back} came back with default settings: those they had are lost" if back else ""
+    return f"{back} came back with default settings: their old settings are lost" if back else ""
 
 
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:

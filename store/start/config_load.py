@@ -169,7 +169,7 @@ def config_rules(profile: Profile) -> ConfigRules:
 
 
 _VERSION = DATA_VERSION.member
-_STACK = "nested so deep that the broker dies of it (StackOverflowError)"
+_STACK = "nested so deep that the broker dies (StackOverflowError)"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG", "")
 _COUNTER = "counter"
 _NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
@@ -498,7 +498,7 @@ def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: Confi
         return stored
     if text.there and (text.problem or counter is None):
         what = text.problem or _NO_COUNTER
-        why = f"config/{name} cannot be read ({what}): beside a RocksDB nobody asks its {BACKUP}"
+        why = f"config/{name} cannot be read ({what}): with a RocksDB a broker does not read its {BACKUP}"
         return LoadedConfig(name, LoadAction.REFUSES, replace(text, problem=why), _NOTHING)
     if (counter or 0) > (own or 0) and not (stored is not None and stored.main.unseen and name != OFFSETS):
         if stored is not None and name != OFFSETS:
@@ -510,7 +510,7 @@ def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: Confi
     proof = file.backup if text.there or name != OFFSETS else _other_proof(layout, file.backup, rules)
     if not (text.value.get(table) or proof.value.get(table)):
         return None
-    why = "a broker with a RocksDB takes it over where the counter of its dataVersion is above 0, and "
+    why = "a broker with a RocksDB imports the file only if the counter of its dataVersion is above 0, but "
     why += f"it is {counter}" if text.there else f"it is {text.problem}"
     return LoadedConfig(name, LoadAction.EMPTY, replace(text, problem=why, passed_by=True), proof)
 
@@ -536,7 +536,7 @@ def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules)
         return _refused(name, f"the RocksDB {path.name} has no file CURRENT")
     second = path.name == SECOND  # a broker makes it anew, whatever files there are
     if path.is_file() and (second or any(map(is_rocksdb, directories.values()))):
-        return _refused(name, f"{path.name} is a file in the place of a RocksDB")
+        return _refused(name, f"{path.name} is a file, not a RocksDB")
     empty = replace(_NOTHING, problem=f"the RocksDB {path.name} is missing")
     return LoadedConfig(name, LoadAction.EMPTY, empty, _NOTHING) if second else None
 

@@ -221,7 +221,7 @@ def _why_no_entry(data: Bytes) -> str:
     head = BLANK.parse(data[: BLANK.sizeof()].tobytes())
     if head.magic == MAGIC_BLANK:
         return _AT_BLANK
-    return _ZEROS if head.size == 0 else "what stands there is no entry"
+    return _ZEROS if head.size == 0 else "there is no entry"
 
 
 def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEntries]:

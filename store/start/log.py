@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 4096
 KEPT_FILES = 3
 """Files that a clean start of the older generations looks at."""
-LAST_LOOKED_AT = "the last file that is looked at"
+LAST_LOOKED_AT = "the last file that can be the start"
 
 
 class Switches(NamedTuple):
@@ -372,13 +372,13 @@ def by_source(layout: Layout, version: str) -> Iterator[str]:
     knows_confirmed = rules.queues.has_confirm_offset
     if config.get_bool(_DUPLICATION) and knows_confirmed:
         yield (
-            f"{_DUPLICATION}: a record without DUP_INFO of two parts ends the log, and"
-            " after a crash only what the checkpoint's confirmPhyOffset covers gets units"
+            f"{_DUPLICATION}: a record without DUP_INFO of two parts ends the log; after a crash"
+            " only messages up to the checkpoint's confirmPhyOffset get units"
         )
     elif config.get_bool(_DUPLICATION):
         yield (
-            f"{_DUPLICATION}: nothing is dispatched behind the confirmed offset, which no"
-            " file of this version has: what it hides is not predicted"
+            f"{_DUPLICATION}: nothing is dispatched behind the confirmed offset; no file of this"
+            " version has it, so its effect is not predicted"
         )
     if config.get_bool(_CONTROLLER) and knows_confirmed:
         yield (

@@ -288,7 +288,7 @@ def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Re
         reason = "find RocksDBConsumeQueue in original/separate path, maybe incompatible config"
         return Refusal("queue-database-path", f"IllegalStateException: {reason}", str(stores.other))
     if was_rocksdb(stores.database):
-        reason = "the RocksDB of queues has lost its file CURRENT, and cannot be opened"
+        reason = "the RocksDB of queues has lost its file CURRENT and cannot be opened"
         return Refusal("queue-database", reason, place)
     source = None
     if is_rocksdb(stores.database):

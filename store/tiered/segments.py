@@ -150,7 +150,7 @@ def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
     slots = slots_of(file.size, parsed.first_slot.position)
     problem = ""
     if header["magic"] != MAGIC_SEALED:
-        problem = "not a sealed index: its magic code is another"
+        problem = "not a sealed index: its magic code is different"
     elif slots is None:
         problem = f"its items cannot begin at byte {parsed.first_slot.position}"
     if problem or slots is None:
@@ -256,15 +256,15 @@ def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConf
         problem = f"shorter than a header: {counted(len(head), 'byte')}"
         return TieredIndexFile(file, header, None, 0, problem)
     if header["magic"] not in (MAGIC_OPEN, MAGIC_FULL):
-        problem = "not an index of the tiered store: its magic code is another"
+        problem = "not an index of the tiered store: its magic code is different"
         return TieredIndexFile(file, header, None, 0, problem)
     slots = _slots(files, file, header["item_count"], config or BrokerConfig())
     if slots is None:
-        told = f"nothing in it tells how many slots it has: --set {_SLOTS_OPTION}=N does"
+        told = f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
         return TieredIndexFile(file, header, None, 0, told if _is_used(files, file) else "")
     room = (items_of(file.size, slots) or 1) - 1
     count = header["item_count"]
-    problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, room is for {room}"
+    problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, but has room for {room}"
     return TieredIndexFile(file, header, slots, room if problem else count, problem)
 
 

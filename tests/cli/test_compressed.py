@@ -239,6 +239,6 @@ def test_commands_that_write_refuse(tmp_path: Path, arguments: list[str]) -> Non
     assert result.code == 5
     assert result.stdout == ""
     assert result.stderr == (
-        "mqstore: cannot change a store with a compressed file, which no broker reads: "
-        f"{packed}; decompress it where it is\n"
+        "mqstore: cannot change a store with a compressed file: no broker reads it: "
+        f"{packed}; decompress the file in its directory\n"
     )

@@ -53,7 +53,7 @@ def test_a_span_that_is_none_is_named_as_it_was_typed_and_what_helps_is_a_span(t
     with pytest.raises(InvalidInput) as raised:
         Expiring(within=text).spans_ms()
     assert raised.value.message == f"not a span of time: {text!r}"
-    assert raised.value.hint == "write 90s, 30m, 24h, 7d or 1h30m"
+    assert raised.value.hint == "use 90s, 30m, 24h, 7d or 1h30m"
 
 
 def test_of_each_store_the_first_groups_and_files_are_told() -> None:

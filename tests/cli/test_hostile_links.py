@@ -135,7 +135,7 @@ def test_a_log_file_that_is_a_link_is_refused_before_anything_is_kept(tmp_path: 
     swapped(root, f"commitlog/{damaged.name}", lambda path: path.symlink_to(tmp_path / f"was-commitlog-{damaged.name}"))
     for more in ([], ["--follow-links"]):
         result = run_here(["recover", str(root), "--apply", "--yes", *more])
-        assert result.code == 5 and "put the file itself there, in place of the link" in result.stderr
+        assert result.code == 5 and "replace the link with the file itself" in result.stderr
     assert not (root / ".mqstore").exists()
 
 

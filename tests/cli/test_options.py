@@ -224,7 +224,7 @@ def test_a_broker_conf_that_leaves_out_the_sizes_of_the_files(tmp_path: Path) ->
         for command in ("verify", "recover", "repair"):
             answer = run_here([command, str(root), "--broker-config", str(conf)])
             assert answer.code == 0
-            assert f"{conf}: {name} is not named: a broker takes " in answer.stderr
+            assert f"{conf}: {name} is not set: a broker uses " in answer.stderr
             assert f"the files have {value} (of {root})" in answer.stderr
     assert not run_here(["get", str(root), "--topic", "orders", "--broker-config", str(conf)]).stderr
     conf.write_text("".join(named))
@@ -238,17 +238,17 @@ def test_a_broker_conf_that_leaves_out_the_sizes_of_the_files(tmp_path: Path) ->
             "4.9.7-clean",
             "mappedFileSizeCommitLog=262144 ",
             "4.9",
-            "(the blank counts): their default is taken, 1073741824",
+            "(the blank counts): the default is used, 1073741824",
         ),
         ("4.9.7-clean", "mapedFileSizeCommitLog=262144", "4.9", "mappedFileSizeCommitLog instead: 1073741824 is taken"),
         ("5.5.1-clean", "mapedFileSizeCommitLog=262144", None, "mappedFileSizeCommitLog instead: 1073741824 is taken"),
-        ("4.3.1-clean", "mapedFileSizeCommitLog=262144", None, "since 4.5.2 have mappedFileSizeCommitLog instead\n"),
+        ("4.3.1-clean", "mapedFileSizeCommitLog=262144", None, "since 4.5.2 use mappedFileSizeCommitLog instead\n"),
         ("4.9.7-clean", "mappedFileSizeCommitLog=262144\nmapedFileSizeCommitLog=8192", "4.9", "262144 is taken"),
         (
             "5.5.1-clean",
             "mappedFileSizeConsumeQueue=1_000",
             None,
-            "no number to brokers: their default is taken, 6000000",
+            "not a number for brokers: the default is used, 6000000",
         ),
         ("5.5.1-clean", "storePathCommitLog=commitlog ", None, ""),
         ("5.5.1-clean", "storePathCommitLog=commitlog ", "5.1", "brokers before 5.2 keep the blank"),
@@ -264,6 +264,6 @@ def test_broker_conf_is_read_as_that_broker_reads_it(
     given = ["--broker-config", str(conf), *(["--broker-version", version] if version else [])]
     for command in ("verify", "recover"):
         answer = run_here([command, str(root), *given])
-        lines = [line for line in answer.stderr.splitlines(keepends=True) if " is not named: " not in line]
+        lines = [line for line in answer.stderr.splitlines(keepends=True) if " is not set: " not in line]
         assert (told in "".join(lines) if told else not lines) and (answer.code == 0) == starts, answer
     assert "mqstore" not in run_here(["verify", str(root), *given, "--quiet"]).stderr

@@ -123,7 +123,7 @@ def test_the_loss_of_settings_is_named(root: Path) -> None:
     _, done = recover(root, "--apply", "--yes")
     first = done.splitlines()[0]
     assert "9 topics and 3 groups came back with default settings" in first
-    assert "those they had are lost" in first
+    assert "their old settings are lost" in first
 
 
 def test_settings_that_can_be_read_are_not_called_lost(root: Path) -> None:

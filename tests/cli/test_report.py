@@ -203,7 +203,7 @@ def test_compressed_and_partial_copies(tmp_path: Path) -> None:
     packing.pack(files[0], "zstd")
     tree = harmless(page_of(root, tmp_path / "page.html"))
     assert "1 log file: no broker reads these so" in tree.text
-    assert "of the log are in no file" in tree.text
+    assert "of the log are missing: no file has them" in tree.text
     assert "in no file, or not readable" in tree.text
 
 

@@ -120,7 +120,7 @@ def test_what_a_full_disk_has_moved_behind_links_is_salvaged(tmp_path: Path) -> 
     told = json.loads(done.stdout)
     count = len(list(stores.messages("5.3.3-clean")))
     assert (told["records"], told["whole"], told["duplicates"]) == (count, count, 0)
-    named = [f"mqstore: left out: a link to what is no file or directory: {other / n}" for n in ("gone", "self")]
+    named = [f"mqstore: left out, a link that leads to no file or directory: {other / n}" for n in ("gone", "self")]
     assert done.stderr.splitlines() == named
 
 

@@ -52,7 +52,7 @@ def test_a_value_that_a_query_does_not_take_is_no_wrong_usage(tmp_path: Path) ->
     """Some bodies are no text."""
     root = stores.unpack("5.3.3-clean", tmp_path)
     done = asked("SELECT decode(body) FROM messages", root)
-    assert done.code == 5 and "a value that the query does not take" in done.stderr
+    assert done.code == 5 and "a value that the query cannot use" in done.stderr
     assert asked("SELECT decode(body, 'replace') FROM messages", root).code == 0
 
 

@@ -55,7 +55,7 @@ def test_a_store_whose_log_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 def test_what_needs_a_directory_says_so_of_object_storage(words: tuple[str, ...], tmp_path: Path) -> None:
     done = run_here(["stats", "s3://bucket/a/store?region=x", *words])
     assert done.code == 2, done
-    assert done.stderr == "mqstore: s3://bucket/a/store?region=x: a path of this machine is wanted, no URI\n"
+    assert done.stderr == "mqstore: s3://bucket/a/store?region=x: use a path of this machine, not a URI\n"
     if words == ("--quick",):
         root = stores.unpack("5.3.3-clean", tmp_path)
         done = run_here(["stats", str(root), "s3://bucket/a/store", *words, "--partial"])

@@ -165,7 +165,7 @@ def test_a_record_with_another_position_is_told(tmp_path: Path) -> None:
     data[at + 35] ^= 0x40
     path.write_bytes(data)
     manifest = run(root, tmp_path / "new")
-    reason = f"the record says that it stands at {at + 64}"
+    reason = f"the record names another position: {at + 64}"
     assert manifest["damage"] == [{"store": 0, "position": at, "size": size, "reason": reason}]
 
 
@@ -311,7 +311,7 @@ def test_one_job_at_a_time_where_the_directory_is_made_meanwhile(tmp_path: Path)
         rebuild(plan_of([root], BrokerConfig()), target, second)
     with pytest.raises(Refused, match="not empty"):
         run(root, target)
-    with pytest.raises(Refused, match="waits for its name"):
+    with pytest.raises(Refused, match="there is unpublished output"):
         publish_job(target, lambda _: None, lambda _: False, into=Into(adds=True))
     (target / "file").unlink()
     run(root, target)

@@ -147,9 +147,9 @@ def test_the_session_that_began_last_goes_on(tmp_path: Path, monkeypatch: pytest
     first = writer(target, monkeypatch)
     kept = first.write(iter([messages()]))
     last = writer(target, monkeypatch)
-    with pytest.raises(Refused, match="another write to this directory began"):
+    with pytest.raises(Refused, match="a later write to this directory has begun"):
         first.write(iter([messages()]))
-    with pytest.raises(Refused, match="another write to this directory began"):
+    with pytest.raises(Refused, match="a later write to this directory has begun"):
         first.commit([kept])
     first.abort([])
     last.commit([last.write(iter([messages(7)]))])

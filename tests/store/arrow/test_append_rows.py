@@ -139,7 +139,7 @@ def test_paths_that_name_no_column(tmp_path: Path) -> None:
     found = [row for path in files for batch, _ in batches_of(path, "parquet") for row in batch.to_pylist()]
     assert found == [{"topic": "T", "keys": "a b"}, {"topic": "T", "queue_id": 2, "tags": None}]
     assert [batch.schema.names for path in files for batch, _ in rows_of(path, "parquet")] == [["topic"], ["topic"]]
-    unread = [f"folders {name}=: not a column of messages, nothing is taken of it" for name in ("n", "type")]
+    unread = [f"folders {name}=: not a column of messages, ignored" for name in ("n", "type")]
     assert list(unread_folders(files)) == unread
     for value in ("abc", "", "99999999999", "1.5", "\udcff"):
         path = write(rows, tmp_path / f"wrong/queue_id={value}/a.parquet")

@@ -1,4 +1,4 @@
-"""Every scenario damages a copy as it says, the same for the same seed, and never the store."""
+"""Every scenario damages a copy as its header says, the same for the same seed, and never the store."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_directories_that_are_only_read_count_beside_several(log: str, read_only
 @pytest.mark.parametrize(("log", "splitter"), [("/a:/b", ":"), ("/a;/b", ";"), ("/a,/b;/c", ";"), ("/a,/b", "")])
 def test_brokers_split_at_a_comma(log: str, splitter: str) -> None:
     config = BrokerConfig({"storePathCommitLog": log})
-    assert (f"at a comma alone, not at {splitter}," in config.unsplit_log_paths) == bool(splitter)
+    assert (f"only at a comma, not at {splitter}," in config.unsplit_log_paths) == bool(splitter)
     assert not config.with_set([f"rocketmq.broker.multiPathSplitter={splitter}"]).unsplit_log_paths
 
 
@@ -266,13 +266,13 @@ def test_values_are_those_that_brokers_take(
     ("written", "rules", "why"),
     [
         (b"mappedFileSizeCommitLog=8192 ", FileRules(), "no number to brokers (the blank counts)"),
-        (b"fileReservedTime=4_8", FileRules(), "no number to brokers: their default is taken"),
+        (b"fileReservedTime=4_8", FileRules(), "not a number for brokers: the default is used"),
         (
             b"mapedFileSizeCommitLog=8192",
             FileRules(old_names=False),
             "have mappedFileSizeCommitLog instead: 1073741824",
         ),
-        (b"mapedFileSizeCommitLog=8192", FileRules(), "brokers since 4.5.2 have mappedFileSizeCommitLog instead"),
+        (b"mapedFileSizeCommitLog=8192", FileRules(), "brokers since 4.5.2 use mappedFileSizeCommitLog instead"),
         (b"mapedFileSizeCommitLog=8192\nmappedFileSizeCommitLog=9", FileRules(), "instead: 9 is taken"),
         (b"storeType=a ", FileRules(strips=False), "brokers before 5.2 keep the blank"),
         (b"storeType=a ", FileRules(), "brokers before 5.2 keep the blank"),

@@ -91,7 +91,7 @@ def test_what_follows_the_end_is_told(how: str) -> None:
 
 def test_other_data_is_told() -> None:
     for data in (b"", b"x", b"plain text", bytes(100), b"BZh9"):
-        assert unpacked(data) == (b"", "it is neither gzip nor zstd data")
+        assert unpacked(data) == (b"", "it is not gzip or zstd data")
 
 
 @pytest.mark.parametrize("packed", [gz(bytes(5 << 20)), zst(bytes(5 << 20))], ids=["gzip", "zstd"])

@@ -382,7 +382,7 @@ def test_a_queue_that_nobody_has_read_and_that_is_cut(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:20])
     notes: list[str] = []
     assert _views(root, notes) == expected
-    assert [note for note in notes if ": queue 0 ends at 1, but the log has more of it, from" in note]
+    assert [note for note in notes if ": queue 0 ends at 1, but the log has more of its messages, from" in note]
 
 
 def test_a_queue_whose_units_moved_up_settles_nothing(tmp_path: Path) -> None:

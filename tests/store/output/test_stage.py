@@ -100,7 +100,7 @@ def test_a_link_in_the_place_of_what_a_job_keeps_is_not_followed(link: str, ther
         ((tmp_path / link).parent / "manifest.json").write_text("{}")
     (tmp_path / link).symlink_to(tmp_path / ("vic/tree/b" if link.endswith("lock") else "vic"))
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(Refused, match="a link, where mqstore keeps what it makes"):
+    with pytest.raises(Refused, match="a link in place of mqstore's own directory"):
         publish_made(target, {}, lambda tree: {})
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "vic" / "tree" / "b").read_text() == "{}"

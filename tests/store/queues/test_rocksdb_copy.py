@@ -169,7 +169,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("text", CHANGES)
 def test_a_log_that_is_damaged(text: str, topics: Path) -> None:
     CHANGES[text](topics / "000010.log")
-    assert lost(topics).text == f"its write-ahead log 000010.log is {text}, and not read from there on"
+    assert lost(topics).text == f"its write-ahead log 000010.log is {text}, and is not read from there on"
 
 
 def test_an_end_that_is_cut_is_what_a_kill_leaves(topics: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_table_that_its_manifest_names(topics: Path) -> None:
     table = max(topics.glob("*.sst"))
     cut(table, 100)
     assert lost(topics) == DatabaseLoss(
-        f"its table {table.name} has not the length that its MANIFEST says", opens=False
+        f"its table {table.name} does not have the length that its MANIFEST says", opens=False
     )
     table.unlink()
     assert lost(topics) == DatabaseLoss(f"its table {table.name} is missing", opens=False)

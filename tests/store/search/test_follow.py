@@ -194,7 +194,7 @@ def test_a_broker_that_starts_and_cuts(root: Path, follower: Follower, notes: li
     (root / "consumequeue" / "T" / "0").rmdir()
     (root / "consumequeue" / "T").rmdir()
     assert bodies(follower) == []
-    assert notes == [f"the log was cut: going on at {begin}"]
+    assert notes == [f"the log was cut: continuing at {begin}"]
     other = root.parent / "other"
     put(other, "first", "new 1", "new 2")
     changed = log_file(other, 0).read_bytes()
@@ -250,7 +250,7 @@ def test_a_log_that_is_taken_away_and_comes_back(root: Path, follower: Follower,
         for batch in follower.batches(idle):
             found += [message.stored_body for message in messages(batch)]
     assert found == [b"first", b"second"]
-    assert notes == [f"{directory} is not there any more: waiting for it"]
+    assert notes == [f"{directory} has disappeared: waiting for it"]
 
 
 @pytest.mark.parametrize("delivered", [True, False])
@@ -297,7 +297,7 @@ def test_damage_is_told_and_passed_over(
         file.write(b"\xff" * 40)
     assert bodies(follower) == []  # it may still be written
     assert bodies(follower) == [b"good", b"better"]
-    assert len(notes) == 1 and f"at {begin} are no records: passed over" in notes[0]
+    assert len(notes) == 1 and f"at {begin} are damaged: skipped" in notes[0]
 
 
 def test_idle_is_told_and_ends_it(follower: Follower) -> None:
@@ -365,7 +365,7 @@ def test_a_record_with_a_spoiled_body_holds_nothing_up(
     path.write_bytes(data.replace(b"second", b"sEcond", 1).replace(b"last", b"lAst", 1))
     found = [body for _ in range(4) for body in bodies(follower)]
     assert found == [b"first", b"sEcond", b"third"]
-    assert len(notes) == 1 and notes[0].endswith("is damaged inside")
+    assert len(notes) == 1 and notes[0].endswith("has a damaged body or properties")
     path.write_bytes(data)
     assert bodies(follower) == [b"last"]
 
@@ -385,5 +385,5 @@ def test_zeros_in_the_middle_are_passed_over_when_asked(root: Path, follower: Fo
     assert bodies(again) == [b"first"]
     assert again.skip()
     assert bodies(again) == [b"third"]
-    assert again.position == end and "are no records: passed over" in notes[-1]
+    assert again.position == end and "are damaged: skipped" in notes[-1]
     assert not again.skip() and again.position == end

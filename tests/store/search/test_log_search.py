@@ -417,7 +417,7 @@ def test_a_unit_that_points_at_another_message_of_its_topic(four: Path, other: s
         assert positions(find(opened, one, offset=10, count=1, note=notes)) == [mine[10]]
         assert notes == [
             f"unit 10 of orders/0 points at message 5 of orders/{other}: left out",
-            "orders/0 has no message 10 by its unit: found by scanning the log",
+            "unit 10 of orders/0 names no message: found by scanning the log",
         ]
         assert positions(find(opened, one, offset=9, count=3)) == [mine[9], mine[11]]
         notes.clear()

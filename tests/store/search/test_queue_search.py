@@ -184,18 +184,18 @@ def test_the_first_file_of_a_queue_is_lost(tmp_path: Path) -> None:
         found, notes = found_with_notes(store, Selection(TOPIC))
         assert (found, len(notes)) == (every[50:], 1)
         assert notes[0].startswith(
-            f"{begin}, but the log has more of it, from {every[0]} on: the others are left out, "
+            f"{begin}, but the log has more of its messages, from {every[0]} on: the other messages are left out; "
         )
         one = Selection(TOPIC, QUEUE)
         for reverse in (False, True):
             found, notes = found_with_notes(store, one, reverse)
-            assert (found, notes) == (every, [f"{begin}: the others are found by scanning the log"])
+            assert (found, notes) == (every, [f"{begin}: scanning the log for the other messages"])
         found, notes = found_with_notes(store, one._replace(times=TimeRange(since_ms=times[-1])))
         assert (found[-1], notes) == (every[-1], []), "what is left out is not wanted"
         notes = Notes()
         notes = Notes()
         answers = [offset_at(store, TOPIC, QUEUE, time_ms, note=notes) for time_ms in (0, times[-1])]
-        assert answers[0] == 50 and len(notes) == 1 and notes[0].endswith("the times of the others do not count")
+        assert answers[0] == 50 and len(notes) == 1 and notes[0].endswith("the times of its other messages do not count")
         for offset, count in ((20, 70), (45, 10), (45, 5)):
             notes.clear()
             found = positions(find(store, one, offset=offset, count=count, note=notes))
@@ -226,24 +226,24 @@ def test_the_end_of_a_queue_is_lost(cut: Callable[[Path], None], consumed: bool,
         path.write_text(json.dumps({"offsetTable": {f"{TOPIC}@g": {str(QUEUE): 91}} if consumed else {}}))
     every, left = places(name, TOPIC), 50 if cut is Path.unlink else 57
     told = f"{TOPIC}: queue {QUEUE} ends at {left}, but "
-    told += "offset 91 was reached" if consumed else f"the log has more of it, from {every[left]} on"
+    told += "offset 91 was reached" if consumed else f"the log has more of its messages, from {every[left]} on"
     times = sorted(r["store_timestamp"] for r in stores.messages(name) if r["topic"] == TOPIC)
     silent = cut is cut_with_zeros and not consumed  # as a queue that has no more
     with StoreReader(root) as store:
         found, notes = found_with_notes(store, Selection(TOPIC))
         assert (found, len(notes)) == (every[:left], 0 if silent else 1)
-        assert silent or notes[0].startswith(f"{told}: the others are left out, ")
+        assert silent or notes[0].startswith(f"{told}: the other messages are left out; ")
         if silent:
             return
         late = TimeRange(since_ms=times[-5])
         assert len(found_with_notes(store, Selection(TOPIC, times=late))[1]) == 1
         notes = Notes()
         assert [offset_at(store, TOPIC, QUEUE, time_ms, note=notes) for time_ms in (0, times[-1])] == [0, left]
-        assert len(notes) == 1 and notes[0].startswith(f"{told}: the times of the others")
+        assert len(notes) == 1 and notes[0].startswith(f"{told}: the times of its other messages")
         one = Selection(TOPIC, QUEUE)
         for reverse in (False, True):
             found, notes = found_with_notes(store, one, reverse)
-            assert (found, len(notes)) == (every, 1) and notes[0].endswith(": the others are found by scanning the log")
+            assert (found, len(notes)) == (every, 1) and notes[0].endswith(": scanning the log for the other messages")
         assert found_with_notes(store, one._replace(times=late))[0] == every[-5:]
         for offset, count in ((40, 20), (2, 80), (60, 5), (10, 5)):
             for reverse in (False, True):
@@ -269,7 +269,7 @@ def test_a_queue_that_is_cut_before_the_others_are_behind(tmp_path: Path) -> Non
     with StoreReader(root) as store:
         found, notes = found_with_notes(store, Selection(TOPIC, QUEUE))
         told = f"{TOPIC}: queue {QUEUE} ends at 57, but offset 89 was reached"
-        assert (found, notes) == (every, [f"{told}: the others are found by scanning the log"])
+        assert (found, notes) == (every, [f"{told}: scanning the log for the other messages"])
         found, notes = found_with_notes(store, Selection(TOPIC))
         assert found == every[:57] and len(notes) == 2 and notes[0].startswith(told)
 

@@ -90,7 +90,7 @@ def test_other_levels_are_given(own_levels: Path) -> None:
     options = options_of(Layout.open(own_levels, BrokerConfig({LEVELS: "1s 7s 2m"})))
     assert options.delay_levels.text == "1s 7s 2m"
     (note,) = options.notes()
-    assert note.startswith(f"{LEVELS}=1s 7s 2m by the configuration, but the store shows {OWN} ")
+    assert note.startswith(f"{LEVELS}=1s 7s 2m in the configuration, but the store shows {OWN} ")
 
 
 def test_a_queue_that_is_lost_is_made_with_the_levels_of_the_others(own_levels: Path) -> None:

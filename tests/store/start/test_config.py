@@ -145,7 +145,7 @@ def test_positions_behind_the_damage_are_lost_too(config: Path, real: tuple[Path
     for noted, told in (("", "offsetTable"), ('"groupTopicMap":{"group-a":["orders"],"b":["orders"]},', "b on orders")):
         path.write_text(f'{{{noted}"offsetTable":{{"orders@group-a":{{0:3}},"ord')
         found = start(config, real[1])
-        assert found.unknown == (f"what consumerOffset.json had is lost in part ({told})",)
+        assert found.unknown == (f"a part of consumerOffset.json is lost ({told})",)
         assert [lost.group for lost in found.lost_positions] == ["group-a"]
     path.write_text('{"offsetTable":{"orders@group-a":{0:3}},"dataVersion":{"cou')
     assert not start(config, real[1]).unknown

@@ -103,10 +103,10 @@ GOOD = made({2: 2}, [item(HASH, 0), item(HASH, 1)])
         (made({}, []), "", "", []),
         (b"", "shorter than a header", "", []),
         (GOOD[: HEADER_BYTES - 1], "shorter than a header", "", []),
-        (made({2: 1}, [item(HASH, 0)], magic=7), "its magic code is another", "", []),
-        (GOOD[:-1], "nothing in it tells how many slots", "", []),
-        (made({2: 1}, [item(HASH, 0)], count=-5), "nothing in it tells", "", []),
-        (made({2: 1}, [item(HASH, 0)], count=1 << 30), "nothing in it tells", "", []),
+        (made({2: 1}, [item(HASH, 0)], magic=7), "its magic code is different", "", []),
+        (GOOD[:-1], "the number of its slots is not known", "", []),
+        (made({2: 1}, [item(HASH, 0)], count=-5), "the number of its slots is not known", "", []),
+        (made({2: 1}, [item(HASH, 0)], count=1 << 30), "the number of its slots is not known", "", []),
         (made({2: 2, 4: 9}, [item(HASH, 0), item(HASH, 1)]), "", "slot 4: item 9", [True, True]),
         (made({2: 2, 4: -9}, [item(HASH, 0), item(HASH, 1)]), "", "slot 4: item -9", [True, True]),
         (made({2: 2}, [item(HASH, 0), item(HASH, 99)]), "", "", [False, False]),
@@ -126,7 +126,7 @@ def test_slots_as_configured(tmp_path: Path) -> None:
     config = BrokerConfig().with_set([f"tieredStoreIndexFileMaxHashSlotNum={SLOTS}"])
     data = made({2: 1}, [item(HASH, 0)], count=1 << 30)
     found, flags, _ = read(tmp_path / "1795475357513", data, config)
-    assert "it counts 1073741824 items, room is for 19" in found.problem
+    assert "it counts 1073741824 items, but has room for 19" in found.problem
     assert (found.slots, found.items, flags) == (SLOTS, ROOM - 1, [True])
 
 

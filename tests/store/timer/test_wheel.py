@@ -139,7 +139,7 @@ def test_another_one_is_given(name: str, tmp_path: Path) -> None:
     found = options_of(Layout.open(root, BrokerConfig({OPTION: str(other)})))
     assert (found.timer_precision.value, found.timer_precision.shown) == (other, own)
     (note,) = [note for note in found.notes() if OPTION in note]
-    assert f"{OPTION}={other} by the configuration, but the store shows {own}" in note
+    assert f"{OPTION}={other} in the configuration, but the store shows {own}" in note
     same = options_of(Layout.open(root, BrokerConfig({OPTION: truth(name)["config"][OPTION]})))
     assert same.timer_precision.value == own and not same.notes()
 

@@ -92,7 +92,7 @@ def test_the_file_that_a_broker_takes(root: Path) -> None:
     file.write_text(good)
     assert said(root, "I-170") == [], "nobody reads the .bak of a whole file"
     file.write_text(f"9\n0\n3-{at[3]}\n")
-    cannot = f"{FILE}: cannot be read: 1 entry, not 9 as it says; its .bak is whole"
+    cannot = f"{FILE}: cannot be read: 1 entry, not 9 as its header says; its .bak is whole"
     assert said(root, "I-170") == [
         f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}",
         cannot,

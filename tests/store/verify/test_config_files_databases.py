@@ -61,7 +61,7 @@ def test_a_log_of_topics_with_a_wrong_byte(tmp_path: Path) -> None:
     with StoreReader(root, config) as store:
         found = {f.code: f for f in verify(store, Scope(groups=frozenset({"config", "start"}))).serious}
     assert set(found) == {"I-155", "I-188"}
-    assert found["I-155"].message == "its write-ahead log 000010.log is damaged at 175, and not read from there on"
+    assert found["I-155"].message == "its write-ahead log 000010.log is damaged at 175, and is not read from there on"
     assert found["I-155"].severity is Severity.ERROR and "entries of config/topics are lost" in found["I-188"].message
 
 

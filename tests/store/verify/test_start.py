@@ -30,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (None, [], []),
         (CutOff("s1"), ["session s1 was cut off"], ["recover"]),
-        (CutOff("s1", undoing=True), ["taking back session s1 was cut off"], ["mqstore undo {store}"]),
+        (CutOff("s1", undoing=True), ["the undo of session s1 was cut off"], ["mqstore undo {store}"]),
         (CutOff(""), ["a start barrier is left over: it keeps brokers from starting"], ["recover"]),
         (
             CutOff("s1", ended_by=MOVES["files"]),
