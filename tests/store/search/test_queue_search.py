@@ -195,7 +195,9 @@ def test_the_first_file_of_a_queue_is_lost(tmp_path: Path) -> None:
         notes = Notes()
         notes = Notes()
         answers = [offset_at(store, TOPIC, QUEUE, time_ms, note=notes) for time_ms in (0, times[-1])]
-        assert answers[0] == 50 and len(notes) == 1 and notes[0].endswith("the times of its other messages do not count")
+        assert (
+            answers[0] == 50 and len(notes) == 1 and notes[0].endswith("the times of its other messages do not count")
+        )
         for offset, count in ((20, 70), (45, 10), (45, 5)):
             notes.clear()
             found = positions(find(store, one, offset=offset, count=count, note=notes))
