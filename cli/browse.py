@@ -133,7 +133,7 @@ class MessagesView(BrowseView):
         if self.filter:
             rows, end = self.browser.having(self.queue, self.first, self.filter)
             if end < self.queue.max_offset:
-                self.note = f"looked at {self.first} … {end - 1}; n looks further"
+                self.note = f"searched {self.first} … {end - 1}; n searches further"
                 self.next = end
         else:
             rows = self.browser.page(self.queue, self.first)

@@ -18,7 +18,7 @@ app = App()
 @app.command()
 @shared(or_spark=True)
 def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
-    """Tell where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
+    """Show where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
 
     Where both sides have the log, it is compared byte by byte: whether both are copies of one log, the first
     position where they differ, the bytes that only one side has, and each different field of different records.

@@ -53,10 +53,10 @@ def inspect(
 ) -> None:
     """Describe a store or a file: what it is, how much, from when to when, in what state.
 
-    For a store: the broker version that wrote it and the evidence for it, file sizes, the log and its times, how
-    the last broker ended, where the checkpoint points, topics with their queues, index files, and files that do not
-    belong to a store. Of a large store little is read: the queues show where the log ends. Timers and POP are shown
-    as a broker that starts at --now would see them.
+    For a store: the broker version that wrote it and the evidence for it, file sizes, the log and its times, how the
+    last broker ended, the checkpoint and where the next start begins, topics with their queues, index files, and files
+    that do not belong to a store. Of a large store little is read: the queues show where the log ends. Timers and POP
+    are shown as a broker that starts at --now would see them.
 
     \b
     Examples:

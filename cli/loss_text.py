@@ -82,7 +82,7 @@ def timer_lines(found: Recovery) -> list[str]:
         ticks = counted(timers.loops, " tick would lead to itself", " ticks would lead to themselves", form=">9,")
         lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
-        lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: that entry has no queue offset")
+        lines.append(f"  none behind queue offset {timers.stuck_at:,} would be read: its due time is not a number")
     return lines
 
 

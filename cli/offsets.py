@@ -110,7 +110,7 @@ def offsets(
     change: Change,
     common: Common,
 ) -> None:
-    """Tell how far each consumer group is: messages, bytes and time behind, and what is out of range.
+    """Show how far each consumer group is: messages, bytes and time behind, and what is out of range.
 
     The positions shown are those that a broker takes when it starts: from config/, in files or in a RocksDB, or
     from the .bak where a broker takes that one. Pull groups, POP groups, LMQs (light message queues) and delay

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @shared(without=("rate",))
 def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
-    """Tell where two copies of a store differ, for many or large stores.
+    """Show where two copies of a store differ, for many or large stores.
 
     The answer is that of mqstore diff, whose help says how messages are compared. mqstore diff needs no Spark and
     is quicker unless logs are large or many. Here tasks compare the messages. Other parts of local stores are

@@ -13,7 +13,7 @@ from .unread import tell_lacking, tell_unread
 
 @shared(without=("rate",))
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
-    """Ask stores with SQL, on Spark.
+    """Query stores with SQL, on Spark.
 
     The views and columns are those of mqstore sql, which needs no Spark and is quicker for one small store. QUERY
     is Spark SQL. A view reads only the columns that Spark's plan of QUERY needs.

@@ -169,7 +169,7 @@ def _offsets(found: Repair, rows: int | None) -> list[str]:
 
 
 def _after(offset: int | None) -> str:
-    return f"{offset:<12,}" if offset is not None else f"{'taken out':<12}"
+    return f"{offset:<12,}" if offset is not None else f"{'removed':<12}"
 
 
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:

@@ -30,7 +30,7 @@ def report(
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
-    """Write what a store is, the verdict on it, and pictures of what is in it, as one page of HTML.
+    """Write a page of HTML: what a store is, the verdict on it, and pictures of its content.
 
     The page starts with the verdict of verify, what the next start of a broker does, and what to do next. Pictures
     follow: the log, file by file, by state, topic and age; records and bytes over time; who fills the disk; queues

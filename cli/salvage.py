@@ -204,7 +204,7 @@ def _text(record: Mapping[str, Any]) -> str:
         ("structure", "with a damaged body"),
         ("joined", "of them read from separate blocks"),
         ("duplicates", "found twice"),
-        ("aside", "in conflict with others, stored in conflicts"),
+        ("aside", "outside the log, in conflicts"),
         ("split", "cut off: a record header without its body"),
         ("embedded", "inside a damaged record"),
     ):

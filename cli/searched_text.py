@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .options import Common
     from .progress import Progress
 
-_WAYS = {Via.SCAN: "in the log, by scanning", Via.QUEUE: "named by queues", Via.INDEX: "named by the index"}
+_WAYS = {Via.SCAN: "by scanning the log", Via.QUEUE: "named by queues", Via.INDEX: "named by the index"}
 
 
 def scanning(store: StoreReader, common: Common) -> Progress:
@@ -29,11 +29,11 @@ def searched_text(store: StoreReader, utc: bool) -> str:
     parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
     if not parts:
         units = counted(searched.units, "queue unit") if searched.units else "no queue unit"
-        parts.append(f"{units} of that time, no record")
+        parts.append(f"{units} of that time, and no record")
     if searched.index_files:
         files = counted(searched.index_files, "index file")
         parts.append(f"{files} with {counted(searched.index_items, 'item')}")
-    return f"looked at {', '.join(parts)}; {_times(store, utc)}"
+    return f"searched {', '.join(parts)}; {_times(store, utc)}"
 
 
 def _times(store: StoreReader, utc: bool) -> str:

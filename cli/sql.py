@@ -24,7 +24,7 @@ app = App()
 @app.command()
 @shared(or_spark=True)
 def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
-    """Ask stores with SQL.
+    """Query stores with SQL.
 
     The views are messages, damage, queues, index_items, timers, findings, offsets and lag. Each has a column
     `store`; DESCRIBE messages lists the columns of a view. DuckDB runs the query in this process (extra `sql`) and

@@ -89,7 +89,7 @@ def trace(
     tracing: Tracing,
     common: Common,
 ) -> None:
-    """Tell the life of one message, and why a group has got it or not.
+    """Show the life of one message, and why a group has got it or not.
 
     The story lists every record of the message in order: the send, the half message and the record that decided it,
     the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,

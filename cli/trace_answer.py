@@ -110,8 +110,8 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
     if left:
         yield f"  … {left} more (--verbose shows all)"
     if record["other_groups"]:
-        others = counted(record["other_groups"], "other group")
-        yield f"  ({others} of config/: nothing connects them with the topic; --group asks about one)"
+        others = counted(record["other_groups"], "other group in config/ has", "other groups in config/ have")
+        yield f"  ({others} no connection with the topic; --group shows one of them)"
     yield from _end(record)
 
 

@@ -31,7 +31,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
             lines += ["", f"{severity.label.capitalize()}:"]
             lines += _group(path, found, verbose)
     for text in verdict.unread:
-        lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
+        lines += ["", f"Not checked: {text}"] if text is verdict.unread[0] else [f"  {text}"]
     lines += ["", *_what_now(path, verdict, given, verbose)]
     return page_of(lines)
 

@@ -127,10 +127,10 @@ def man5() -> str:
         ".SH DESCRIPTION",
         marked_up(
             "All integers are big-endian two's complement: i1, i2, i4, i8 have 1, 2, 4, 8 bytes and a "
-            "sign, u4 has none. Times are milliseconds since 1970-01-01 UTC unless said otherwise. "
-            "Bytes of a fixed number are given as that number, of a number that another field tells "
-            "as …. Each field has the offset of its first byte, its type and its name; |body| stands for "
-            "the length of body, `12?` for bytes that are there under a condition. The names of kinds "
+            "sign, u4 has no sign. Times are milliseconds since 1970-01-01 UTC unless stated otherwise. "
+            "For fields of bytes the number of bytes is given; … stands for a number that another field "
+            "gives. Each field has the offset of its first byte, its type and its name; |body| stands for "
+            "the length of body, `12?` for bytes that exist only under a condition. The names of kinds "
             "are those of `mqstore dump --as`, the names of fields those of its JSON."
         ),
     ]

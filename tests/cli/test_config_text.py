@@ -36,7 +36,7 @@ def test_nothing_is_wrong() -> None:
     assert config_lines(found(files=(file("taken", ""), file("empty", "there is none"))), None) == []
     bare = found(bare=True, lost_topics=("t",))
     assert config_lines(bare, None) == []
-    assert len(bare_lines(with_config(bare))) == 2 and "no configuration" in bare_lines(with_config(bare))[1]
+    assert len(bare_lines(with_config(bare))) == 2 and "Configuration: none" in bare_lines(with_config(bare))[1]
     assert bare_lines(with_config(found(bare=True))) == []
     for nothing in (None, bare, found()):
         assert left_lost(nothing, cast("Layout", None)) is None and not_back(nothing, None) == ""

@@ -122,11 +122,11 @@ def test_an_id_of_either_kind(root: Path) -> None:
         result = run_here(["get", str(root), "--message-id", key, "--format", "ndjson"])
         (row,) = map(json.loads, result.stdout.splitlines())
         assert (row["queue_offset"], row["unique_key"], row["found_by"]) == (1, KEY, "scan")
-        assert f"{KEY} is the unique key that a client gave" in result.stderr
+        assert f"{KEY} is a unique key (the client's message id)" in result.stderr
     # one that has both forms and is neither
     result = run_here(["get", str(root), "--message-id", ID[:-1] + "E", "--utc", "-q"])
     assert result.code == 1
-    for said in ("as an offset message id: no record begins here", "as a unique key: looked at 80"):
+    for said in ("as an offset message id: no record begins here", "as a unique key: searched 80"):
         assert said in result.stderr
 
 

@@ -42,7 +42,7 @@ def test_offsets_that_move_are_a_line_each() -> None:
     assert title == "Wrong offsets:"
     assert lines == [
         f"         1,234 -> 7            {ONE_LINE} in {ONE_LINE}/0",
-        "             5 -> taken out    delay level in SCHEDULE_TOPIC_XXXX/1",
+        "             5 -> removed      delay level in SCHEDULE_TOPIC_XXXX/1",
     ]
     assert list(_offsets(found(clamped=[]), None)) == []
     many = list(_offsets(found(clamped=rows * 10), 12))

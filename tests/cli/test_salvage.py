@@ -36,7 +36,7 @@ def test_without_a_record_for_a_log_all_lies_in_conflicts(tmp_path: Path) -> Non
     record = MESSAGE.parse(log.read_bytes())
     (tmp_path / "image").write_bytes(MESSAGE.build({**record, "body_crc": record.body_crc ^ 1}))
     done = run_here(["salvage", str(tmp_path / "image"), "--to", str(tmp_path / "new")])
-    assert done.code == 1 and "          1 in conflict with others, stored in conflicts" in done.stdout.splitlines()
+    assert done.code == 1 and "          1 outside the log, in conflicts" in done.stdout.splitlines()
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["conflicts", "manifest.ndjson"]
 
 

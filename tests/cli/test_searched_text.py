@@ -18,10 +18,10 @@ def root(tmp_path: Path) -> Path:
 def test_what_was_searched_is_said(root: Path) -> None:
     times = "they were stored 2026-11-20T21:48:53.666Z … 2026-11-20T21:48:56.158Z"
     for words, said in (
-        (("--key", "nope"), "looked at 80 records in the log, by scanning, 60 records named by queues, 1 index"),
-        (("--topic", "T*"), f"looked at 80 records in the log, by scanning; {times}"),
-        (("--topic", "TopicA", "--tag", "nope"), "looked at 20 queue units of that time, no"),
-        (("--topic", "TopicA", "--since", "now"), "looked at no queue unit of that time, no"),
+        (("--key", "nope"), "searched 80 records by scanning the log, 60 records named by queues, 1 index"),
+        (("--topic", "T*"), f"searched 80 records by scanning the log; {times}"),
+        (("--topic", "TopicA", "--tag", "nope"), "searched 20 queue units of that time, and no"),
+        (("--topic", "TopicA", "--since", "now"), "searched no queue unit of that time, and no"),
     ):
         words = (*words, "--grep", "no such text") if words[-1] == "T*" else words
         result = run_here(["get", str(root), *words, "--utc", "-q"])
