@@ -41,13 +41,15 @@ def stats(
     """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
     Bytes and sizes are those of records in the commit log; the share is of all bytes counted. A batch record also
-    counts each of its messages. The values of --by: queue is a topic with its queue id. group is the consumer group
-    of retries and dead letters, else the producer group of transactions. kind is the purpose of a topic (user,
-    retry, dead_letter, delay, transaction, system). host is the producer's address. hour and day are store times in
-    UTC (ms since 1970). size is a power of 2. file is the log file. Percentiles of sizes are at most 1/16 too low.
-    --since and --until go by store time. Several cores count parts of a log (--jobs); with --master Spark counts
-    them. --quick reads only the queue units, a fiftieth of the bytes: they show topic, queue, group, kind, size and
-    file, but no bodies and no properties.
+    counts each of its messages. Percentiles of sizes are at most 1/16 too low. --since and --until go by store
+    time. Several cores count parts of a log (--jobs); with --master Spark counts them. --quick reads only the queue
+    units, a fiftieth of the bytes: they show topic, queue, group, kind, size and file, but no bodies and no
+    properties.
+
+    Values of --by: queue is a topic with its queue id; group is the consumer group of retries and dead letters,
+    else the producer group of transactions; kind is the purpose of a topic (user, retry, dead_letter, delay,
+    transaction, system); host is the producer's address; hour and day are store times in UTC (ms since 1970); size
+    is a power of 2; file is the log file.
 
     --expires says which files a broker deletes next, and when; when the disk is full if the log grows as in its
     last hours; and which groups would lose messages that they have not consumed. It goes by fileReservedTime,

@@ -104,7 +104,7 @@ def trace(
 
     A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
     else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
-    scanned once. After a crash, and if no queue leads consumers to the message, the next start is simulated: what
+    scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
     it would do to the message. --next-start does so in any case.
 
     Exit code: 0 found; 1 nothing has that key, id or place.
