@@ -478,7 +478,7 @@ def _check_directory(root: Path) -> None:
     """Raise unless `root` is a directory that can be listed."""
     try:
         if not stat.S_ISDIR(root.stat().st_mode):
-            raise NotAStore("this is a file, not a store directory", path=root, hint=_parent_hint(root))
+            raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
         os.scandir(root).close()
     except FileNotFoundError as error:
         raise Missing("no such directory", path=root, hint="check the path") from error

@@ -148,7 +148,7 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody notes it.
     """
     if path.is_dir():  # a broker's read fails, as that of a broken file does
-        return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "a directory, not a file"))
+        return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
     syntax = KINDS[kind].syntax
     try:
         content = read_content(path)

@@ -311,8 +311,8 @@ def repeated_keys(context: VerifyContext) -> None:
     """Told once for each topic: retries and batches make many of them."""
     repeats = context.kept(Met, Met).repeats
     for topic, repeat in repeats.items():
-        one, several = f"message of {topic} has", f"messages of {topic} have"
-        text = f"{one if repeat.count == 1 else several} the unique key of an earlier message"
+        many = counted(repeat.count, f"message of {topic} has", f"messages of {topic} have")
+        text = f"{many} the unique key of an earlier message"
         more = {"count": repeat.count, "topic": topic}
         context.log_finding("I-051", repeat.position, repeat.size, text, **more)
 

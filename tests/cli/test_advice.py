@@ -186,7 +186,7 @@ def test_what_no_repair_mends_has_its_reason(work: Path) -> None:
     mutations()["I-039"].mutate(root, Random("reason"))
     page = run_here(["verify", str(root)]).stdout
     assert catalogue()["I-039"].severity is Severity.ERROR
-    assert "I-039 is beyond repair: the body has its CRC" in page
+    assert "I-039 is beyond repair: the body is as it was stored" in page
 
 
 def test_where_nothing_can_be_mended_no_command_leads_around(work: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_message_of_a_compaction_topic_that_is_lost_is_named(tmp_path: Path) -
     set_field(*in_commit_log(root, place), MESSAGE, "store_timestamp", 367)
     looked = run_here(["recover", str(root)])
     assert looked.code == 1
-    assert ": not that message. `mqstore recover" in looked.stdout, "and no other damage"
+    assert ", which is another message. `mqstore recover" in looked.stdout, "and no other damage"
     assert "--apply` loses 1 message." in looked.stdout
     result = run_here(["repair", str(root), "--compaction", "--apply", "--yes"])
     assert result.code == 1

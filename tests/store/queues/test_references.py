@@ -140,7 +140,7 @@ def test_what_a_deleted_topic_had_is_no_damage_of_the_one_that_was_made_again(na
     )
     found = analyze(Layout.open(root))
     assert found.nothing_to_do and found.messages == found.prediction.readable == 8
-    assert any("no queue has 6 messages of topics" in note and "(TT: 6)" in note for note in found.notes)
+    assert any("6 messages in no queue (TT: 6)" in note for note in found.notes)
 
 
 def _without(*names: str) -> Callable[[Path], None]:
@@ -191,7 +191,7 @@ def test_units_that_a_killed_broker_had_in_memory_are_those_of_the_new_topic(
     assert found.plan is not None and found.prediction.readable == found.messages == 9 + len(kept)
     apply(opened(), found.plan, lambda: replan(opened(), found.prediction.broker_version), Files())
     (told,) = _wrong(opened())
-    assert "gone/0 0, not 5: the queue was deleted and made again" in told
+    assert "gone/0 0, not 5: the queue was deleted and created again" in told
     assert analyze(opened()).nothing_to_do
     with closing(RocksdbConsumeQueues(opened())) as queues:
         units = {q.queue_id: queues.open(*q[:2]).units(0, 9) for q in queues.of_topic("gone")}

@@ -57,7 +57,7 @@ def test_a_light_queue_that_is_lost(name: str, store: Callable[[str], Path], tmp
     with StoreReader(store(name)) as whole, StoreReader(copy) as lost:
         expected = list(find(whole, every))
         assert positions(find(lost, every, note=notes)) == [found.message.position for found in expected]
-        assert notes == [f"the LMQ {LIGHT} is not there: scanning the log"]
+        assert notes == [f"there is no LMQ {LIGHT}: scanning the log"]
         assert positions(find(lost, one, offset=7, count=5)) == positions(find(whole, one, offset=7, count=5))
         assert offset_at(lost, LIGHT, 0, expected[5].message.store_timestamp) == 5
         addresses = [Address(topic=LIGHT, queue_id=0, queue_offset=number) for number in (3, len(expected))]

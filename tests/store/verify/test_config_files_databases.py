@@ -80,5 +80,5 @@ def test_a_file_in_the_place_of_a_database_that_is_gone(made: bool, tmp_path: Pa
     with StoreReader(root, config) as store:
         found = verify(store, Scope(groups=frozenset({"config"}), broker_version="5.3")).findings
     (one,) = (finding for finding in found if finding.code == "I-155")
-    assert "takes over config/topics.json" in one.message
+    assert "imports config/topics.json" in one.message
     assert (one.severity, "may be older" in one.message) == ((Severity.INFO, False) if made else (Severity.FATAL, True))

@@ -101,7 +101,7 @@ def test_beside_a_writing_broker_nobody_can_tell(store: Path, monkeypatch: pytes
         patch.setattr(VerifyContext, "live", property(lambda _: True))
         found = verified(store, OPTION)
     assert not [f for f in found.findings if f.code == "I-014"]
-    assert any("rocksdbstore: a broker writes there" in text for text in found.unread)
+    assert any("rocksdbstore: a broker is writing there" in text for text in found.unread)
 
 
 def test_a_full_disk_for_temporary_files_is_no_damage(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

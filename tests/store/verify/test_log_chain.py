@@ -60,7 +60,7 @@ def test_the_only_file_was_cut_behind_its_records(tmp_path: Path) -> None:
     last = records(root)[-1]
     os.truncate(last.path, last.offset + last.size)
     (finding,) = said(root)
-    assert "leaves no room for a BLANK; if the file was cut, give" in finding.message
+    assert "leaves no room for a BLANK; if the file was cut, name" in finding.message
 
 
 def test_a_blank_with_records_behind_it_in_its_file(root: Path) -> None:
