@@ -285,7 +285,7 @@ class Note:
             *_columns_of(self, other),
         ):
             if mine != its:
-                told = f"another {what}: {_word(mine)} there, {_word(its)} asked for"
+                told = f"different {what}: {_word(mine)} there, {_word(its)} requested"
                 raise Refused(told, path=target, hint=_OTHER_KIND)
 
 

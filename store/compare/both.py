@@ -358,7 +358,7 @@ def _of_log(a: StoreReader, b: StoreReader, logs: LogsCompared, *, fields: bool)
 def _ranges(logs: LogsCompared) -> Iterator[Differs]:
     a, b = (None if side is None else f"{side.start} to {side.stop}" for side in (logs.a, logs.b))
     if logs.same is False:
-        yield Differs("log", "another log: the first bytes that both have differ", CHANGED, a, b)
+        yield Differs("log", "another log: the first common bytes differ", CHANGED, a, b)
     elif logs.same is None and a != b:
         yield Differs("log", "no bytes that both have", how_of(a, b), a, b)
     for each in logs.differing:

@@ -342,4 +342,4 @@ def _in_use(path: Path, wait_seconds: float, hint: str) -> InUse:
     pid = holder(path)
     who = f"process {pid}" if pid else "another process"
     waited = f" for {wait_seconds:g} s" if wait_seconds else ""
-    return InUse(f"in use by {who}{waited}: a broker, or another mqstore", path=path.parent, hint=hint)
+    return InUse(f"in use by {who}{waited}: a broker or another mqstore", path=path.parent, hint=hint)

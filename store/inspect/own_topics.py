@@ -235,11 +235,11 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     known = options_of(store.layout).delay_levels.value
     progress = delay_progress(store)
     if progress is None:
-        note(f"{DELAY_FILE} cannot be read: all messages of the delay levels count as pending")
+        note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
         progress = {}
     if pending := {} if store.in_use else never_delivered(store, progress):
-        late = f"due later than the log ends, of level {', '.join(map(str, pending))}"
-        note(f"{DELAY_FILE} has messages as delivered that are {late}: they count as pending")
+        late = f"due after the end of the log, of level {', '.join(map(str, pending))}"
+        note(f"{DELAY_FILE} counts messages as delivered that are {late}: they are shown as pending")
         progress = {**progress, **pending}
     levels: dict[int, Level] = {}
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
@@ -430,11 +430,11 @@ class TransactionQueues(NamedTuple):
         found, place = [], f"the position {at.half or 0} of {TRANSACTION_GROUP} on {HALF_TOPIC}"
         if passed := len(self.passed(at)):
             what = counted(passed, "open transaction lies", "open transactions lie")
-            found.append(f"{what} in front of {place}: no broker asks for them")
+            found.append(f"{what} before {place}: no broker checks them")
         if revived := len(self.revived(at)):
             what = counted(revived, "decided transaction lies", "decided transactions lie")
-            ops = f"the op records of that in front of the one on {OP_TOPIC}, {at.op}"
-            found.append(f"{what} behind {place}, {ops}: brokers take them for open")
+            ops = f"but their op records lie before position {at.op} on {OP_TOPIC}"
+            found.append(f"{what} behind {place}, {ops}: brokers treat them as open")
         return found
 
     def fitting(self) -> TransactionPositions:
@@ -460,7 +460,7 @@ def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions,
         for row in passed:
             row.state = TransactionState.ROLLED_BACK
         count = counted(len(passed), "transaction counts", "transactions count")
-        more = f": {count} as rolled back, for the broker had passed them" if passed else ""
+        more = f": {count} as rolled back, because the broker was past them" if passed else ""
         note(f"transactions: {counted(queues.ops.lost, 'op record is', 'op records are')} lost or damaged{more}")
     for text in queues.told(at):
         note(f"transactions: {text}")

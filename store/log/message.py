@@ -509,14 +509,14 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
 def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
     """Why no file of the log has a position."""
     if not log.files:
-        return NotFound("no log file holds this position: there is none", offset=position)
+        return NotFound("no log file holds this position: there are no log files", offset=position)
     why, path = f"the log has {log.start} to {log.end}", None
     before = [file for file in log.files if file.start <= position]
     if position < log.end and before:
         why = "a file is missing"
     for file in before:
         if position < file.end:  # it is longer than the others, and the next one begins earlier
-            why, path = (f"what is longer than {counted(log.file_size, 'byte')} belongs to none", file.path)
+            why, path = (f"bytes of a file behind its first {counted(log.file_size, 'byte')} do not count", file.path)
     return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
 
 

@@ -235,7 +235,7 @@ def _end(found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, repl
     elif not _same(log, replica, *hole.before):
         reason = "the logs differ before the end of this one"
     elif _is_another(log, replica, hole.begin):
-        reason = "another record was written at the end of this log"
+        reason = "the replica has another record at the end of this log"
     elif snapshot.abort or known > hole.begin or _is_dirty(snapshot, hole.begin):
         end = min(known, hole.end) if snapshot.layout.broker_config.is_slave else hole.end
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))

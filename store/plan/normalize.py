@@ -293,7 +293,7 @@ def missing_part(snapshot: Snapshot) -> str:
     whole |= any(0 < at < begin for at in index[:-1])
     fresh = _is_fresh(snapshot, begin) and not any(front.first for front in fronts)
     if whole or (fresh and any(_names_before(front, begin) for front in fronts)):
-        return f"queues name messages in front of the log, which begins at {begin:,}"
+        return f"queues name messages before the beginning of the log, {begin:,}"
     return ""
 
 

@@ -225,7 +225,7 @@ def _lost(path: Path) -> DatabaseLoss | None:
         opens = not (is_rocksdb(path) or was_rocksdb(path))  # logs alone are no RocksDB
         return DatabaseLoss(text, whole, opens) if there else None
     if whole:
-        return DatabaseLoss(f"CURRENT names {named}, and the tables are those of {whole}", whole)
+        return DatabaseLoss(f"CURRENT names {named}, but the tables belong to {whole}", whole)
     if own is None:
         return None
     if files.has_log_of(own):

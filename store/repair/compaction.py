@@ -287,7 +287,7 @@ def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iter
     """Damaged records, and those that name another place than their own."""
     records = queue.records
     edits = [
-        (position, MESSAGE.physical_offset.build(position), "its own place", "I-162", _PLACE_AT)
+        (position, MESSAGE.physical_offset.build(position), "the position of the record corrected", "I-162", _PLACE_AT)
         for position in records.position[records.physical_offset != records.position].tolist()
         if position not in whole
     ]

@@ -208,7 +208,7 @@ def database_fix(
     found = units_of_log(layout, profile, tell, named=named)
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
-    wrong, kept = Wrong(unreadable=f"there is none in {path.name}"), dict[QueueId, QueueBound]()
+    wrong, kept = Wrong(unreadable=f"{path.name} has no RocksDB"), dict[QueueId, QueueBound]()
     if layout.queue_database is not None:
         try:
             with RocksDb.open(layout.queue_database) as database:
@@ -218,7 +218,7 @@ def database_fix(
                 if layout.queue_database == path:
                     wrong = _wrong(layout, database, spool, log_start, end)
         except Unreadable as error:
-            wrong = Wrong(unreadable=f"it cannot be read ({error.message})")
+            wrong = Wrong(unreadable=f"the RocksDB cannot be read ({error.message})")
     _complete(found, None)
     in_files = list(_file_ends(layout))
     found.check_behind(in_files)

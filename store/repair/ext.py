@@ -177,7 +177,7 @@ def _close(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[
         return
     mark = b"" if newest or len(rest) < len(END_MARK) else END_MARK
     length = len(mark) or used
-    yield None, Edit("write", file.path, "no unit", _CODES, begin, length, mark or None)
+    yield None, Edit("write", file.path, "bytes that are not a unit", _CODES, begin, length, mark or None)
 
 
 def _head(

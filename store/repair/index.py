@@ -117,7 +117,7 @@ def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
             file = log.queue.file_at(int(batch.position[row]))
             if record[-CRC_ITEM_BYTES:][CRC_DIGITS_AT:] == item[CRC_DIGITS_AT:] and file is not None:
                 at = int(batch.position[row]) - file.start + len(record) - len(item)
-                reason = "the name of a checksum that is right"
+                reason = "corrects the property name of a right checksum"
                 yield Edit("write", file.path, reason, ("I-026",), at, len(item), item)
 
 

@@ -154,7 +154,7 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
     if rest:
         what = counted(len(rest), "unique key is", "unique keys are")
         unsure = any(topic is None for _, topic in rest) and store.queues_unread
-        note(f"{what} not {'sure by' if unsure else 'in'} the index: scanning the log")
+        note(f"{what} not {'certain by' if unsure else 'in'} the index: scanning the log")
         places.update(_by_scan(store, rest))
     return places
 

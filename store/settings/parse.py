@@ -309,7 +309,7 @@ class _Reader:
                 quoted = re.sub(r'(?<!\\)"', '\\"', quoted) if token[0] == "'" else quoted
                 inside = json.loads(f'"{quoted}"', strict=False)
             except ValueError as error:
-                raise _WrongCharacter("a text with an escape that is none", begin) from error
+                raise _WrongCharacter("a text with an invalid escape", begin) from error
         if inside.isascii():
             return inside
         return inside.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

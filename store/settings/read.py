@@ -186,7 +186,7 @@ def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
     if not KINDS[kind].reads_backup:
         return "no broker reads its .bak"
     if file is not None and file.problem is not None and file.problem.gives_up:
-        return "then a broker does not read its .bak"
+        return "a broker does not read its .bak then"
     backup = path.with_name(path.name + BACKUP)
     try:
         found = read_config_file(backup, kind)
@@ -304,7 +304,7 @@ def _note(rows: list[tuple[int, int]]) -> str:
         if later <= epoch:
             return f"epoch {later} follows epoch {epoch}"
         if start < offset:
-            return f"epoch {later} begins before the one in front of it"
+            return f"epoch {later} begins before the epoch above it"
     return ""
 
 

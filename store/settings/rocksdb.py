@@ -418,7 +418,7 @@ def table_of(path: Path, file: str) -> dict[str, Any]:
             for key, value in _items(database, family) if member else ():
                 parsed = parse(value)
                 if parsed.problem or not isinstance(parsed.value, dict):
-                    raise Unreadable(f"an entry is no JSON: {parsed.problem}", path=path)
+                    raise Unreadable(f"an entry is not JSON: {parsed.problem}", path=path)
                 name, entry = key.decode("utf-8", "surrogateescape"), parsed.value
                 if member == DATA_VERSION.member:
                     content[member] = entry

@@ -433,7 +433,7 @@ def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
         for row in rows.values() if isinstance(rows, dict) and table.levels else ():
             filter_type = row.get(TOPIC_FILTER_TYPE) if isinstance(row, dict) else None
             if isinstance(filter_type, str) and filter_type not in _FILTER_TYPES:
-                yield f"{TOPIC_FILTER_TYPE} of an entry of {table.member} is none that there is"
+                yield f"{TOPIC_FILTER_TYPE} of an entry of {table.member} is unknown"
 
 
 def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:

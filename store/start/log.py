@@ -382,8 +382,8 @@ def by_source(layout: Layout, version: str) -> Iterator[str]:
         )
     if config.get_bool(_CONTROLLER) and knows_confirmed:
         yield (
-            f"{_CONTROLLER}: after a crash what lies behind confirmPhyOffset gets its"
-            " units once the controller has confirmed it; predicted as if it had"
+            f"{_CONTROLLER}: after a crash messages behind confirmPhyOffset get units when"
+            " the controller confirms them; the prediction assumes that it does"
         )
 
 

@@ -280,7 +280,7 @@ def _by_sql(
     stored = groups.filter_of(message.topic, group)
     if unit is not None and unit.ext is not None and stored is not None and unit.ext.bit_map:
         passes = stored.may_pass(unit.ext.bit_map, message.store_timestamp)
-        said = "do not tell" if passes else "are not set: no broker reads the message for it"
+        said = "do not tell" if passes else "are not set: no broker reads the message for this group"
         bits = ", ".join(map(str, stored.positions))
         evidence.append(Evidence(f"the bits of the group ({bits}) {said}", "consumequeue_ext"))
     reason = "the SQL92 expression of the group does not let it through"

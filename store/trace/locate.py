@@ -259,7 +259,7 @@ def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
     if position >= end:
         if not gone.named_by:
             return None
-        reason = f"it was cut off: the log ends at {end}"
+        reason = f"the message was cut off: the log ends at {end}"
         return Judgement(DeliveryVerdict.GONE, reason, (*facts, Evidence(f"the log ends at {end}", "commitlog")))
     what = _seen_at(store, position)
     if what is None:

@@ -109,8 +109,8 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
         yield _event(EventKind.CANCELLED, message, f"cancels the timer message {target}")
     elif role is RecordRole.RETRY:
         group = next((g for g, m in family.retries if m is message), None)
-        times = counted(message.reconsume_times, "time")
-        yield _event(EventKind.RETRY, message, f"to the group again, after {times}", group)
+        text = f"the group gets the message again (retry {message.reconsume_times})"
+        yield _event(EventKind.RETRY, message, text, group)
     else:
         group = next((g for g, m in family.dead_letters if m is message), None)
         yield _event(EventKind.DEAD_LETTER, message, "a dead letter of the group", group)

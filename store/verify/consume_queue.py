@@ -110,12 +110,12 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
         if unit is None:
             text = "no unit begins there" if files.files else "its consumequeue_ext is missing"
         elif unit.tags_code != tags_code:
-            text = f"tags code {unit.tags_code} stands there, not {tags_code}"
+            text = f"its tags code is {unit.tags_code}, not {tags_code}"
             wait_ms = unit.tags_code - stored_ms
             guess = levels_guessed and wait_ms > 0 and wait_ms % _SECOND_MS == 0
             text += f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
         elif unit.msg_store_time != stored_ms:
-            text = f"the time {unit.msg_store_time} stands there, not {stored_ms}"
+            text = f"its time is {unit.msg_store_time}, not {stored_ms}"
         else:
             continue
         rows.append(row)
@@ -324,8 +324,7 @@ def _at_distance(
         "I-064",
         offsets,
         lambda row: (
-            f"{check.queue} unit {offsets[row]} is that of message {wanted[row]}:"
-            f" shifted by {offsets[row] - wanted[row]}"
+            f"{check.queue} unit {offsets[row]} is for message {wanted[row]}: shifted by {offsets[row] - wanted[row]}"
         ),
     )
     return found

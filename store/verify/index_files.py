@@ -99,7 +99,7 @@ def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes)
     own, taken = (
         f"{counted(n, 'slot')} and {counted(m, 'item')}" for n, m in ((file.slots, file.items), sizes.of_index)
     )
-    text = f"it has {own}, a broker with these options takes it for {taken}"
+    text = f"it has {own}, but a broker with these options assumes {taken}"
     if file.slots == slots.value and file.header.index_count <= items.value:
         add(context, "I-090", file, f"{text} and still writes into it", severity=Severity.WARNING)
     else:

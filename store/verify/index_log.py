@@ -313,7 +313,7 @@ def _report_no_index(context: VerifyContext, with_keys: int) -> None:
 _FILES_WANTED = "indexFileWriteEnable"
 """Since 5.4: false where the index is in rocksdbstore alone."""
 _NO_FILE = "the index file that had its keys is missing"
-_LACKING = "the index lacks a key of it"
+_LACKING = "the index lacks one of its keys"
 _NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it and all messages behind it are not indexed"
 

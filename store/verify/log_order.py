@@ -121,7 +121,7 @@ def rising_times(context: VerifyContext, records: Records) -> None:
             records.ends,
             lambda row: (
                 f"record at {records.position[row]}: stored {int(before[row]) - int(time[row])} ms before"
-                " the record in front of it"
+                " the previous record"
             ),
         )
 

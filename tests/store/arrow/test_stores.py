@@ -268,7 +268,7 @@ def test_a_log_that_goes_on_in_dledger_is_refused_in_object_storage(storage: str
 
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize(
-    ("disk", "refusal"), [("d1", "queues name messages in front"), ("d2", "the log has a gap at 262,144"), ("d3", "")]
+    ("disk", "refusal"), [("d1", "queues name messages before"), ("d2", "the log has a gap at 262,144"), ("d3", "")]
 )
 def test_a_disk_of_the_log_that_is_not_mounted(disk: str, refusal: str, empty: bool, tmp_path: Path) -> None:
     """Refused where messages are missing, as by verify; the third one has none yet."""

@@ -179,7 +179,7 @@ def test_delayed_messages_that_are_due_after_the_end_of_the_log_are_pending(offs
     path.write_text(path.read_text().replace("18:0", f"18:{offset}"))
     with StoreReader(root) as store:
         level = next(level for level in delays(store, 0, notes.append).levels if level.level == 18)
-    assert (level.delivered, level.pending) == (0, level.messages) and "later than the log ends, of level 18" in notes[
+    assert (level.delivered, level.pending) == (0, level.messages) and "after the end of the log, of level 18" in notes[
         0
     ]
 
@@ -192,7 +192,7 @@ def test_delays_without_progress_say_so(tmp_path: Path) -> None:
     with StoreReader(root) as store:
         levels = delays(store, 0, notes.append).levels
     assert all(level.pending == level.messages for level in levels)
-    assert notes == ["delayOffset.json cannot be read: all messages of the delay levels count as pending"]
+    assert notes == ["delayOffset.json cannot be read: all messages of the delay levels are shown as pending"]
 
 
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:

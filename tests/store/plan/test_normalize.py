@@ -275,7 +275,7 @@ def _of_directories(root: Path, *names: str) -> Layout:
 @pytest.mark.parametrize(
     ("lost", "part"),
     [
-        (("d1",), "in front of the log, which begins at 262,144, and {}/d1/log is not there"),
+        (("d1",), "before the beginning of the log, 262,144, and {}/d1/log is not there"),
         (("d2",), "the log has a gap at 262,144, and {}/d2/log is not there"),
         (("d2", "d3"), "at the end of the log, 262,144, and {0}/d2/log is not there and {0}/d3/log is not there"),
         (("d3",), ""),  # a file of zeros, made in advance
@@ -318,7 +318,7 @@ def test_what_cannot_have_expired_yet(tmp_path: Path) -> None:
     for path in sorted((root / "consumequeue/TopicB/0").iterdir())[1:]:
         path.unlink()
     layout = _of_directories(root, "d1/commitlog", "d2/commitlog", "d3/commitlog")
-    assert "in front of the log" in str(analyze(layout, "5.3.3").refusal)
+    assert "before the beginning of the log" in str(analyze(layout, "5.3.3").refusal)
     day_s = 86_400
     now = (root / "checkpoint").stat().st_mtime
     os.utime(root / "checkpoint", (now + 4 * day_s, now + 4 * day_s))

@@ -48,7 +48,7 @@ def test_epochs(tmp_path: Path) -> None:
         (b"1\n0\n7-7\n8\n9-x", "broken at byte 10 (the start offset is not a number)", 1),
         (b"2\n0\n7-7\n8\n", "broken at byte 8 (1 entry, not 2", 1),
         (b"2\n0\n7-7\n6-8\n", "epoch 6 follows epoch 7", 2),
-        (b"2\n0\n7-7\n8-6\n", "epoch 8 begins before the one in front of it", 2),
+        (b"2\n0\n7-7\n8-6\n", "epoch 8 begins before the epoch above it", 2),
         (b"1\n0\n\xff-7\n", "not UTF-8", 0),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_shifted_queue_is_told_as_one_shift_and_one_message_without_unit(work:
     findings = _findings(CLEAN, root)
     shifted = [f for f in findings if f.code == "I-064"]
     assert len(shifted) == len(files)  # one range in each file
-    assert "unit 7 is that of message 8: shifted by -1" in shifted[0].message
+    assert "unit 7 is for message 8: shifted by -1" in shifted[0].message
     missing = [f for f in findings if f.code == "I-070"]
     assert [(f.count, f.offset) for f in missing] == [(1, gone)]
     assert not {f.code for f in findings} & {"I-061", "I-062", "I-063"}
