@@ -127,7 +127,7 @@ class _CompactionPass:
         return apart.take(~whole) if whole.any() else apart
 
 
-_NO_BATCH = "its messages cannot be taken apart"
+_NO_BATCH = "its batch cannot be split into messages"
 
 
 def _numbers_in(batch: Batch) -> Ints:

@@ -56,11 +56,11 @@ class ExportFormat:
         there = (*COMPRESSIONS.get(self.form, ()), NO_COMPRESSION)
         if self.codec not in there:
             raise InvalidInput(
-                f"no {self.form} file is compressed with {self.codec}",
+                f"{self.form} files cannot be compressed with {self.codec}",
                 hint=f"--compression takes {', '.join(there)} there",
             )
         if self.safe_csv and self.form != "csv":
-            raise InvalidInput(f"--safe-csv is of CSV files, not of {self.form}")
+            raise InvalidInput(f"--safe-csv works only for CSV files, not for {self.form}")
         if self.form == "avro":
             from importlib.util import find_spec
 

@@ -169,13 +169,13 @@ def _garbage(scene: Scene) -> Iterator[Edit]:
 
 @scenario("wrong-size")
 def _wrong_size(scene: Scene) -> Iterator[Edit]:
-    """The size that a record says is not its size."""
+    """A record has a wrong size."""
     yield wrong_size(_spot(scene, scene.record()), scene.rng)
 
 
 @scenario("crc-zero")
 def _crc_zero(scene: Scene) -> Iterator[Edit]:
-    """The body CRC of a record is 0, as another kind of broker wrote it."""
+    """The body CRC of a record is 0, as another kind of broker writes it."""
     place = scene.record()
     at, size = _field(scene, place, "body_crc")
     yield zeros(place.file.path, at, size, "body_crc of a record")
@@ -183,14 +183,14 @@ def _crc_zero(scene: Scene) -> Iterator[Edit]:
 
 @scenario("torn-tail")
 def _torn_tail(scene: Scene) -> Iterator[Edit]:
-    """The last record was written in part when the power failed."""
+    """The last record was only partly written when the power failed."""
     yield torn_tail(_spot(scene, scene.last_record()), scene.rng, SMALLEST // 2)
     yield from killed(scene)
 
 
 @scenario("torn-properties", 7437, 9852)
 def _torn_properties(scene: Scene) -> Iterator[Edit]:
-    """The last record has its body, and zeros for properties: the body CRC does not tell."""
+    """The last record has its body, but zeros for properties: the body CRC does not show it."""
     place = scene.last_record()
     at, size = _field(scene, place, "properties")
     yield zeros(place.file.path, at, size, "properties of the last record")
@@ -205,7 +205,7 @@ def _stale_tail(scene: Scene) -> Iterator[Edit]:
 
 @scenario("dead-tail", 10666, 6665)
 def _dead_tail(scene: Scene) -> Iterator[Edit]:
-    """Behind the log's end lie records that a slave had cut off, and which came back."""
+    """Records that a slave had cut off came back behind the log's end."""
     yield from _tail(scene, in_place=True)
 
 
@@ -271,7 +271,7 @@ def _stray_file(scene: Scene) -> Iterator[Edit]:
 
 @scenario("duplicate-segment", 8859, 1231)
 def _duplicate_segment(scene: Scene) -> Iterator[Edit]:
-    """Of several log directories two hold a file of one name: which one counts is a matter of luck."""
+    """Two log directories have a file of the same name: which one counts is a matter of chance."""
     directories = [path for path in scene.store.layout.commit_log_directories if path.is_dir()]
     if len(directories) < 2:
         raise NotFound("the store has one log directory", path=scene.store.layout.root)
@@ -322,7 +322,7 @@ def _queue_hole(scene: Scene) -> Iterator[Edit]:
 
 @scenario("queue-behind", 678, 1434, 405)
 def _queue_behind(scene: Scene) -> Iterator[Edit]:
-    """The last units of a queue never reached the disk, the checkpoint says they did."""
+    """The last units of a queue never reached the disk, but the checkpoint says they did."""
     files, first, end = scene.queue(2)
     with files:
         path, at, room = _place(files, scene.rng.randrange(max(first + 1, end - 10), end))
@@ -379,7 +379,7 @@ def _index_gone(scene: Scene) -> Iterator[Edit]:
 
 @scenario("index-loop", 8018)
 def _index_loop(scene: Scene) -> Iterator[Edit]:
-    """An item of the index names itself as the one before it: an endless loop."""
+    """An item of the index links to itself: an endless loop."""
     path = _newest_index(scene)
     with open_index_file(path, scene.store.config) as index:
         if index.last < 1:
@@ -399,7 +399,7 @@ def _index_cut(scene: Scene) -> Iterator[Edit]:
 
 @scenario("index-endless", 7539)
 def _index_endless(scene: Scene) -> Iterator[Edit]:
-    """One index file after the other was begun and never filled: they fill the disk."""
+    """Many index files were begun and never filled: they fill the disk."""
     newest = _newest_index(scene)
     size = newest.stat().st_size
     with open_index_file(newest, scene.store.config) as index:
@@ -414,7 +414,7 @@ def _index_endless(scene: Scene) -> Iterator[Edit]:
 
 @scenario("compaction-cut")
 def _compaction_cut(scene: Scene) -> Iterator[Edit]:
-    """The log of a compaction topic lost its end, its queue still points there."""
+    """The log of a compaction topic lost its end, but its queue still points there."""
     path = scene.file_of(f"{COMPACTION}/{COMPACTION_LOG}/*/*/*", "log of a compaction topic")
     entry = DirectoryEntry(path.name, str(path), path.stat().st_size, directory=False)
     end = last_byte(entry, 0)
@@ -459,7 +459,7 @@ def _checkpoint(path: Path) -> dict[str, int]:
 
 @scenario("timer-ahead", 10668, 9735)
 def _timer_ahead(scene: Scene) -> Iterator[Edit]:
-    """The log was cut, the timer log still points behind its end: delayed messages are stuck."""
+    """The log was cut, but the timer log still points behind its end: delayed messages are stuck."""
     layout = scene.store.layout
     with MappedFileQueue.open(layout.timer_log) as files:
         units = (item for item in timer_log(files) if isinstance(item, TimerUnits))
@@ -481,7 +481,7 @@ def _timer_wheel_gone(scene: Scene) -> Iterator[Edit]:
 
 @scenario("timer-wheel-length")
 def _timer_wheel_length(scene: Scene) -> Iterator[Edit]:
-    """The timer wheel has not the length that a broker expects."""
+    """The timer wheel does not have the length that a broker expects."""
     path = scene.file_of("timerwheel", "timer wheel")
     yield cut(path, path.stat().st_size - TIMER_UNIT_BYTES, "the timer wheel ends early")
 
@@ -503,7 +503,7 @@ def _config_zeros(scene: Scene) -> Iterator[Edit]:
 
 @scenario("config-tail", 9328)
 def _config_tail(scene: Scene) -> Iterator[Edit]:
-    """Behind the JSON of the configuration lies the rest of an older file."""
+    """The JSON of a configuration file is followed by the rest of an older file."""
     path = scene.file_of(_CONFIG, "configuration")
     data = read_regular(path, LARGEST_BYTES)
     yield write(path, len(data), data[len(data) // 2 :], "more behind the end of the JSON")
@@ -511,7 +511,7 @@ def _config_tail(scene: Scene) -> Iterator[Edit]:
 
 @scenario("offset-beyond", 551, 1869, 4226)
 def _offset_beyond(scene: Scene) -> Iterator[Edit]:
-    """A group's offset lies behind the end of its queue: it gets no messages."""
+    """A group's offset lies behind the end of its queue: the group gets no messages."""
     path, value, table = scene.table_of("consumer-offset", OFFSET_TABLE)
     groups = sorted(group for group, offsets in table.items() if offsets)
     if not groups:
@@ -534,7 +534,7 @@ def _topic_forgotten(scene: Scene) -> Iterator[Edit]:
 
 @scenario("tiered-index-end", 10656)
 def _tiered_index_end(scene: Scene) -> Iterator[Edit]:
-    """A segment of the tiered index ends when it begins: searches by time pass it by."""
+    """A segment of the tiered index ends when it begins: searches by time skip it."""
     found = [path for path in scene.files_of("**/INDEX/*") if _has_length(path)]
     if not found:
         text = "the store has no tiered index that is longer than a second"

@@ -424,7 +424,7 @@ class Message(_Fields):
         try:
             starts_of(body)
         except ValueError as error:
-            return f"is no batch of messages: {error}"
+            return f"is not a batch of messages: {error}"
         return ""
 
 

@@ -546,8 +546,8 @@ def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
     If these are dead the broker wrote it over others of them; otherwise it is here too early.
     """
     if dead and not blank.reason:
-        return replace(blank, size=size, reason="dead records stand behind it")
-    reason = "records stand behind a BLANK"
+        return replace(blank, size=size, reason="dead records follow it")
+    reason = "records follow a BLANK"
     return replace(blank, kind=ExtentKind.DAMAGE, size=size, reason=reason)
 
 

@@ -434,7 +434,7 @@ def _without_wheel(outcome: Outcome) -> Iterator[str]:
     if unread := sum(end > progress.get(queue, {}).get(REVIVE_GROUP, 0) for queue, end in queues.items()):
         many = counted(unread, "queue of the revive topic has", "queues of the revive topic have")
         off = "with timerWheelEnable=false no broker reads them"
-        yield f"{many} unread check points, and {off}: POP messages without an acknowledgement do not come back"
+        yield f"{many} unread messages, and {off}: POP messages without an acknowledgement do not come back"
 
 
 def _left_behind(outcome: Outcome) -> Iterator[str]:

@@ -484,7 +484,7 @@ def message_in(store: StoreReader, message: Message, number: int) -> Message:
 
     batch = unwrapped(store.log.record(message.position).replace(mark=message.mark))
     if batch.inner is None or not number < len(batch) == batch.inner.count[0]:
-        raise NotFound(f"the record at {message.position} has no message {number} inside")
+        raise NotFound(f"the record at {message.position} has no inner message {number}")
     (found,) = messages(batch.take(slice(number, number + 1)))
     return found
 

@@ -62,7 +62,7 @@ def search_key(
         rest = uncovered(start, end, gaps)
         if rest:
             size = sum(stop - begin for begin, stop in rest)
-            note(f"the index does not have it: scanning {counted(size, 'byte')} of the log")
+            note(f"the key is not in the index: scanning {counted(size, 'byte')} of the log")
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 

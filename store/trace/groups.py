@@ -256,7 +256,11 @@ def _by_tag(message: Message, found: Subscription) -> Judgement | None:
         Evidence(fact, f"commitlog at {message.position}"),
     )
     same = tag is not None and code in map(tags_code, wanted)
-    by = "the client drops it: only the hash of its tag fits" if same else "its tag is not wanted"
+    by = (
+        "the client drops the message: only the hash of its tag fits"
+        if same
+        else "the group does not subscribe to its tag"
+    )
     return Judgement(DeliveryVerdict.FILTERED, by, evidence)
 
 
@@ -280,8 +284,8 @@ def _by_sql(
     stored = groups.filter_of(message.topic, group)
     if unit is not None and unit.ext is not None and stored is not None and unit.ext.bit_map:
         passes = stored.may_pass(unit.ext.bit_map, message.store_timestamp)
-        said = "do not tell" if passes else "are not set: no broker reads the message for this group"
+        said = "do not show it" if passes else "are not set: no broker reads the message for this group"
         bits = ", ".join(map(str, stored.positions))
         evidence.append(Evidence(f"the bits of the group ({bits}) {said}", "consumequeue_ext"))
-    reason = "the SQL92 expression of the group does not let it through"
+    reason = "the SQL92 expression of the group does not match the message"
     return Judgement(DeliveryVerdict.FILTERED, reason, tuple(evidence))

@@ -107,7 +107,7 @@ def test_a_batch_that_cannot_be_taken_apart_is_told(tmp_path: Path, capsys: pyte
     root = put_rows([batch(("a", "1")), {**body, "unique_key": "0A" * 16}], tmp_path)
     assert kept_of(root, tmp_path) == (1, ["1"])
     told = capsys.readouterr()
-    assert "1 of 1 message" in told.out and "its messages cannot be taken apart" in told.err
+    assert "1 of 1 message" in told.out and "its batch cannot be split into messages" in told.err
 
 
 def put_rows(rows: list[dict[str, Any]], tmp_path: Path) -> Path:

@@ -353,7 +353,7 @@ def test_a_first_export_that_was_cut_off_is_finished_by_any_other(mode: Mode, ex
         exported(root, out, files=KilledFiles(_second_of_the_published(counted)), **options)
     assert out.exists() is existed and (not existed or 0 < len(bodies(out)) < 3)
     other = put(tmp_path / "other", "d")
-    told = pytest.raises(Refused, match=r"is finished now.*; to an export --append adds")
+    told = pytest.raises(Refused, match=r"is finished now.*; --append adds to an export")
     with told if mode is Mode.NEW else nullcontext():
         exported(other, out, mode, **options)
     assert sorted(bodies(out)) == {Mode.NEW: list("abc"), Mode.OVERWRITE: ["d"]}.get(mode, list("abcd"))

@@ -216,7 +216,7 @@ def test_a_copy_that_is_shorter_than_what_was_listed_is_told(
         fetch(place, info, path)
 
     monkeypatch.setattr(stores, "_fetch", shrinking)
-    with pytest.raises(Unreadable, match="it has changed"), in_directory(storage + root.name, ("consumequeue",)):
+    with pytest.raises(Unreadable, match="the file has changed"), in_directory(storage + root.name, ("consumequeue",)):
         pass
 
 

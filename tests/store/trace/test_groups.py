@@ -46,7 +46,7 @@ def test_a_tag_whose_hash_is_that_of_another(root: Path) -> None:
     """A broker lets it through: BB has the hash of Aa; a client does not."""
     offsets(root, g={"orders": {0: 3}})
     found = of_g(root, subscription=Subscription(TAG, "BB", "--tags"))
-    assert found == (DeliveryVerdict.FILTERED, "the client drops it: only the hash of its tag fits")
+    assert found == (DeliveryVerdict.FILTERED, "the client drops the message: only the hash of its tag fits")
 
 
 def test_a_subscription_that_config_knows(root: Path) -> None:
