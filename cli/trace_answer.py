@@ -45,7 +45,7 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         more = next(found, None) is not None
         said = "" if shown else searched_text(opened, common.utc)
     if more:
-        common.warn(f"more than {limit} messages have it; --limit shows more of them")
+        common.warn(f"more than {counted(limit, 'message')} found; --limit shows more of them")
     _print([one.to_json() for one in shown], common)
     if not shown:
         say(f"nothing has the key, id or place {question.asked.text!r}: {said}")

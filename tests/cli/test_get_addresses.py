@@ -121,7 +121,7 @@ def test_a_line_that_is_no_address_ends_it(root: Path) -> None:
     for form in ("json", "ndjson", "csv", "text"):
         result = get(root, ["0", "", "so not", "0"], "--format", form)
         assert result.code == 2
-        assert result.stderr.startswith("mqstore: line 3: not an address: 'so not'; one a line:")
+        assert result.stderr.startswith("mqstore: line 3: not an address: 'so not'; one per line:")
         assert "hello #0" in result.stdout
     assert len(json.loads(get(root, ["0", "x"], "--format", "json").stdout)) == 1
     assert json.loads(get(root, ["x"], "--format", "json").stdout) == []

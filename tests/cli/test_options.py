@@ -209,7 +209,7 @@ def test_of_several_stores_each_is_asked_for_the_broker_that_reads_broker_conf(t
     roots = [str(stores.unpack(name, tmp_path)) for name in ("5.1.4-clean", "4.3.1-clean")]
     for named in (roots, [roots[0], str(tmp_path / "none")]):
         assert (
-            "have mappedFileSizeCommitLog instead" in run_here(["verify", *named, "--broker-config", str(conf)]).stderr
+            "use mappedFileSizeCommitLog instead" in run_here(["verify", *named, "--broker-config", str(conf)]).stderr
         )
 
 
@@ -240,10 +240,10 @@ def test_a_broker_conf_that_leaves_out_the_sizes_of_the_files(tmp_path: Path) ->
             "4.9",
             "(the blank counts): the default is used, 1073741824",
         ),
-        ("4.9.7-clean", "mapedFileSizeCommitLog=262144", "4.9", "mappedFileSizeCommitLog instead: 1073741824 is taken"),
-        ("5.5.1-clean", "mapedFileSizeCommitLog=262144", None, "mappedFileSizeCommitLog instead: 1073741824 is taken"),
+        ("4.9.7-clean", "mapedFileSizeCommitLog=262144", "4.9", "mappedFileSizeCommitLog instead: 1073741824 is used"),
+        ("5.5.1-clean", "mapedFileSizeCommitLog=262144", None, "mappedFileSizeCommitLog instead: 1073741824 is used"),
         ("4.3.1-clean", "mapedFileSizeCommitLog=262144", None, "since 4.5.2 use mappedFileSizeCommitLog instead\n"),
-        ("4.9.7-clean", "mappedFileSizeCommitLog=262144\nmapedFileSizeCommitLog=8192", "4.9", "262144 is taken"),
+        ("4.9.7-clean", "mappedFileSizeCommitLog=262144\nmapedFileSizeCommitLog=8192", "4.9", "262144 is used"),
         (
             "5.5.1-clean",
             "mappedFileSizeConsumeQueue=1_000",
@@ -260,7 +260,7 @@ def test_broker_conf_is_read_as_that_broker_reads_it(
     """It starts where the value is taken, and only there; what it does not take is told."""
     root, conf = stores.unpack(name, tmp_path), tmp_path / "broker.conf"
     conf.write_text(f"{line}\n")
-    starts = not told or "262144 is taken" in told or told.endswith("instead\n")
+    starts = not told or "262144 is used" in told or told.endswith("instead\n")
     given = ["--broker-config", str(conf), *(["--broker-version", version] if version else [])]
     for command in ("verify", "recover"):
         answer = run_here([command, str(root), *given])

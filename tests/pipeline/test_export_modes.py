@@ -29,10 +29,10 @@ def test_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for words in (["export"], ["pipeline", "export"]):
         command = [*words, str(root), "--to", str(out)]
         for more, told in (
-            (["--append", "--overwrite"], "--append and --overwrite exclude each other"),
-            (["--overwrite", "--since-last"], "--overwrite and --since-last exclude each other"),
-            (["--since-last", "--since", "-1h"], "goes on where the last export ended"),
-            (["--since-last", "--until", "now"], "goes on where the last export ended"),
+            (["--append", "--overwrite"], "--append and --overwrite cannot be combined"),
+            (["--overwrite", "--since-last"], "--overwrite and --since-last cannot be combined"),
+            (["--since-last", "--since", "-1h"], "continues where the last export ended"),
+            (["--since-last", "--until", "now"], "continues where the last export ended"),
         ):
             assert run([*command, *more]) == 2
             printed, err = capsys.readouterr()

@@ -238,7 +238,9 @@ def test_a_log_that_has_grown_since_a_rebuild_was_cut_off(existed: bool, tmp_pat
         rebuild(plan, target, plain_job(), KilledFiles(sealed + 4))
     assert target.exists() is existed
     grown = replace(plan, stores=(replace(plan.stores[0], stop=plan.stores[0].stop - 1),))
-    with pytest.raises(Refused, match=r"is finished now, from what there was to read then: .*; --to takes a new dir"):
+    with pytest.raises(
+        Refused, match=r"is finished now, with the data that it had read then: .*; --to takes a new dir"
+    ):
         rebuild(grown, target, plain_job())
     assert tree(target) == tree(tmp_path / "counted")
 

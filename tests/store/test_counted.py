@@ -49,6 +49,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/put/new_message.py", "len(topic)"): "more than a topic may have",
     ("store/put/new_message.py", "properties_bytes"): "more than PROPERTIES_BYTES_MAX",
     ("store/put/queue_kinds.py", "kinds[0]"): "a word",
+    ("store/put/queue_kinds.py", "kinds[1]"): "a word",
+    ("store/arrow/export_formats.py", "self.form"): "a word",
     ("cli/arrow_input.py", "form"): "a word",
     ("cli/plan_text.py", "len(paths)"): "a change of one file names it",
     ("cli/put.py", "record['total_size']"): "a whole record",

@@ -284,6 +284,6 @@ def test_what_is_asked_is_checked_before_the_log_is_read(
 ) -> None:
     monkeypatch.setattr("mqstore.store.verify.judged.verified_before", lambda *_, **__: pytest.fail("the log is read"))
     with pytest.raises(
-        InvalidInput, match=r"no such policy: all; there are keep, broker|--policy keep only|single tag"
+        InvalidInput, match=r"no such policy: all; there are keep, broker|only with --policy keep|single tag"
     ):
         mqstore.recovery(clean, **wrong)  # type: ignore[arg-type]

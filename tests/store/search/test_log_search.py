@@ -364,7 +364,7 @@ def test_a_queue_of_a_topic_that_is_lost(four: Path) -> None:
     with StoreReader(four) as opened:
         rest = [r["physical_offset"] for r in records if r["queue_id"] != 1]
         assert positions(find(opened, Selection(topic="orders"), note=notes)) == rest
-        assert len(notes) == 1 and notes[0].startswith("orders has no queue 1, of which groups have consumed")
+        assert len(notes) == 1 and notes[0].startswith("orders has no queue 1, but groups have consumed from it")
         one = Selection(topic="orders", queue_id=1)
         for place, expected in (((None, None), lost), ((3, 1), lost[3:4]), ((3, None), lost[3:])):
             notes.clear()
