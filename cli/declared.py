@@ -120,7 +120,7 @@ class Stopped(Exception):
 
 
 def bad_parameter(text: str, *, param_hint: str | None = None) -> Exception:
-    """The error for what is wrong with a value, or with options that exclude each other."""
+    """The error for what is wrong with a value, or with options that cannot be combined."""
     from typer import BadParameter
 
     return BadParameter(text, param_hint=param_hint)
@@ -132,7 +132,7 @@ def exclude(option: str, groups: Iterable[Options], *goes_with: str) -> None:
     goes_with: names of those that do.
     """
     for other in (name for group in groups for name in group.said(*goes_with)):
-        raise bad_parameter(f"{option} and {other} exclude each other")
+        raise bad_parameter(f"{option} and {other} cannot be combined")
 
 
 EMPTY_PATH = "the path is empty: is a variable not set?"

@@ -110,14 +110,14 @@ def get(
     if addresses is not None:
         if follow or offset_at is not None:
             other = "--follow" if follow else "--offset-at"
-            raise bad_parameter(f"--addresses and {other} exclude each other")
+            raise bad_parameter(f"--addresses and {other} cannot be combined")
         exclude("--addresses", groups, "raw", "max_body")
         from .get_addresses import answer_addresses
 
         answer_addresses(store, addresses, question, common)
     elif follow:
         if offset_at is not None:
-            raise bad_parameter("--follow and --offset-at exclude each other")
+            raise bad_parameter("--follow and --offset-at cannot be combined")
         exclude("--follow", groups, *conditions.__annotations__.keys() - {"until"}, "limit", "raw", "max_body")
         from .follow import follow_log
 
@@ -125,7 +125,7 @@ def get(
     elif offset_at is not None:
         exclude("--offset-at", groups, "topic", "queue")
         if form in (GetFormat.BODY.value, GetFormat.HEX.value):
-            raise bad_parameter(f"--offset-at and --format {form} exclude each other")
+            raise bad_parameter(f"--offset-at and --format {form} cannot be combined")
         answer_offset_at(store, question, offset_at, common)
     else:
         answer(store, question, common)

@@ -43,7 +43,7 @@ class GetQuestion(NamedTuple):
         }
         asked = [option for option, value in addresses.items() if value is not None]
         if len(asked) > 1:
-            raise InvalidInput(f"{asked[0]} and {asked[1]} exclude each other")
+            raise InvalidInput(f"{asked[0]} and {asked[1]} cannot be combined")
         if conditions.queue is not None and conditions.topic is None:
             raise InvalidInput("--queue needs --topic")
         if place.offset is not None and conditions.queue is None:

@@ -60,13 +60,13 @@ def undo(
         if session is not None:
             raise bad_parameter("--list shows every session: it takes no SESSION")
         if purge or force:
-            raise bad_parameter(f"--list and {'--purge' if purge else '--force'} exclude each other")
+            raise bad_parameter(f"--list and {'--purge' if purge else '--force'} cannot be combined")
         _list(layout, common)
         return
     if purge and session is None:
         raise bad_parameter("--purge needs a SESSION")
     if purge and force:
-        raise bad_parameter("--purge and --force exclude each other")
+        raise bad_parameter("--purge and --force cannot be combined")
     if not writing.yes and not can_ask():
         raise bad_parameter("without a terminal undo needs --yes")
     out = common.checked_output("purged" if purge else "undone")

@@ -211,7 +211,7 @@ def test_formats(root: Path) -> None:
     ("options", "says"),
     [
         ("", "nothing was asked for"),
-        ("--at 0 --key k", "--at and --key exclude each other"),
+        ("--at 0 --key k", "--at and --key cannot be combined"),
         ("--topic orders --offset 1", "--offset needs"),
         ("--queue 1", "--queue needs --topic"),
         ("--at 0 --count 2", "--count needs a queue"),
@@ -229,7 +229,7 @@ def test_formats(root: Path) -> None:
         *(
             (
                 f"--topic orders --queue 0 --offset-at 0 {option}",
-                f"--offset-at and {option.split()[0]} exclude each other",
+                f"--offset-at and {option.split()[0]} cannot be combined",
             )
             for option in (
                 *(

@@ -158,7 +158,7 @@ def test_bytes_that_are_no_text(root: Path) -> None:
 def test_conditions_do_not_go_with_it(root: Path, options: list[str]) -> None:
     result = get(root, ["0"], *options)
     assert result.code == 2
-    assert f"--addresses and {options[0]} exclude each other" in result.stderr
+    assert f"--addresses and {options[0]} cannot be combined" in result.stderr
 
 
 def test_a_file_that_is_not_there(root: Path) -> None:

@@ -243,7 +243,7 @@ def test_a_store_in_object_storage_is_not_mended_there() -> None:
     finding = Finding.of("I-101", "s3://bucket/store/index", "the index is missing")
     verdict = Verdict(Status.DAMAGED, [finding], 1, 1, 0.0)
     text = page("s3://bucket/store", verdict, Given(), verbose=False)
-    assert "copy the store to a disk" in text
+    assert "copy it to a disk" in text
     assert list(commands_in(text)) == ["mqstore explain I-101"]
     (row,) = findings_json(verdict, "s3://bucket/store")
     assert row["repair"] == ""

@@ -165,4 +165,4 @@ def test_options_that_exclude_each_other(recovered: tuple[Path, list[str]]) -> N
     for first, second in (("--list", "--purge"), ("--list", "--force"), ("--purge", "--force")):
         result = run_here(["undo", str(root), *(["s"] if first == "--purge" else []), first, second, "--yes", *options])
         assert (result.code, result.stdout) == (2, ""), result
-        assert f"{first} and {second} exclude each other" in result.stderr
+        assert f"{first} and {second} cannot be combined" in result.stderr

@@ -129,7 +129,7 @@ def test_half_of_a_store_is_moved_away_once(tmp_path: Path) -> None:
         assert left is not None and "Make the store again from its source, in a new directory" in str(left)
         assert left.command(Layout.open(place)) == f"mqstore salvage {place} --to {place}-salvaged"
     told = run_here(["repair", str(moved), "--all"])
-    assert "A change was cut off" not in told.stdout
+    assert "A change was interrupted" not in told.stdout
     assert told.stdout.endswith(f"Next: mqstore salvage {moved} --to {moved}-salvaged\n")
     assert "continues it" not in run_here(["recover", str(moved)]).stdout
     done = run_here(["salvage", str(moved), "--to", f"{moved}-salvaged"])
