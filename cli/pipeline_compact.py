@@ -32,7 +32,7 @@ def compact(
     on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:
-    """Make a store of the newest message of each key, of each of some stores.
+    """Make a store with only the newest message of each key, for each STORE.
 
     Of the messages in a queue with the same KEYS only the last one in the log is kept, unless its body is empty: an
     empty body deletes the key. Messages without KEYS are dropped. These are the rules of a broker's compaction,

@@ -28,7 +28,7 @@ def import_(
     on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:
-    """Make a store of messages in Parquet or Arrow files, as a broker would append them.
+    """Make a store from messages in Parquet or Arrow files, as a broker would append them.
 
     The columns are those that mqstore export writes, with bodies; topic and body are required. Folders
     COLUMN=VALUE, as Hive and Spark write them, are read as columns. Messages are appended in the order of
