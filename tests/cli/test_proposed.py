@@ -235,7 +235,7 @@ def test_a_page_about_a_log_that_is_not_there_calls_nothing_beyond_repair(work: 
     for file in (root / "commitlog").iterdir():
         file.unlink()
     told = run_here(["verify", str(root)]).stdout
-    assert "Do not start a broker: no recovery is possible yet" in told
+    assert "Do not start a broker: recovery is not possible yet" in told
     assert "beyond repair" not in told and "--apply you see" not in told
 
 

@@ -480,7 +480,7 @@ def test_a_topic_that_only_a_rocksdb_lacks_is_no_file_to_make(tmp_path: Path) ->
     found = _with_half_a_manifest(layout, "topics")
     (told,) = [each for each in found.findings if each.severity is Severity.WARNING]
     assert told.code == "I-150"
-    assert told.message.endswith("no repair writes config/topics, mqadmin updateTopic does")
+    assert told.message.endswith("repair does not write config/topics, use mqadmin updateTopic")
     assert not tidying_commands(found.findings, layout.root)
     (layout.config / "topics.json").write_text('{"topicConfigTable":{}}')
     assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits

@@ -113,7 +113,7 @@ def test_positions_of_transactions_that_contradict_them(tmp_path: Path) -> None:
     for half, op, wrong in (
         (21, 10, ""),
         (11, 0, ""),
-        (25, 10, "2 open transactions lie in front of the position 25 "),
+        (25, 10, "2 open transactions lie before the position 25 "),
         (11, 10, "3 decided transactions lie behind the position 11 "),
     ):
         positions = dict(zip(TRANSACTION_POSITIONS, ({0: half}, {0: op}), strict=True))
