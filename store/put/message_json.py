@@ -191,7 +191,7 @@ def parse_host(text: object, what: str) -> tuple[bytes, int]:
     except ValueError as error:
         raise InvalidInput(f"{what}: {error}") from None
     if not 0 <= port <= PORT_MAX:
-        raise InvalidInput(f"{what}: no port from 0 to {PORT_MAX}: {text!r}")
+        raise InvalidInput(f"{what}: not a port from 0 to {PORT_MAX}: {text!r}")
     return ip, port
 
 

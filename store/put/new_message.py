@@ -174,7 +174,7 @@ def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
     if len(ip) not in (IPV4_BYTES, IPV6_BYTES):
         raise InvalidInput(f"an address of {counted(len(ip), 'byte')}: not {IPV4_BYTES} or {IPV6_BYTES}")
     if not 0 <= port <= PORT_MAX:
-        raise InvalidInput(f"no port from 0 to {PORT_MAX}: {port}")
+        raise InvalidInput(f"not a port from 0 to {PORT_MAX}: {port}")
     if len(ip) == IPV6_BYTES and not profile.start.record.ipv6:
         raise InvalidInput(f"brokers of {profile.version} cannot store IPv6 addresses")
 

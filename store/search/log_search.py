@@ -373,7 +373,8 @@ def with_lacks(
 def note_behind(store: StoreReader, note: Note) -> None:
     """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
     reached = _ends_of_queues(store)
-    note(f"the queues are behind the log from {reached} on: messages behind are left out; `mqstore dump` shows them")
+    left_out = "messages from there on are left out; `mqstore dump` shows them"
+    note(f"the queues are behind the log from {reached} on: {left_out}")
 
 
 def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:

@@ -332,7 +332,7 @@ def _prove_restored(journal: Journal) -> None:
         else:
             same = not step.old_sha256 or sha256_of(path) == step.old_sha256
         if not same:
-            raise Unreadable("undo did not restore the bytes of before the session", path=path)
+            raise Unreadable("undo did not restore the bytes from before the session", path=path)
     for step in first.values():
         path = journal.path_of(step)
         if path.is_dir():  # its hash was that of before; its times are nobody's
@@ -340,7 +340,7 @@ def _prove_restored(journal: Journal) -> None:
         status = path.stat() if path.exists() else None
         then, now = step.before, status and (status.st_size, status.st_mtime_ns)
         if now != (then and (then.size, then.modified_ns)):
-            raise Unreadable("undo did not restore the size or time of before the session", path=path)
+            raise Unreadable("undo did not restore the size or time from before the session", path=path)
 
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:

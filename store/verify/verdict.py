@@ -151,7 +151,7 @@ def _more(serious: Sequence[Finding]) -> str:
 
 
 def _as_far(verdict: Verdict) -> str:
-    return ", as far as it was looked at" if verdict.unread else ""
+    return ", as far as it was checked" if verdict.unread else ""
 
 
 def commands_of(

@@ -66,7 +66,7 @@ def test_the_worst_of_several_stores_counts(world: Path) -> None:
     result = run_here(["verify", str(world / "none"), str(world / "5.3.3-clean"), "--quick"])
     assert result.code == 5
     assert "no such directory" in result.stderr
-    assert "5.3.3-clean: In order, as far as it was looked at" in result.stdout
+    assert "5.3.3-clean: In order, as far as it was checked" in result.stdout
 
 
 def test_two_processes_find_what_one_finds(world: Path) -> None:
