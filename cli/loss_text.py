@@ -112,7 +112,7 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     if not brought.parts:
         lines.append("  nothing")
     if brought.lacks:
-        lines.append("The replica lacks these parts; tombstones there make the two logs differ:")
+        lines.append("The replica lacks these parts; where tombstones take their place, the two logs differ:")
         lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
         lines += folded(lacks, rows)
     if brought.goes_on:

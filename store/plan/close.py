@@ -33,7 +33,7 @@ from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
-from .lost_messages import EVERYWHERE, LostUnits, lost_units
+from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
 from .normalize import files_of_one_name, renamed
 from .torn_records import (
     CutProperties,
@@ -106,7 +106,7 @@ def keep_log(
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, start), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
-    behind = units_behind(size, end, max(entries) + size, look)
+    behind = units_behind(size, end, max(finder.files) + size, look)
     if len(behind):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -245,14 +245,16 @@ def units_behind(
 
 def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) -> list[Fill]:
     """The records of the last log files that are missing, which units name: nothing is written for them, the log goes
-    on at its end. Records or a BLANK fill the files that are there, up to `filled`, and the first of the lost stands
-    behind them; where they do not, all that units name is what a cut has left.
+    on at its end. The first of them stands behind the files that are there, and had no room in what is left of these
+    behind `filled`; else all that units name is what a cut has left.
     """
     files_end = max(finder.files) + finder.file_bytes
-    if filled < files_end:
+    if files_end - filled > RECORD_BYTES_MAX:
         return []
     found = look([Gap(files_end, EVERYWHERE, True, 0)], ())
     if not len(found) or int(found.position[0]) != files_end:
+        return []
+    if filled + int(found.size[0]) + BLANK.sizeof() <= files_end:
         return []
     stray = np.flatnonzero(found.position[1:] - found.end[:-1] > finder.file_bytes)
     found = found.take(slice(0, int(stray[0]) + 1)) if len(stray) else found

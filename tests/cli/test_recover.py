@@ -338,6 +338,18 @@ def test_messages_of_a_missing_last_file_are_lost(tmp_path: Path) -> None:
     assert answer(str(root), *settings, code=0)["summary"]["lost_by_plan"] == 0
 
 
+@pytest.mark.parametrize(("begin", "lost"), [(131_072, 154), (204_558, 132)])
+def test_a_missing_last_file_behind_a_torn_end(tmp_path: Path, begin: int, lost: int) -> None:
+    """The end of the file in front is gone too, its last records or the BLANK alone."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    *_, before, last = sorted((root / "commitlog").iterdir())
+    last.unlink()
+    before.write_bytes(before.read_bytes()[:begin].ljust(262_144, b"\0"))
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
+    record = answer(str(root), *settings, code=1)
+    assert (record["summary"]["lost_by_plan"], record["plan"]["case"]) == (lost, "last-file-missing")
+
+
 def test_a_missing_last_file_that_a_replica_has_is_no_loss(tmp_path: Path) -> None:
     root, replica = (stores.unpack("5.3.3-clean", tmp_path / name) for name in ("store", "replica"))
     max((root / "commitlog").iterdir()).unlink()

@@ -212,6 +212,31 @@ def test_a_lost_end_comes_back(unpacked: Stores, tmp_path: Path, units: bool) ->
     assert [lack.position for lack in brought(plan).lacks] == ([end] if units else [])
 
 
+@pytest.mark.parametrize("end", [100_000, 150_000, 2 * FILE_BYTES])
+def test_what_neither_log_has_of_missing_last_files_is_lost(unpacked: Stores, tmp_path: Path, end: int) -> None:
+    """The replica ends in a missing file, in front of it or with it: queues name the messages behind."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    peer = cut(Path(shutil.copytree(unpacked(MASTER), tmp_path / "peer")), end)
+    for start in (1, 2, 3):
+        (root / "commitlog" / file_name(start * FILE_BYTES)).unlink()
+    options = RecoveryOptions(Policy.KEEP, replica=str(peer))
+    found = analyze(Layout.open(root, CONFIG), "5.3", options=options)
+    assert found.plan is not None and found.plan_case.label == "last-file-missing"
+    came = sum(part.records for part in brought(found.plan).parts)
+    assert (bool(came), found.plan.lost.messages) == (end > FILE_BYTES, 384 - came)
+    recovered(root, peer)
+
+
+def test_a_missing_last_file_that_comes_is_told(unpacked: Stores, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    (root / "commitlog" / file_name(2 * FILE_BYTES)).unlink()
+    (root / "commitlog" / file_name(3 * FILE_BYTES)).unlink()
+    options = RecoveryOptions(Policy.KEEP, replica=str(unpacked(MASTER)))
+    found = analyze(Layout.open(root, CONFIG), "5.3", options=options)
+    assert found.plan is not None
+    assert (found.plan_case.label, found.plan.lost.messages) == ("last-file-missing", 0)
+
+
 def test_a_sound_end_is_the_end(unpacked: Stores, tmp_path: Path) -> None:
     """A store that was shut down in order gets no more messages; that there are more is told."""
     root = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "store"))
