@@ -2,7 +2,8 @@
 
 Every record is written once more without the entry around it, one behind the other. Queue offsets stay
 what they are, positions do not: records, ends of transactions and the timer log get the new ones; queues,
-index and checkpoint are made from the new log. Configuration, timer wheel and compaction topics come along.
+index and checkpoint are made from the new log. Configuration, timer wheel and compaction topics come along, and queues
+whose records are all expired: no log tells where they end.
 
 A record whose header its queue contradicts is written as a recovery of the old store puts it right: the new store
 has no queues that tell. What lies between records and is damaged keeps its room: the plan of `recover` closes it,
@@ -40,7 +41,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Files
-from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout
+from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout, queue_directories, queue_directory
 from ..disk.lock import holder, new_directory
 from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, StoreError, Unsupported
@@ -290,6 +291,7 @@ def convert(
     with new_directory(target, files), Moved() as moved:
         copied = _copy_log(layout, target, file_bytes, files, moved, told, _put_right(layout, version))
         left_behind = list(_take_along(layout, target, files, moved))
+        _take_expired(layout, target, files)
         config = _config(layout)
         version = version or generation_of(layout).version
         made = _complete(target, file_bytes, config, version, files, copied)
@@ -373,6 +375,18 @@ def _take_along(layout: Layout, target: Path, files: Files, moved: Moved) -> Ite
     yield from (Path(entry.path).name for entry in layout.foreign)
 
 
+def _take_expired(layout: Layout, target: Path, files: Files) -> None:
+    """Copy the queues that have no record left, so that their next message gets the number that it would have got:
+    what their units name lies before the new log, too.
+    """
+    start = _log_start(layout)
+    expired = {name for name, row in _summaries(layout, start).items() if (row.last_position or 0) < start}
+    for folder in (layout.consume_queue, layout.batch_consume_queue):
+        for topic, queue_id, path in queue_directories(folder):
+            if (topic, queue_id) in expired:
+                copy_store(Path(path), queue_directory(target / folder.name, topic, queue_id), files, lambda _: None)
+
+
 def _move_timers(directory: Path, files: Files, moved: Moved) -> None:
     """Units of the timer log name records by their positions (spec 04, 4.6)."""
     dtype = dtype_of(UNIT)
@@ -420,7 +434,15 @@ def _complete(
 
 def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
     """(min, max) offset of each queue that has had a message; units of records that are gone count."""
+    found = _summaries(layout, _log_start(layout))
+    return {name: (row.min_offset, row.max_offset) for name, row in found.items() if row.max_offset}
+
+
+def _summaries(layout: Layout, log_start: int) -> dict[tuple[str, int], QueueSummary]:
+    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(log_start) + batch_summaries(layout)
+    return {(row.topic, row.queue_id): row for row in rows}
+
+
+def _log_start(layout: Layout) -> int:
     with layout.commit_log_files() as queue:
-        start = queue.start
-    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start) + batch_summaries(layout)
-    return {(row.topic, row.queue_id): (row.min_offset, row.max_offset) for row in rows if row.max_offset}
+        return queue.start

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.formats import timer_log
+from mqstore.formats import batch_consume_queue, consume_queue, timer_log
 from mqstore.formats.dledger import HEADER_BYTES
 from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.formats.message_properties import crc_item, crc_ok
+from mqstore.store.broker.profiles import writer_profile
+from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -24,6 +26,7 @@ from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import Message
 from mqstore.store.log.write import LogWriter
 from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.queues.batches import batch_summaries
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.convert import NOWHERE, Converted, Moved, convert, copy_log
 from mqstore.store.verify.run import verify
@@ -170,6 +173,32 @@ def test_queues_that_were_lost_are_there_again(tmp_path: Path) -> None:
     done = converted(root, target, name)
     assert done.complete
     assert done.queues == len(stores.truth(name)["queues"])
+
+
+def test_a_queue_whose_messages_are_expired_keeps_its_end(tmp_path: Path) -> None:
+    """No record tells it: a broker would number its next messages from 0 on, behind where its groups are."""
+    root, target = stores.unpack("5.3.3-dledger", tmp_path), tmp_path / "plain"
+    (root / DATA / file_name(0)).unlink()
+    profile, topics = writer_profile("5.3"), Topics.read(root / "config")
+    topics.add({"Idle": 0, "Batches": 1}, profile, {"Batches"})
+    topics.write(Files(), profile, lambda: 0)
+    units = [{"physical_offset": 100 * number, "size": 100, "tags_code": 0} for number in range(5)]
+    batches = [
+        {"store_time": 1, "msg_base_offset": 4 * number, "batch_size": 4, "compacted_offset": -1, "reserved": 0} | unit
+        for number, unit in enumerate(units)
+    ]
+    for path, schema, rows in (
+        ("consumequeue/Idle/0", consume_queue.UNIT, units),
+        ("batchconsumequeue/Batches/1", batch_consume_queue.UNIT, batches),
+    ):
+        (root / path).mkdir(parents=True)
+        data = b"".join(schema.build(row) for row in rows)
+        (root / path / file_name(0)).write_bytes(data.ljust(schema.sizeof() * 100, b"\0"))
+    done = converted(root, target, "5.3.3-dledger")
+    assert (done.complete, done.queues) == (True, len(stores.truth("5.3.3-dledger")["queues"]) + 2)
+    kept = {each[:2]: each.max_offset for each in batch_summaries(Layout.open(target))}
+    assert (queues_of(target)["Idle/0"], kept) == ((5, 5), {("Batches", 1): 20})
+    assert_left_alone(target)
 
 
 def test_a_directory_is_left_as_it_was_where_nothing_can_be_made(tmp_path: Path) -> None:
