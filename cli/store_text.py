@@ -166,7 +166,7 @@ class _StorePage:
             yield _line("", f"damage: {ranges}, {counted(log.damaged_bytes, 'byte')} (dump shows them)")
         if log.origin != "default":
             bare = directories_without_files(self._store.layout)
-            for path in log.directories:
+            for path in dict.fromkeys([*log.directories, *bare]):
                 state = f": {'empty' if path.is_dir() else 'not there'}" if path in bare else ""
                 yield _line("", f"in {path} ({log.origin}){state}")
 

@@ -22,12 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Bytes
+from ...formats.dledger import HEAD, HEADER_BYTES
 from ...formats.hashing import java_hash
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, start_of, still
-from ..disk.layout import BARRIER_PREFIX, Layout, queue_directory, refuse_compressed
+from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import InvalidInput, StoreError, Unsupported, from_os_error, os_errors
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
@@ -240,10 +241,24 @@ def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[st
 
 def directories_without_files(layout: Layout) -> list[Path]:
     """Of several directories that the configuration names for the log, those that are not there or empty: a disk is
-    not mounted, or a broker has had no file for them yet.
+    not mounted, or a broker has had no file for them yet. For a DLedger log that went on with an older one, that of the
+    older one.
     """
-    several = layout.commit_log_origin == "configuration" and len(layout.commit_log_directories) > 1
-    return [path for path in layout.commit_log_directories if several and not list_entries(path)]
+    paths = layout.commit_log_directories
+    if layout.dledger is not None:
+        paths = tuple(_of_older_log(layout, layout.dledger)) if len(paths) == 1 else ()
+    elif layout.commit_log_origin != "configuration" or len(paths) == 1:
+        return []
+    return [path for path in paths if not list_entries(path)]
+
+
+def _of_older_log(layout: Layout, dledger: Path) -> Iterator[Path]:
+    """The directories of the plain log that a DLedger log goes on from, where its first entry is not at 0."""
+    first = next((entry for entry in list_entries(dledger) if start_of(entry.name) is not None), None)
+    head = FileBytes(first.path)[:HEADER_BYTES] if first and start_of(first.name) else np.zeros(0, np.uint8)
+    if len(head) == HEADER_BYTES and not HEAD.parse(head.tobytes()).index:
+        paths = [absolute(layout.root, path) for path in layout.broker_config.log_paths]
+        yield from (path for path in paths or [layout.root / COMMIT_LOG] if path.resolve() != dledger.resolve())
 
 
 def _size(entry: os.DirEntry[str]) -> int:

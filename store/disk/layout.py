@@ -177,7 +177,7 @@ class Layout:
         if config.unsplit_log_paths:
             return config.unsplit_log_paths
         why = "readOnlyCommitLogStorePaths works only if storePathCommitLog is a list (`DIRECTORY,` is enough)"
-        paths = (_absolute(self.root, path) for path in config.unread_log_paths)
+        paths = (absolute(self.root, path) for path in config.unread_log_paths)
         unread = (path for path in paths if _log_files(path) and not _is_one_of(path, self.commit_log_directories))
         return next((f"no broker reads {path}: {why}" for path in unread), "")
 
@@ -358,12 +358,12 @@ def was_rocksdb(path: Path) -> bool:
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:
     """Directories of the commit log, how they were found, and the DLedger data directory."""
     default = root / COMMIT_LOG
-    paths = tuple(dict.fromkeys(_absolute(root, path) for path in config.log_paths))
+    paths = tuple(dict.fromkeys(absolute(root, path) for path in config.log_paths))
     members = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
     members = sorted(path for path in members if path.is_dir())
     dledger = _dledger_data(root, config, members, paths)
     if dledger is not None:
-        old = (path for path in paths or (default,) if path.is_dir() and not _is_one_of(path, members))
+        old = (path for path in paths or (default,) if _names(path) and not _is_one_of(path, members))
         return (*old, dledger), "dledger", dledger
     if paths:
         return paths, "configuration", None
@@ -379,8 +379,8 @@ def _is_root(path: Path) -> bool:
     return any(part.is_dir() for part in parts) and any(file.is_file() for file in files)
 
 
-def _absolute(root: Path, path: str) -> Path:
-    """A configured path; a relative one is taken from the store if it is there."""
+def absolute(root: Path, path: str) -> Path:
+    """A path of the configuration; a relative one is taken from the store if it is there."""
     inside = root / path
     return inside if inside.exists() else Path(path)
 

@@ -261,16 +261,20 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
 def refuse_lost_directory(snapshot: Snapshot) -> None:
     """What is missing may lie in a directory of the log that is not mounted. Raises Refused."""
     if part := missing_part(snapshot):
-        bare = directories_without_files(snapshot.layout)
+        from ..findings.next_commands import NextCommand, settings  # which looks at findings, and they at recoveries
+
+        bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
-        raise Refused(
-            f"{part}, and {' and '.join(states)}: is a disk not mounted?",
-            hint="mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog",
-        )
+        hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
+        if alone is not None:
+            told = settings({"storePathCommitLog": os.fspath(alone)})
+            hint = f"mount the disk; if the older log is gone for good, name the DLedger log alone: {NextCommand(told)}"
+        raise Refused(f"{part}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
 
 
 def missing_part(snapshot: Snapshot) -> str:
-    """What of the log is missing where a directory that the configuration names has no file of it; "" for nothing.
+    """What of the log is missing where a directory that the configuration names has no file of it, or where the older
+    log has none that a DLedger log goes on from; "" for nothing.
 
     What lies in front of a log has mostly expired. It has not where a broker has left what it deletes together with
     it, whole files of queues and of the index, or has never deleted one and not run that long.
@@ -279,6 +283,8 @@ def missing_part(snapshot: Snapshot) -> str:
     starts = sorted(int(entry.name) for entry in snapshot.log if is_whole_file(entry, size))
     if not starts or not directories_without_files(snapshot.layout):
         return ""
+    if snapshot.layout.dledger is not None:
+        return lost_front(snapshot)
     for first, second in pairwise(starts):
         if second > first + size:
             return f"the log has a gap at {first + size:,}"
@@ -288,13 +294,34 @@ def missing_part(snapshot: Snapshot) -> str:
     if any(end <= at < end + size for at in map(_last_named, queues)):
         return f"queues name messages at the end of the log, {end:,}"
     fronts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
-    whole = any(-1 < _last_named(front) < begin for front, more in zip(fronts, files, strict=True) if more[1:])
-    index = [file.header.end_physical_offset for file in stored_files(snapshot.index)]
-    whole |= any(0 < at < begin for at in index[:-1])
     fresh = _is_fresh(snapshot, begin) and not any(front.first for front in fronts)
-    if whole or (fresh and any(_names_before(front, begin) for front in fronts)):
-        return f"queues name messages before the beginning of the log, {begin:,}"
-    return ""
+    if fresh and any(_names_before(front, begin) for front in fronts):
+        return _in_front(begin)
+    return lost_front(snapshot)
+
+
+def lost_front(snapshot: Snapshot) -> str:
+    """What tells that a log has lost its first files, "" where they may have expired: a broker has left what it deletes
+    right behind them, whole files of queues or of the index. For a moment they stay where it is killed meanwhile.
+    """
+    begin = min((at for entry in snapshot.log if (at := start_of(entry.name)) is not None), default=0)
+    return _in_front(begin) if begin and any(-1 < at < begin for at in _left_behind(snapshot)) else ""
+
+
+def _in_front(begin: int) -> str:
+    return f"queues name messages before the beginning of the log, {begin:,}"
+
+
+def _left_behind(snapshot: Snapshot) -> Iterator[int]:
+    """The last position that the first file of each queue, and of the index, names where others follow; -1 for none.
+
+    A broker that has its queues in a RocksDB may leave others as they are.
+    """
+    for entries in snapshot.queues.values():
+        if len(entries) > 1 and snapshot.layout.queue_database is None:
+            yield _last_named(FileUnits.of(sorted(entries)[:1], snapshot.queue_file_bytes))
+    for file in [*stored_files(snapshot.index)][:-1][:1]:
+        yield file.header.end_physical_offset or -1
 
 
 def _last_named(units: FileUnits) -> int:

@@ -77,6 +77,8 @@ def test_dledger(tmp_path: Path) -> None:
     log(tmp_path / "dledger-n0" / "index", 0)
     layout = Layout.open(tmp_path)
     assert (layout.commit_log_directories, layout.dledger) == ((data,), data)
+    (tmp_path / "commitlog").mkdir()
+    assert Layout.open(tmp_path).commit_log_directories == (data,)
     old = log(tmp_path / "commitlog", 0)
     assert Layout.open(tmp_path).commit_log_directories == (old, data)
     log(tmp_path / "dledger-n1" / "data", 0)
@@ -102,7 +104,7 @@ def test_the_configuration_says_which_member_of_dledger_it_is(
     """Of a store with several; one that is not there is an empty log, of whoever asks for it."""
     log(tmp_path / "dledger-n0" / "data", 0)
     log(tmp_path / "dledger-n1" / "data", 0)
-    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "not-empty").mkdir(parents=True)
     (tmp_path / "checkpoint").touch()
     layout = Layout.open(tmp_path, BrokerConfig(options))
     found = directories(layout)

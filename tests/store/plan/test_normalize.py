@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores
 from ...cli.datadriven import run_here
+from ...mixed_store import mixed_store
 from ..recover.recovered import changes_of_starts
 
 END_OF_RECORDS, LOG_FILE_BYTES = 102_141, 262_144
@@ -302,6 +304,26 @@ def test_a_log_directory_that_is_not_mounted(empty: bool, lost: tuple[str, ...],
         findings = verify(opened).findings
     assert bool(part) == any(finding.code == "I-187" for finding in findings)
     assert not any("expired" in finding.message for finding in findings)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_the_older_log_that_a_dledger_log_goes_on_from(empty: bool, tmp_path: Path) -> None:
+    """No broker deletes the last file of it: it was there when whole files of queues in front were not deleted yet."""
+    root = mixed_store(tmp_path)
+    shutil.rmtree(root / "commitlog")
+    if empty:
+        (root / "commitlog").mkdir()
+    found = analyze(Layout.open(root), "5.3.3")
+    assert f"in front of the log, which begins at 524,288, and {root}/commitlog is " in str(found.refusal)
+    assert found.prediction.case.label == "log-directory-missing"
+    assert found.refusal is not None and found.refusal.hint is not None
+    option = shlex.split(found.refusal.hint)[-2:]
+    assert option == ["--set", f"storePathCommitLog={root}/dledger-n0/data"]
+    assert analyze(Layout.open(root, BrokerConfig(dict([option[1].split("=")]))), "5.3.3").nothing_to_do
+    for path in (*(root / "index").iterdir(), *root.glob("consumequeue/logs/0/*")):
+        if path.name.isdigit() and path != max(path.parent.iterdir()):
+            path.unlink()  # as a broker does that has run without the older log
+    assert analyze(Layout.open(root), "5.3.3").refusal is None
 
 
 @pytest.mark.parametrize("name", ["4.9.7-expired", "5.3.3-expired"])
