@@ -156,6 +156,11 @@ class Snapshot:
     def of(cls, layout: Layout) -> Snapshot:
         """List a store. Raises Unreadable, Unsupported (DLedger)."""
         _check_supported(layout)
+        return cls.listed(layout)
+
+    @classmethod
+    def listed(cls, layout: Layout) -> Snapshot:
+        """The same of a store for which no plan is made, either. Raises Unreadable."""
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]

@@ -5,7 +5,7 @@ is whole: body checksums, physical offsets, one record behind the other. Behind 
 side. There the replica's records are taken as far as they follow one another, and as far as the units of the queues
 name no other ones: a store that crashed may have lost the pages that its slave has. A store that was shut down in order
 ends where it ends, and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the
-first file: that is how an expired log looks.
+first file: that is how an expired log looks, and where it is not one, files are copied with their times.
 
 A record that is whole but for its header, with which its queue does not go on, is exchanged for the replica's if the
 queue of that has the number before or behind it: so it is not the replica's header that is wrong.
@@ -35,6 +35,7 @@ from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
+from .normalize import copying, lost_front, named_in_front
 from .replica import DamageFinder, LogHole, Replica, ReplicaRun, find_runs, holes, pieces_of, record_at
 
 _PEEK_BYTES = 4096
@@ -100,6 +101,7 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
     found = Brought(replica.name)
     found.earlier_bytes = max(0, log.min_offset - replica.log.min_offset)
     _check_copy(finder.samples, log, replica)
+    _refuse_lost_front(snapshot, replica)
     spans = holes(finder, log, replica)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     gaps = [Gap(hole.begin, hole.end, False, 0) for hole in spans if hole.begin < hole.end]
@@ -157,6 +159,14 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
             hint=f"the copy has {replica.log.min_offset} to {replica.log.max_file_end},"
             f" this log {log.min_offset} to {log.max_file_end}",
         )
+
+
+def _refuse_lost_front(snapshot: Snapshot, replica: Replica) -> None:
+    """The first files of the log did not expire, and the replica has them. Raises Refused."""
+    front, directory = lost_front(snapshot), snapshot.layout.commit_log_directories[0]
+    if front and (copy := copying(snapshot, replica.name, directory, front.stop)):
+        reason = f"{named_in_front(front.stop)}, and the replica has that part"
+        raise Refused(reason, path=replica.name, hint=f"copy them first: {copy}")
 
 
 def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:

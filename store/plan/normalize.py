@@ -1,10 +1,6 @@
 """What a plan puts right before anything else: entries of a store that no version should meet.
 
-What a plan does to consumequeue_ext: that every broker can read it, with the fewest bytes changed.
-
-A unit whose size leads beyond its file gets a size that leads to the next unit that the queue names;
-none moves. Where the queue names none behind it in that file, the file ends there. A unit without its
-entry costs no message: a broker goes by the record then (spec 2.6).
+What of a log is not there, though nobody has deleted it in order, is no matter of edits: a plan is refused.
 """
 
 from __future__ import annotations
@@ -17,26 +13,21 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-
-from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
-from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import Columns, decode_one
-from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, QueueId, Snapshot, directories_without_files
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_without_files
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit
 from ..disk.layout import Layout
+from ..disk.lock import holder
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import good_records
 from ..log.commit_log import CommitLog
-from ..queues.edits import is_zero_from, last_byte
-from ..queues.start import ExtDamage, units_end
-from ..queues.units import FileUnits, is_used, is_whole_file, read_units
+from ..queues.edits import is_zero_from
+from ..queues.units import FileUnits, is_used, is_whole_file
 from ..settings.options import FILE_RESERVED_HOURS
 
 LARGEST_GAP = 1000
@@ -44,6 +35,7 @@ LARGEST_GAP = 1000
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 _HOUR_MS = 3_600_000
+_NO_END = 1 << 62
 
 
 def normalize(
@@ -106,7 +98,7 @@ def normalize(
         kept = []
     if not kept and not empty_log:
         refuse_lost_log(snapshot, replica, unused=unused)
-    refuse_lost_directory(snapshot)
+    refuse_lost_directory(snapshot, replica)
     if any_length and kept:
         kept, astray = _near(snapshot, kept)
         edits += astray
@@ -208,7 +200,7 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     if rest := what_a_log_left(snapshot):
         hint = f"if the log is gone for good: {starting_over(snapshot.layout)}"
         if replica and snapshot.layout.dledger is None:
-            hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
+            hint = f"copy the files of the replica's log there first: {copying(snapshot, replica)}"
         harm = "serve none of their messages" if unused else "delete the queues"
         raise Refused(
             f"no {'record in the ' * unused}commit log, but {rest}: is the path wrong, or a disk not mounted?",
@@ -258,8 +250,10 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
     return ran_ms >= newest_ms + kept_ms
 
 
-def refuse_lost_directory(snapshot: Snapshot) -> None:
-    """What is missing may lie in a directory of the log that is not mounted. Raises Refused."""
+def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
+    """What is missing may lie in a directory of the log that is not mounted. replica: as in `refuse_lost_log`. Raises
+    Refused, and for a replica that is none Missing, NotAStore, Unsupported.
+    """
     if part := missing_part(snapshot):
         from ..findings.next_commands import NextCommand, settings  # which looks at findings, and they at recoveries
 
@@ -269,6 +263,8 @@ def refuse_lost_directory(snapshot: Snapshot) -> None:
         if alone is not None:
             told = settings({"storePathCommitLog": os.fspath(alone)})
             hint = f"mount the disk; if the older log is gone for good, name the DLedger log alone: {NextCommand(told)}"
+        elif replica and (copy := copying(snapshot, replica, bare[0])):
+            hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
         raise Refused(f"{part}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
 
 
@@ -283,8 +279,9 @@ def missing_part(snapshot: Snapshot) -> str:
     starts = sorted(int(entry.name) for entry in snapshot.log if is_whole_file(entry, size))
     if not starts or not directories_without_files(snapshot.layout):
         return ""
+    front = lost_front(snapshot)
     if snapshot.layout.dledger is not None:
-        return lost_front(snapshot)
+        return named_in_front(front.stop) if front else ""
     for first, second in pairwise(starts):
         if second > first + size:
             return f"the log has a gap at {first + size:,}"
@@ -293,23 +290,33 @@ def missing_part(snapshot: Snapshot) -> str:
     queues = [FileUnits.of(entries, snapshot.queue_file_bytes) for entries in files]
     if any(end <= at < end + size for at in map(_last_named, queues)):
         return f"queues name messages at the end of the log, {end:,}"
-    fronts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
-    fresh = _is_fresh(snapshot, begin) and not any(front.first for front in fronts)
-    if fresh and any(_names_before(front, begin) for front in fronts):
-        return _in_front(begin)
-    return lost_front(snapshot)
+    firsts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
+    fresh = _is_fresh(snapshot, begin) and not any(first.first for first in firsts)
+    fresh = fresh and any(_names_before(first, begin) for first in firsts)
+    return named_in_front(begin) if front or fresh else ""
 
 
-def lost_front(snapshot: Snapshot) -> str:
-    """What tells that a log has lost its first files, "" where they may have expired: a broker has left what it deletes
-    right behind them, whole files of queues or of the index. For a moment they stay where it is killed meanwhile.
+def lost_front(snapshot: Snapshot) -> range:
+    """What a log has lost in front, from the first place that is known: none where its first files may have expired.
+
+    A broker has left what it deletes right behind them, whole files of queues or of the index.
     """
     begin = min((at for entry in snapshot.log if (at := start_of(entry.name)) is not None), default=0)
-    return _in_front(begin) if begin and any(-1 < at < begin for at in _left_behind(snapshot)) else ""
+    left = (at for at in _left_behind(snapshot) if -1 < at < begin)
+    return range(min(left, default=begin), begin) if begin else range(0)
 
 
-def _in_front(begin: int) -> str:
+def named_in_front(begin: int) -> str:
+    """What tells that the first files of a log did not expire."""
     return f"queues name messages before the beginning of the log, {begin:,}"
+
+
+def told_lost_front(snapshot: Snapshot) -> Iterator[str]:
+    """What to know of a log that has lost its first files, where no plan is refused for that."""
+    layout = snapshot.layout
+    if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
+        lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
+        yield f"{named_in_front(front.stop)}: its first files are {lost}"
 
 
 def _left_behind(snapshot: Snapshot) -> Iterator[int]:
@@ -341,13 +348,23 @@ def _is_fresh(snapshot: Snapshot, begin: int) -> bool:
     return first is not None and not _can_have_expired(snapshot.layout, int(first.ints("store_timestamp")[0]))
 
 
-def _copying(snapshot: Snapshot, replica: str) -> str:
-    """The command that copies the log of a replica to where that of this store was."""
+def copying(snapshot: Snapshot, replica: str, target: Path | None = None, end: int = _NO_END) -> str:
+    """The command that copies the log of a replica to where that of this store was; "" if it has nothing of that.
+
+    target: for those files alone that this log lacks, of those that begin before `end`.
+    """
     from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
     from .replica import log_of
 
-    sources = [f"{path}/." for path in log_of(replica)[0]]
-    return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
+    directories, _ = log_of(replica)
+    if target is None:
+        target, sources = snapshot.layout.commit_log_directories[0], [f"{path}/." for path in directories]
+        return str(NextCommand(("cp", "-a", *sources, os.fspath(target))))
+    begin, own = lost_front(snapshot).start, {entry.name for entry in snapshot.log}
+    files = [file for file in MappedFileQueue.open(directories).files if file.start < end and begin < file.end]
+    sources = [os.fspath(file.path) for file in files if file_name(file.start) not in own]
+    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
+    return f"{made}{NextCommand(('cp', '-a', *sources, os.fspath(target)))}" if sources else ""
 
 
 def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
@@ -482,90 +499,6 @@ def _fault(entry: DirectoryEntry, size: int) -> str:
     if entry.size == size and not is_whole_file(entry, size):
         return "its name is not the start of a file"
     return ""
-
-
-_CODES = ("I-079",)
-_REASON = "this unit's size leads beyond the file: a broker does not start"
-
-
-def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
-    """The edits for all queues. Raises Unreadable."""
-    size = snapshot.ext_file_bytes
-    for queue, entries in sorted(snapshot.ext.items()):
-        files = [entry for entry in entries if is_whole_file(entry, size)]
-        for entry in entries:
-            if entry not in files:
-                yield Edit("move", entry.path, "not a whole file of consumequeue_ext", ("I-003",))
-        named = _named(snapshot, queue)
-        for entry in _spare(files, named):
-            files.remove(entry)
-            yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
-        for entry in files:
-            yield from _normalized(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
-
-
-def _spare(files: list[DirectoryEntry], named: Ints) -> list[DirectoryEntry]:
-    """Files of zeros behind the one with the last unit that the queue names: a start deletes them."""
-    if not len(named):
-        return []
-    end = int(named.max())
-    return [entry for entry in files if int(entry.name) > end and is_zero_from(entry, 0)]
-
-
-def _normalized(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> Iterator[Edit]:
-    """Let the units of a file lead from one to the next, up to the last that the queue names."""
-    start, normalized = int(entry.name), data
-    while (offset := _damaged(normalized, entry.path)) is not None:
-        here = named[(named >= start + offset) & (named < start + len(data))] - start
-        size = int(here[here > offset].min(initial=offset)) - offset
-        if not size and offset in here:
-            size = min(UNIT_BYTES_MIN, len(data) - offset)
-        if size and _fits(size):
-            new = _unit(normalized[offset:], size)
-            normalized = normalized.copy()
-            normalized[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
-        elif last and not len(here):
-            # nothing is named here, and new units begin here: zeros take the place of the noise
-            length = last_byte(entry, offset) - offset
-            yield Edit("write", entry.path, _REASON, _CODES, offset, length)
-            return
-        else:
-            yield Edit("write", entry.path, _REASON, _CODES, offset, len(END_MARK), END_MARK)
-            return
-        yield Edit("write", entry.path, _REASON, _CODES, offset, len(new), new)
-
-
-def _damaged(data: Bytes, path: str) -> int | None:
-    """Byte of the unit whose size leads beyond its file, None where none does."""
-    try:
-        units_end(data, path)
-    except ExtDamage as damage:
-        return damage.offset
-    return None
-
-
-def _fits(size: int) -> bool:
-    return UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX
-
-
-def _unit(data: Bytes, size: int) -> bytes:
-    """What has to be written at the head of a unit of that size; a bit map that is off goes."""
-    head = HEAD.parse(data[: HEAD.sizeof()].tobytes())
-    field: bytes = END.build({"size": size})
-    if head.bit_map_size in (0, size - HEAD.sizeof()):
-        return field
-    plain: bytes = UNIT.build({**head, "bit_map": b""})
-    return field + plain[len(field) :]
-
-
-def _named(snapshot: Snapshot, queue: QueueId) -> Ints:
-    """The places in consumequeue_ext that the queue's units name, int64[n]."""
-    found = [np.zeros(0, np.int64)]
-    for entry in snapshot.queues.get(queue, ()):
-        if not entry.directory:
-            codes = read_units(entry, 0, entry.size // UNIT_BYTES)["tags_code"].astype(np.int64)
-            found.append(codes[codes <= EXT_ADDRESS_MAX] - ADDRESS_BASE)
-    return np.concatenate(found)
 
 
 def renamed(snapshot: Snapshot) -> Refused:

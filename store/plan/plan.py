@@ -32,7 +32,7 @@ from ..disk.files import Edit, Phase
 from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
-from ..queues.edits import QueueFix, queue_edits
+from ..queues.edits import QueueFix, ext_edits, queue_edits
 from ..queues.references import commit_log_of
 from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
@@ -48,7 +48,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, ext_edits, normalize, what_a_log_left
+from .normalize import check_kinds, normalize, what_a_log_left
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places

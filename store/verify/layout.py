@@ -21,7 +21,7 @@ from ...formats.message_properties import RETRY_PREFIX
 from ...formats.message_request_mode import POP
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.profiles import OnOddFile
-from ..broker.snapshot import DirectoryEntry, list_entries
+from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.compressed import is_compressed_name, plain_name, read_regular
@@ -260,6 +260,13 @@ _LOCK_BYTES_MAX = 64
 def directories(context: VerifyContext) -> None:
     """Names, lengths and order of the files of logs and queues, and what else lies there."""
     check_directories(context)
+    if context.store.log_files.start and not context.live:
+        from ..plan.normalize import told_lost_front  # of most new stores nobody asks
+
+        layout = context.store.layout
+        for text in told_lost_front(Snapshot.listed(layout)):
+            directory = os.fspath(layout.commit_log_directories[0])
+            context.findings.add("I-002", directory, text, severity=Severity.WARNING, repair="")
 
 
 @before("I-006")

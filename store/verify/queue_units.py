@@ -476,7 +476,8 @@ def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
         file = check.reader.files.files[0]
         only = len(check.reader.files.files) == 1
         why = "the queue keeps its last file" if only else "a broker deletes it at its next cleaning"
-        gone = "lie before the log" if directories_without_files(context.store.layout) else "are expired"
+        known = only and not directories_without_files(context.store.layout)
+        gone = "are expired" if known else "lie before the log"
         _add(context, check, "I-085", file.path, f"all records of this file {gone}: {why}")
 
 

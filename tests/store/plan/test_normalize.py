@@ -14,6 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
@@ -314,7 +315,7 @@ def test_the_older_log_that_a_dledger_log_goes_on_from(empty: bool, tmp_path: Pa
     if empty:
         (root / "commitlog").mkdir()
     found = analyze(Layout.open(root), "5.3.3")
-    assert f"in front of the log, which begins at 524,288, and {root}/commitlog is " in str(found.refusal)
+    assert f"before the beginning of the log, 524,288, and {root}/commitlog is " in str(found.refusal)
     assert found.prediction.case.label == "log-directory-missing"
     assert found.refusal is not None and found.refusal.hint is not None
     option = shlex.split(found.refusal.hint)[-2:]
@@ -324,6 +325,28 @@ def test_the_older_log_that_a_dledger_log_goes_on_from(empty: bool, tmp_path: Pa
         if path.name.isdigit() and path != max(path.parent.iterdir()):
             path.unlink()  # as a broker does that has run without the older log
     assert analyze(Layout.open(root), "5.3.3").refusal is None
+
+
+def test_first_files_that_did_not_expire(tmp_path: Path) -> None:
+    """The log is what it is without them, and in order; a copy of it that has them is named for them."""
+    root = stores.unpack(_THREE, tmp_path)
+    shutil.copytree(root / "d1/commitlog", copy := tmp_path / "copy")
+    for path in (root / "d2/commitlog").iterdir():
+        shutil.copy2(path, copy)
+    shutil.rmtree(root / "d1/commitlog")
+    layout = _of_directories(root, "d2/commitlog")
+    found = analyze(layout, "5.3.3")
+    assert found.plan is not None and any("its first files are lost" in note for note in found.notes)
+    with StoreReader(root, layout.broker_config) as opened:
+        (told,) = (each for each in verify(opened).findings if each.code == "I-002")
+    assert told.severity is Severity.WARNING and "begins at 262,144: its first files are lost" in told.message
+    wanted = f"cp -a {copy}/{file_name(0)} {root}/d2/commitlog"
+    with_copy = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(copy)))
+    assert with_copy.refusal is not None and with_copy.refusal.hint == f"copy them first: {wanted}"
+    both = _of_directories(root, "d1/commitlog", "d2/commitlog")
+    unmounted = analyze(both, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(copy))).refusal
+    made = f"mkdir -p {root}/d1/commitlog && {wanted.replace(f'{root}/d2', f'{root}/d1')}"
+    assert unmounted is not None and str(unmounted.hint).endswith(f"replica's log there: {made}")
 
 
 @pytest.mark.parametrize("name", ["4.9.7-expired", "5.3.3-expired"])
