@@ -164,6 +164,11 @@ def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *argument
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
 
+def converting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
+    """`mqstore repair ROOT --convert plain --to ROOT-plain`."""
+    return command("repair", root, "--convert", "plain", "--to", _beside(root, "plain"), given=given)
+
+
 def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:
     """What to do where a disk does not give bytes of the file at `path`. root: of its store, where that
     is known.

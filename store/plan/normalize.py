@@ -19,7 +19,7 @@ from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_w
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit
-from ..disk.layout import Layout
+from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
 from ..index.compare import stored_files
@@ -198,22 +198,56 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     files, without a record. Raises Refused, and for a replica that is none Missing, NotAStore, Unsupported.
     """
     if rest := what_a_log_left(snapshot):
-        hint = f"if the log is gone for good: {starting_over(snapshot.layout)}"
-        if replica and snapshot.layout.dledger is None:
-            hint = f"copy the files of the replica's log there first: {copying(snapshot, replica)}"
-        harm = "serve none of their messages" if unused else "delete the queues"
-        raise Refused(
-            f"no {'record in the ' * unused}commit log, but {rest}: is the path wrong, or a disk not mounted?",
-            path=snapshot.layout.commit_log_directories[0],
-            hint=f"a broker that starts here would {harm}; {hint}",
+        layout, harm = snapshot.layout, "serve none of their messages" if unused else "delete the queues"
+        directory = _log_directory(layout)
+        reason, why = (
+            f"no {'record in the ' * unused}commit log, but {rest}",
+            ": is the path wrong, or a disk not mounted?",
         )
+        hint = f"if the log is gone for good: {starting_over(layout)}"
+        if (log := _unread_dledger(snapshot)) is not None:
+            why, hint = ", and the broker's configuration leaves out the DLedger log", _reading_dledger(layout, log)
+            directory = log
+        elif replica and layout.dledger is None and directory == layout.commit_log_directories[0]:
+            hint = f"copy the files of the replica's log there first: {copying(snapshot, replica)}"
+        hint = f"a broker that starts here would {harm}; {hint}"
+        raise Refused(reason + why, path=directory, hint=hint)
+
+
+def _log_directory(layout: Layout) -> Path:
+    """Where a broker looks for a log that is not there."""
+    config = layout.broker_config
+    own = config.get("dLegerSelfId") if config.get_bool("enableDLegerCommitLog") else None
+    return layout.root / f"{DLEDGER_PREFIX}{own}" / "data" if own else layout.commit_log_directories[0]
+
+
+def _unread_dledger(snapshot: Snapshot) -> Path | None:
+    """A DLedger log that the configuration has brokers pass over, and that has what queues name."""
+    ends = [_last_named(FileUnits.of(sorted(each), snapshot.queue_file_bytes)) for each in snapshot.queues.values()]
+    for data in sorted(snapshot.layout.root.glob(f"{DLEDGER_PREFIX}*/data")):
+        files = MappedFileQueue.open(data).files
+        if any(file.start <= end < file.end for file in files for end in ends):
+            return data
+    return None
+
+
+def _reading_dledger(layout: Layout, log: Path) -> str:
+    """What to do that brokers read this DLedger log, or a plain one that is made from it."""
+    from ..findings.next_commands import Given, converting, settings  # which looks at findings, and they at recoveries
+
+    option = {"enableDLegerCommitLog": "true", "dLegerSelfId": log.parent.name.removeprefix(DLEDGER_PREFIX)}
+    words = layout.broker_config.words
+    others = [pair for pair in zip(words[::2], words[1::2], strict=True) if pair[1].partition("=")[0] not in option]
+    config = (*(word for pair in others for word in pair), *settings(option))
+    needed = " and ".join(f"{name}={value}" for name, value in option.items())
+    return f"set {needed} in broker.conf, or make a plain store: {converting(layout.root, Given(config))}"
 
 
 def starting_over(layout: Layout) -> str:
     """The command that says that the log is gone for good, behind that which makes a directory for it."""
     from ..findings.next_commands import NextCommand, proposed  # which looks at findings, and they at recoveries
 
-    directory, command = layout.commit_log_directories[0], proposed(layout, "recover", "--force-empty-log")
+    directory, command = _log_directory(layout), proposed(layout, "recover", "--force-empty-log")
     made = "" if directory.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
     return made + command
 

@@ -238,15 +238,26 @@ def test_what_has_no_effect_under_the_policy_of_a_broker(option: str, tmp_path: 
     assert f"{option} works only with --policy keep" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("option", "log"), [("enableDLegerCommitLog=false", "commitlog"), ("dLegerSelfId=n9", "dledger-n9/data")]
-)
-def test_a_broker_that_looks_into_another_log(option: str, log: str, tmp_path: Path) -> None:
-    """The queues are full, and what the configuration names is not there, whatever log of DLedger is."""
+@pytest.mark.parametrize("option", ["enableDLegerCommitLog=false", "dLegerSelfId=n9"])
+def test_a_broker_that_looks_into_another_log(option: str, tmp_path: Path) -> None:
+    """The queues are full, and what the configuration names is not there; the log of DLedger is."""
     root = stores.unpack("5.3.3-dledger", tmp_path)
     record = answer(str(root), "--set", option, code=1)
     assert record["verdict"]["status"] == "damaged" and record["prediction"]["case"] == "no-commit-log"
-    assert f"not mounted?: {root / log};" in record["verdict"]["sentence"]
+    told = record["verdict"]["sentence"]
+    assert f"leaves out the DLedger log: {root}/dledger-n0/data;" in told and "--force-empty-log" not in told
+    plain = shlex.split(told.rpartition("make a plain store: mqstore ")[2])
+    assert option not in plain and run_here(plain).code == 0
+    assert run_here(["verify", f"{root}-plain"]).code == 0
+
+
+def test_a_directory_of_dledger_that_is_not_there(tmp_path: Path) -> None:
+    """It is the one that is named, not that of a plain log, which the broker would not read."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    shutil.rmtree(root / "dledger-n0")
+    options = ["--set", "enableDLegerCommitLog=true", "--set", "dLegerSelfId=n0"]
+    told = answer(str(root), *options, code=1)["verdict"]["sentence"]
+    assert f"not mounted?: {root}/dledger-n0/data;" in told and f"mkdir -p {root}/dledger-n0/data &&" in told
 
 
 def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
