@@ -17,8 +17,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ...formats import message_properties as names
+from ...formats.hashing import tags_code
 from ...formats.pop import FIRST_POP_TIME
 from ...formats.quick import parse_message_id
+from ...formats.tombstone import LOST, is_mark
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -28,6 +30,7 @@ from ..broker.system_topics import (
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
 )
+from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound
 from ..log.message import Message
@@ -241,6 +244,12 @@ def only(every: list[Family], topic: Selection) -> list[Family]:
     ]
 
 
+TAGS_CODE_MASK = (1 << 32) - 1
+"""Brokers filter by these bits of a tags code."""
+WRONG_TAG = "I-065"
+"""What `verify` says of a unit with another tags code than its record asks for."""
+
+
 class Naming(StrEnum):
     """What the unit of a message is."""
 
@@ -248,6 +257,7 @@ class Naming(StrEnum):
     NOT_YET = "not_yet"
     HOLE = "hole"
     ELSEWHERE = "elsewhere"
+    OTHER_SIZE = "other_size"
     NO_QUEUE = "no_queue"
     MADE_AGAIN = "made_again"
     UNREAD = "unread"
@@ -256,8 +266,10 @@ class Naming(StrEnum):
 class FoundUnit(NamedTuple):
     """The unit for a message in one queue. path: of the queue, within the store.
 
-    min_offset, max_offset: of the queue. tags_code: what the unit says. ext: what it has in
-    consumequeue_ext. why: it cannot be read. begin: of one that was made again, where that begins in the log.
+    min_offset, max_offset: of the queue. tags_code: what brokers filter by, in consumequeue_ext where the unit leads
+    there; None where nothing tells. asked_code: what the record asks for, None of one that asks for none. ext: what
+    the unit has in consumequeue_ext. why: the queue cannot be read, or what the sizes are where they differ. begin: of
+    a queue that was made again, where that begins in the log.
     """
 
     place: QueuePlace
@@ -266,9 +278,16 @@ class FoundUnit(NamedTuple):
     min_offset: int = 0
     max_offset: int = 0
     tags_code: int | None = None
+    asked_code: int | None = None
     ext: ExtUnit | None = None
     why: str = ""
     begin: int = 0
+
+    @property
+    def other_tag(self) -> bool:
+        """The code that brokers filter by, of 32 bits, is not that of the record."""
+        code, asked = self.tags_code, self.asked_code
+        return code is not None and asked is not None and (code ^ asked) & TAGS_CODE_MASK != 0
 
     @property
     def evidence(self) -> Evidence:
@@ -276,15 +295,29 @@ class FoundUnit(NamedTuple):
         topic, queue_id, offset = self.place
         name = f"{topic}/{queue_id}"
         said = {
-            Naming.NAMES: f"unit {offset} of {name} names the record",
+            Naming.NAMES: f"unit {offset} of {name} names the record{self._code_text}",
             Naming.NOT_YET: f"{name} ends at {self.max_offset}: there is no unit {offset} yet",
             Naming.HOLE: f"unit {offset} of {name} names no record; the queue ends at {self.max_offset}",
             Naming.ELSEWHERE: f"unit {offset} of {name} names another place of the log",
+            Naming.OTHER_SIZE: f"unit {offset} of {name} names the place of the record, {self.why}",
             Naming.NO_QUEUE: f"there is no queue {name}",
             Naming.MADE_AGAIN: f"the record lies before {self.begin}, where {name} begins again",
             Naming.UNREAD: f"queue {name} cannot be read: {self.why}",
         }
         return Evidence(said[self.state], self.path)
+
+    @property
+    def _code_text(self) -> str:
+        if not self.other_tag:
+            return ""
+        return f" with tags code {self.tags_code}, but the record asks for {self.asked_code} ({WRONG_TAG})"
+
+    @property
+    def lack(self) -> str:
+        """What keeps consumers from being led to the record."""
+        if self.state is Naming.OTHER_SIZE:
+            return "the queue unit of the message has a wrong size (I-062)"
+        return "no queue unit names the message"
 
     def misses(self, effect: str = "no consumer gets the message") -> Judgement | None:
         """The verdict where no unit leads to the record, or nothing tells whether one does; None where one does."""
@@ -293,7 +326,8 @@ class FoundUnit(NamedTuple):
         if self.state is Naming.UNREAD:
             reason = "it is not known whether a queue unit names the message"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, (self.evidence,))
-        reason, code = f"no queue unit names the message: {effect}", ""
+        effect = "brokers read other bytes than its record" if self.state is Naming.OTHER_SIZE else effect
+        reason, code = f"{self.lack}: {effect}", ""
         if self.state is Naming.MADE_AGAIN:
             code = "I-031"
             reason = f"its queue was deleted and created again, or lost before a start ({code}): {effect}"
@@ -352,12 +386,31 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
         return found._replace(state=Naming.HOLE)
     if unit.physical_offset != message.position:
         return found._replace(state=Naming.ELSEWHERE)
-    ext = None
+    if unit.size != message.total_size:
+        return _of_other_size(found, unit.size, message)
+    code, ext = unit.tags_code, None
     if unit.ext_address is not None:
         directory = store.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         with MappedFileQueue.open(directory) as files:
             ext = ext_unit(files, unit.ext_address)
-    return found._replace(tags_code=unit.tags_code, ext=ext)
+        code = ext.tags_code if ext is not None else None
+    return found._replace(tags_code=code, asked_code=_asked_code(message), ext=ext)
+
+
+def _of_other_size(found: FoundUnit, size: int, message: Message) -> FoundUnit:
+    """A broker reads so many bytes, and never compares them with the record."""
+    why = f"with {counted(size, 'byte')}, but the record has {message.total_size}"
+    return found._replace(state=Naming.OTHER_SIZE, why=why)
+
+
+def _asked_code(message: Message) -> int | None:
+    """The tags code that a record asks for. None of one that waits in a delay level, whose unit has a time instead,
+    and of a tombstone, whose unit may keep the code of what was lost.
+    """
+    record = message if message.inner is None else message.inner.record
+    if record.topic == SCHEDULE_TOPIC or is_mark(record.properties.get(LOST, "")):
+        return None
+    return tags_code(record.tags)
 
 
 def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
@@ -377,7 +430,9 @@ def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> 
             return found._replace(state=Naming.NOT_YET if ahead else Naming.HOLE)
         if unit.physical_offset != message.position:
             return found._replace(state=Naming.ELSEWHERE)
-        return found._replace(tags_code=unit.tags_code)
+        if unit.size != message.total_size:
+            return _of_other_size(found, unit.size, message)
+        return found._replace(tags_code=unit.tags_code, asked_code=_asked_code(message))
 
 
 def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:

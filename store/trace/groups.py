@@ -33,7 +33,7 @@ from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
 from ..start.config_load import FILTERS, GROUPS, OFFSETS, TOPICS, config_rules, request_modes
 from .answer import DeliveryVerdict, Evidence, Judgement
-from .family import FoundUnit
+from .family import TAGS_CODE_MASK, WRONG_TAG, FoundUnit
 
 _MS_NS = 1_000_000
 _ONE_SHUTDOWN_MS = 3 * 60_000
@@ -240,27 +240,31 @@ def filtered(
     if found is None:
         return None
     if found.kind == TAG:
-        return _by_tag(message, found)
+        return _by_tag(message, unit, found)
     return _by_sql(message, unit, groups, group, found)
 
 
-def _by_tag(message: Message, found: Subscription) -> Judgement | None:
+def _by_tag(message: Message, unit: FoundUnit | None, found: Subscription) -> Judgement | None:
+    """A broker compares codes, that of the queue unit with those of the subscription; a client compares the tags."""
     wanted = Selection(tag=found.expression).tags
     tag = message.tags
-    if not wanted or tag in wanted:
+    code = own = tags_code(tag)
+    if unit is not None and unit.other_tag:
+        assert unit.tags_code is not None
+        code = unit.tags_code
+    sent = code & TAGS_CODE_MASK in {tags_code(each) & TAGS_CODE_MASK for each in wanted}
+    if not wanted or (sent and tag in wanted):
         return None
-    code = tags_code(tag or "")
-    fact = f"the message has the tag {tag!r} (code {code})" if tag else "the message has no tag"
+    fact = f"the message has the tag {tag!r} (code {own})" if tag else "the message has no tag"
     evidence = (
         Evidence(f"the group subscribes to {found.expression!r}", found.where),
         Evidence(fact, f"commitlog at {message.position}"),
     )
-    same = tag is not None and code in map(tags_code, wanted)
-    by = (
-        "the client drops the message: only the hash of its tag fits"
-        if same
-        else "the group does not subscribe to its tag"
-    )
+    if tag in wanted:
+        by = f"the tags code in its queue unit is not the code of its tag ({WRONG_TAG}): brokers do not send the message"
+        return Judgement(DeliveryVerdict.FILTERED, by, evidence, code=WRONG_TAG)
+    drops, wants_not = "the client drops the message: only the hash of its tag fits", "the group does not subscribe to its tag"
+    by = drops if tag is not None and sent else wants_not
     return Judgement(DeliveryVerdict.FILTERED, by, evidence)
 
 

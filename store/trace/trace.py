@@ -23,7 +23,19 @@ from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, StoreReader
 from ..start.config_load import FILTERS, TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
-from .family import Family, FoundUnit, Naming, QueuePlace, RecordRole, led_to, named, naming, places_of, role_of
+from .family import (
+    WRONG_TAG,
+    Family,
+    FoundUnit,
+    Naming,
+    QueuePlace,
+    RecordRole,
+    led_to,
+    named,
+    naming,
+    places_of,
+    role_of,
+)
 from .groups import GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
@@ -320,7 +332,7 @@ def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, t
     inside = queue is not None and queue.min_offset <= offset < queue.max_offset
     if inside and unit.state is Naming.NAMES:
         return NextStart(Fate.KEPT, "the record and its queue unit stay", version)
-    if inside and unit.state not in (Naming.HOLE, Naming.ELSEWHERE, Naming.MADE_AGAIN):
+    if inside and unit.state not in (Naming.HOLE, Naming.ELSEWHERE, Naming.OTHER_SIZE, Naming.MADE_AGAIN):
         return NextStart(Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it", version)
     reason = f"after the start queue {topic}/{queue_id} still has no unit for the message"
     return NextStart(Fate.NOT_DISPATCHED, reason, version)
@@ -341,17 +353,18 @@ _AGAIN = (DeliveryVerdict.RETRY, DeliveryVerdict.NOT_DISPATCHED)
 def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
     """What to run next about one verdict, "" where there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
-    if judgement.code:
+    if judgement.code not in ("", WRONG_TAG):
         return str(command("verify", root, given=given))
     if verdict in _VIEWS:
         return str(command("inspect", root, _VIEWS[verdict], given=given))
     if verdict is DeliveryVerdict.NOT_DUE:
         timed = any("timer" in one.fact for one in judgement.evidence)
         return str(command("inspect", root, "--timers" if timed else "--delays", given=given))
-    if verdict is DeliveryVerdict.NOT_DISPATCHED and not os.path.lexists(layout.abort):
+    of_unit = verdict is DeliveryVerdict.NOT_DISPATCHED or judgement.code == WRONG_TAG
+    if of_unit and not os.path.lexists(layout.abort):
         queue = f"{place.topic}/{place.queue_id}"
         return str(command("repair", root, "--queue", queue, given=given))
-    if verdict in (DeliveryVerdict.UNREADABLE, DeliveryVerdict.NOT_DISPATCHED):
+    if of_unit or verdict is DeliveryVerdict.UNREADABLE:
         return str(command("recover", root, given=given))
     if verdict is DeliveryVerdict.OFFSET_MOVED and place.queue_offset is not None:
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"

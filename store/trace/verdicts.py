@@ -21,8 +21,8 @@ from ..disk.layout import KV_STORE
 from ..log.message import Mark, Message
 from ..start.config_load import GROUPS, OFFSETS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
-from .family import Family, FoundUnit, Naming, QueuePlace, RecordRole, places_of, role_of
-from .groups import GroupTables, Subscription, filtered
+from .family import WRONG_TAG, Family, FoundUnit, Naming, QueuePlace, RecordRole, places_of, role_of
+from .groups import GroupTables, Subscription, filtered, subscription_of
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
@@ -80,8 +80,7 @@ def judge(known: Known, group: str) -> Judgement:
         or known.superseded
         or _undispatched(known)
         or _filtered(known, group)
-        or _set_back(known, group)
-        or _waiting(known, group)
+        or _unless_by_tag(known, group, _set_back(known, group) or _waiting(known, group))
     )
     more = known.not_read if found.verdict in (DeliveryVerdict.PASSED, DeliveryVerdict.UNKNOWN) else ()
     return found.with_evidence(*_offset_facts(known, group), *more)
@@ -136,7 +135,7 @@ def awaited(family: Family, group: str) -> Message | None:
 
 def _is_hole(known: Known) -> bool:
     """The queue goes on behind the place, and does not name the record."""
-    return known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE)
+    return known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE, Naming.OTHER_SIZE)
 
 
 def _popped(known: Known, group: str) -> Judgement | None:
@@ -207,10 +206,11 @@ def _passed(known: Known, group: str) -> Judgement | None:
     if (jumped := _jumped(known, reached)) is not None:
         return jumped
     if known.unit is not None and _is_hole(known):
-        reason = "no queue unit names the message, and the group's offset is past its place"
+        reason = f"{known.unit.lack}, and the group's offset is past its place"
         return Judgement(DeliveryVerdict.NOT_DISPATCHED, reason, (known.unit.evidence,))
     doubt, evidence = _doubt(known, reached, before, offset)
-    return _beyond(known, group, f"the group's offset is past the message{doubt}", evidence)
+    past = _beyond(known, group, f"the group's offset is past the message{doubt}", evidence)
+    return _unless_by_tag(known, group, past)
 
 
 def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...]) -> Judgement:
@@ -330,6 +330,16 @@ def _waiting(known: Known, group: str) -> Judgement:
         return Judgement(DeliveryVerdict.WAITING, f"the message is the next one that the group reads{lag}")
     before = counted(offset - reached, "message", form=",")
     return Judgement(DeliveryVerdict.WAITING, f"the group has {before} to read before this one{lag}")
+
+
+def _unless_by_tag(known: Known, group: str, found: Judgement) -> Judgement:
+    """The same with a doubt where the unit has another tags code, and nothing tells what the group subscribes to."""
+    if known.unit is None or not known.unit.other_tag:
+        return found
+    if known.asked is not None or subscription_of(known.groups, known.place.topic, group) is not None:
+        return found  # `filtered` has judged by it
+    doubt = "a group that subscribes by tags may not get the message: its queue unit has a wrong tags code"
+    return found._replace(reason=f"{found.reason}; {doubt} ({WRONG_TAG})", code=WRONG_TAG)
 
 
 def _offset_facts(known: Known, group: str) -> list[Evidence]:

@@ -126,6 +126,24 @@ def elsewhere(root: Path) -> None:
         file.write(data[:20])
 
 
+def other_size(root: Path, size: int = 60) -> None:
+    """The unit of the second message names its record with so many bytes."""
+    write_unit(root, 8, size.to_bytes(4, "big"))
+
+
+def other_tag(root: Path, code: int) -> None:
+    """The unit of the second message has this tags code; its tag has 2,112."""
+    write_unit(root, 12, code.to_bytes(8, "big"))
+
+
+def write_unit(root: Path, at: int, data: bytes) -> None:
+    """Write bytes of the unit of the second message."""
+    [path] = (root / "consumequeue" / "orders" / "0").iterdir()
+    with path.open("r+b") as file:
+        file.seek(20 + at)
+        file.write(data)
+
+
 def behind(root: Path) -> None:
     """The queue ends before the second message."""
     [path] = (root / "consumequeue" / "orders" / "0").iterdir()

@@ -12,7 +12,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict
 from mqstore.store.trace.groups import TAG, Subscription, given
 
-from .asked import asked, config, of_g, offsets
+from .asked import asked, config, k1, of_g, offsets, other_tag, whole
 
 
 def test_tables_that_cannot_be_read_are_noted(root: Path) -> None:
@@ -47,6 +47,51 @@ def test_a_tag_whose_hash_is_that_of_another(root: Path) -> None:
     offsets(root, g={"orders": {0: 3}})
     found = of_g(root, subscription=Subscription(TAG, "BB", "--tags"))
     assert found == (DeliveryVerdict.FILTERED, "the client drops the message: only the hash of its tag fits")
+
+
+WRONG, ASKED = 2113, 2112
+"""Tags codes: of no message here, and that of Aa and BB."""
+
+
+@pytest.mark.parametrize("offset", [1, 3])
+@pytest.mark.parametrize(
+    ("subscription", "code", "wanted"),
+    [
+        (Subscription(TAG, "Aa", "--tags"), WRONG, DeliveryVerdict.FILTERED),
+        (Subscription(TAG, "Aa || C", "--tags"), WRONG, DeliveryVerdict.FILTERED),
+        (Subscription(TAG, "Aa || C", "--tags"), ord("C"), DeliveryVerdict.PASSED),
+        (Subscription(TAG, "C", "--tags"), ord("C"), DeliveryVerdict.FILTERED),
+        (Subscription(TAG, "Aa", "--tags"), ASKED | 1 << 40, DeliveryVerdict.PASSED),
+        (Subscription(TAG, "*", "--tags"), WRONG, DeliveryVerdict.PASSED),
+        (Subscription(SQL92, "price > 4", "--sql"), WRONG, DeliveryVerdict.PASSED),
+    ],
+)
+def test_a_unit_with_the_tags_code_of_another_tag(
+    root: Path, subscription: Subscription, code: int, wanted: DeliveryVerdict, offset: int
+) -> None:
+    """A broker asks for 32 bits of the code in the unit, a client for the tag; expressions ask for neither."""
+    offsets(root, g={"orders": {0: offset}})
+    other_tag(root, code)
+    found = whole(k1(root, group="g", subscription=subscription), "g")
+    passes = DeliveryVerdict.PASSED if offset == 3 else DeliveryVerdict.WAITING
+    assert found.judgement.verdict is (passes if wanted is DeliveryVerdict.PASSED else wanted)
+    assert "I-065" not in found.judgement.reason or code == WRONG
+    mends = wanted is DeliveryVerdict.FILTERED and code == WRONG
+    assert (found.next_command == f"mqstore repair {root} --queue orders/0") is mends
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, None])
+def test_a_wrong_tags_code_is_told_where_no_subscription_is_known(root: Path, offset: int | None) -> None:
+    if offset is not None:
+        offsets(root, g={"orders": {0: offset}})
+    before = of_g(root)[0]
+    other_tag(root, WRONG)
+    found = whole(k1(root, group="g"), "g")
+    assert found.judgement.verdict is before and found.judgement.reason.endswith("a wrong tags code (I-065)")
+    assert any(f"with tags code {WRONG}" in each.fact for each in found.judgement.evidence)
+    assert found.next_command == f"mqstore repair {root} --queue orders/0"
+    (root / "abort").touch()
+    assert whole(k1(root, group="g"), "g").next_command == f"mqstore recover {root}"
 
 
 def test_a_subscription_that_config_knows(root: Path) -> None:

@@ -11,12 +11,12 @@ from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate, NextSta
 
 from ...archives import extract
 from ...stores import unpack
-from .asked import behind, config, elsewhere, k1, offsets, one, verdict, whole, without_queue, without_unit
+from .asked import behind, config, elsewhere, k1, offsets, one, other_size, verdict, whole, without_queue, without_unit
 
 NEVER = NextStart(Fate.NO_START, "")
 
 
-@pytest.mark.parametrize("damage", [without_unit, elsewhere, behind, without_queue])
+@pytest.mark.parametrize("damage", [without_unit, elsewhere, other_size, behind, without_queue])
 def test_no_unit_leads_to_it(root: Path, damage: Callable[[Path], None]) -> None:
     offsets(root, g={"orders": {0: 0}})
     damage(root)
@@ -25,6 +25,31 @@ def test_no_unit_leads_to_it(root: Path, damage: Callable[[Path], None]) -> None
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_DISPATCHED
     assert found.next_commands == [f"mqstore repair {root} --queue orders/0"]
     assert EventKind.NOT_NAMED in {event.event for event in found.events}
+
+
+@pytest.mark.parametrize("offset", [1, 3])
+@pytest.mark.parametrize("size", [60, 1000])
+def test_a_unit_with_another_size(offset: int, size: int, root: Path) -> None:
+    """Of both sizes `recover` says that the message stays unread, and no start mends them."""
+    offsets(root, g={"orders": {0: offset}})
+    other_size(root, size)
+    found = k1(root, group="g")
+    judged = whole(found, "g").judgement
+    assert judged.verdict is DeliveryVerdict.NOT_DISPATCHED and "wrong size (I-062)" in judged.reason
+    assert f"with {size} bytes, but the record has" in judged.evidence[0].fact
+    assert found.next_start is not None and found.next_start.fate is Fate.NOT_DISPATCHED
+    assert [event.event for event in found.events if event.queue_offset == 1].count(EventKind.NOT_NAMED) == 1
+
+
+def test_units_of_batches(tmp_path: Path) -> None:
+    """The second message of a batch, whose unit has another size or tags code."""
+    root, place, group = unpack("5.3.3-batchcq", tmp_path), "BatchTopic/0/1", "bg"
+    assert verdict(one(root, place), group) is DeliveryVerdict.PASSED
+    units = root / "batchconsumequeue" / "BatchTopic" / "0" / f"{0:020}"
+    written(units, 12, (7).to_bytes(8, "big"))
+    assert whole(one(root, place), group).judgement.reason.endswith("a wrong tags code (I-065)")
+    written(units, 8, (50).to_bytes(4, "big"))
+    assert verdict(one(root, place), group) is DeliveryVerdict.NOT_DISPATCHED
 
 
 def test_what_a_start_does_with_a_hole(root: Path) -> None:
