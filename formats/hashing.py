@@ -15,6 +15,7 @@ CRC_MASK = 0x7FFFFFFF
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _INTEGER = re.compile(r"([+-]?)0*([^\D\U00010000-\U0010ffff]{1,19})")
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 
 def crc31(data: bytes | memoryview) -> int:
@@ -27,6 +28,15 @@ def java_string(data: bytes) -> str:
     if b"\xed" in data:
         data = _SURROGATE.sub(_REPLACEMENT, data)
     return data.decode("utf-8", "replace")
+
+
+def java_trim(text: str) -> str:
+    """`String.trim`: without control characters and spaces at both ends.
+
+    >>> java_trim("\\0 a b\\n"), java_trim("\\u00a0a")
+    ('a b', '\\xa0a')
+    """
+    return text.strip(_BLANKS)
 
 
 def java_integer(text: str, bits: int) -> int | None:

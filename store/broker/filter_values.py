@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...formats import message_properties as names
 from ...formats.derive import columns_of
+from ...formats.hashing import java_trim
 from ...formats.host import host_text
 from ...formats.message import MESSAGE
 
@@ -59,8 +60,6 @@ _REAL = re.compile(
 BITS = {int: 32, Long: 64, Whole: 64}
 _DIGITS_MAX = 4000
 """More digits than any number needs; Python refuses to read much more."""
-#: Characters that Java's String.trim takes off.
-_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def whole(text: str, bits: int) -> int | None:
@@ -73,7 +72,7 @@ def whole(text: str, bits: int) -> int | None:
 
 def real(text: str) -> float | None:
     """The text as Double.valueOf reads it; None where that throws."""
-    match = _REAL.fullmatch(text.strip(_BLANKS))
+    match = _REAL.fullmatch(java_trim(text))
     if match is None:
         return None
     decimal, sign, name, hexadecimal = match.groups()

@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ...formats.hashing import java_trim
 from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
 
@@ -83,8 +84,6 @@ _NUMBERS = frozenset(
 _RENAMED = {f"mapedFileSize{part}": f"mappedFileSize{part}" for part in ("CommitLog", "ConsumeQueue")}
 """The names of 4.3, with those since 4.5.2."""
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
-"""What Java's `String.trim` takes away."""
 _SHOWN = 80
 """Characters of a value in a message."""
 
@@ -165,7 +164,7 @@ class BrokerConfig(Mapping[str, str]):
         if any(map(_MALFORMED.search, _logical_lines(text))):
             raise InvalidInput(r"not a broker configuration: \u without four hexadecimal digits", path=path)
         written = parse_properties(text)
-        odd = any(name in _RENAMED or value != value.strip(_BLANKS) for name, value in written.items())
+        odd = any(name in _RENAMED or value != java_trim(value) for name, value in written.items())
         options, untaken = _as_read(written, rules)
         words = ("--broker-config", os.fspath(path))
         return cls(options, words, whole=True, untaken=untaken, unsure=odd and None in rules)
@@ -334,7 +333,7 @@ def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, st
 
 def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
     """What a broker has of an option, None for its default, and why that is not what is written, or not for all."""
-    bare = text.strip(_BLANKS)
+    bare = java_trim(text)
     blanks = " (the blank counts)" if bare != text else ""
     taken = text if rules.strips is False else bare
     if name in _NUMBERS:

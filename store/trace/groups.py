@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, steps_to_next
-from ...formats.hashing import tags_code
+from ...formats.hashing import java_trim, tags_code
 from ...formats.json_table import EXPRESSION_TYPE
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.message_request_mode import POP
@@ -27,7 +27,7 @@ from ..errors import InvalidInput, Missing, StoreError
 from ..log.message import Message
 from ..offsets.positions import PULLED, positions_of
 from ..queues.filter_bits import SQL92, ConsumerFilter, consumer_filters, read_filters
-from ..search.selection import Selection
+from ..search.selection import ANY_TAG, TAG_SEPARATOR
 from ..search.store import Note
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import rows_of, stand_ins
@@ -207,6 +207,7 @@ def given(tags: str | None, where: str | None) -> Subscription | None:
     if tags is not None and where is not None:
         raise InvalidInput("a group subscribes by tags or by an expression, not by both")
     if tags is not None:
+        subscribed_tags(tags)
         return Subscription(TAG, tags, "--tags")
     if where is not None:
         try:
@@ -215,6 +216,22 @@ def given(tags: str | None, where: str | None) -> Subscription | None:
             raise InvalidInput(f"--sql: {error}") from error
         return Subscription(SQL92, where, "--sql")
     return None
+
+
+def subscribed_tags(expression: str) -> tuple[str, ...] | None:
+    """The tags that a client makes of its expression, None for all: `*` beside others is a tag of that name.
+
+    Raises InvalidInput where a client throws.
+
+    >>> subscribed_tags("a ||b || *"), subscribed_tags("*")
+    (('a', 'b', '*'), None)
+    """
+    if expression in ("", ANY_TAG):
+        return None
+    parts = expression.split(TAG_SEPARATOR)
+    if not any(parts):
+        raise InvalidInput(f"clients do not subscribe to {expression!r}: subString split error")
+    return tuple(filter(None, map(java_trim, parts)))
 
 
 def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription | None:
@@ -246,18 +263,24 @@ def filtered(
 
 def _by_tag(message: Message, unit: FoundUnit | None, found: Subscription) -> Judgement | None:
     """A broker compares codes, that of the queue unit with those of the subscription; a client compares the tags."""
-    wanted = Selection(tag=found.expression).tags
+    try:
+        wanted = subscribed_tags(found.expression)
+    except InvalidInput:
+        return None
+    if wanted is None:
+        return None
     tag = message.tags
     code = own = tags_code(tag)
     if unit is not None and unit.other_tag:
         assert unit.tags_code is not None
         code = unit.tags_code
     sent = code & TAGS_CODE_MASK in {tags_code(each) & TAGS_CODE_MASK for each in wanted}
-    if not wanted or (sent and tag in wanted):
+    if sent and tag in wanted:
         return None
     fact = f"the message has the tag {tag!r} (code {own})" if tag else "the message has no tag"
+    alone = f": {ANY_TAG} means all tags only with nothing beside it" if ANY_TAG in wanted else ""
     evidence = (
-        Evidence(f"the group subscribes to {found.expression!r}", found.where),
+        Evidence(f"the group subscribes to {found.expression!r}{alone}", found.where),
         Evidence(fact, f"commitlog at {message.position}"),
     )
     if tag in wanted:

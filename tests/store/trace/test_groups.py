@@ -30,14 +30,21 @@ def test_tables_that_cannot_be_read_are_noted(root: Path) -> None:
     [
         (Subscription(TAG, "Aa || C", "--tags"), DeliveryVerdict.WAITING),
         (Subscription(TAG, "*", "--tags"), DeliveryVerdict.WAITING),
+        (Subscription(TAG, "", "--tags"), DeliveryVerdict.WAITING),
         (Subscription(TAG, "C", "--tags"), DeliveryVerdict.FILTERED),
         (Subscription(TAG, "BB", "--tags"), DeliveryVerdict.FILTERED),
+        (Subscription(TAG, "C || *", "--tags"), DeliveryVerdict.FILTERED),
+        (Subscription(TAG, "* ||\tAa\n", "--tags"), DeliveryVerdict.WAITING),
+        (Subscription(TAG, "\u00a0Aa", "--tags"), DeliveryVerdict.FILTERED),
+        (Subscription(TAG, " * ", "--tags"), DeliveryVerdict.FILTERED),
+        (Subscription(TAG, " || ", "--tags"), DeliveryVerdict.FILTERED),
         (Subscription(SQL92, "price > 4", "--sql"), DeliveryVerdict.WAITING),
         (Subscription(SQL92, "price > 5", "--sql"), DeliveryVerdict.FILTERED),
         (Subscription(SQL92, "region = 'eu'", "--sql"), DeliveryVerdict.FILTERED),
     ],
 )
 def test_a_subscription(root: Path, subscription: Subscription, wanted: DeliveryVerdict) -> None:
+    """As FilterAPI and DefaultMessageFilter of 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.1 have it."""
     offsets(root, g={"orders": {0: 0}})
     assert of_g(root, subscription=subscription)[0] is wanted
 
@@ -94,11 +101,16 @@ def test_a_wrong_tags_code_is_told_where_no_subscription_is_known(root: Path, of
     assert whole(k1(root, group="g"), "g").next_command == f"mqstore recover {root}"
 
 
-def test_a_subscription_that_config_knows(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [("C", DeliveryVerdict.FILTERED), ("C || *", DeliveryVerdict.FILTERED), ("||", DeliveryVerdict.PASSED)],
+)
+def test_a_subscription_that_config_knows(root: Path, expression: str, wanted: DeliveryVerdict) -> None:
+    """One that no client can have says nothing."""
     offsets(root, g={"orders": {0: 3}})
-    entry = {"groupName": "g", "subscriptionDataSet": [{"topic": "orders", "expression": "C"}]}
+    entry = {"groupName": "g", "subscriptionDataSet": [{"topic": "orders", "expression": expression}]}
     config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": entry}})
-    assert of_g(root)[0] is DeliveryVerdict.FILTERED
+    assert of_g(root)[0] is wanted
 
 
 def test_subscriptions_that_no_broker_takes() -> None:
@@ -106,3 +118,5 @@ def test_subscriptions_that_no_broker_takes() -> None:
         given("A", "a > 1")
     with pytest.raises(InvalidInput, match="--sql"):
         given(None, "a >")
+    with pytest.raises(InvalidInput, match=r"clients do not subscribe to '\|\|'"):
+        given("||", None)
