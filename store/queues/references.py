@@ -14,7 +14,7 @@ Where queues begin that a broker had deleted, and that were made again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
 from ...formats.message import SMALLEST
@@ -251,15 +250,13 @@ def of_queue(
     stop: int,
     *,
     log_end: int,
-    tags_codes: Sequence[int] = (),
     reverse: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Iterator[UnitPlaces]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
-    Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
-    with another one; an address in consumequeue_ext may stand for any. missing: told at the end how
-    many are invalid or not there.
+    Pre-fill, invalid units and those at or behind log_end are left out. missing: told at the end how many are invalid
+    or not there.
     """
     left = stop - start
     for begin, units in queue.units(start, stop, reverse=reverse):
@@ -267,9 +264,6 @@ def of_queue(
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
         wanted = is_used(units) & (position < log_end)
-        if tags_codes:
-            code = units["tags_code"]
-            wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
         number = np.arange(begin, begin + len(units), dtype=np.int64)
         places = UnitPlaces(position, size, np.full(len(units), queue.queue_id, np.int64), number).take(wanted)
         queue.close()  # a topic may have more queues than a process may have open files

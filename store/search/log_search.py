@@ -296,12 +296,7 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
 
 
 def lost_behind(
-    store: StoreReader,
-    queue: ConsumeQueue,
-    offsets: Range = (0, LAST_OFFSET),
-    *,
-    tags_codes: Sequence[int] = (),
-    reverse: bool = False,
+    store: StoreReader, queue: ConsumeQueue, offsets: Range = (0, LAST_OFFSET), *, reverse: bool = False
 ) -> Iterator[RecordPlaces]:
     """Where the units first ≤ k < stop of a queue point behind the end of a log that has lost what they name.
 
@@ -310,7 +305,7 @@ def lost_behind(
     begin, stop = max(offsets[0], store.queue_summary(queue).max_offset), min(offsets[1], queue.summary().max_offset)
     if begin >= stop or not store.end_is_lost:
         return
-    for window in of_queue(queue, begin, stop, log_end=LAST_OFFSET, tags_codes=tags_codes, reverse=reverse):
+    for window in of_queue(queue, begin, stop, log_end=LAST_OFFSET, reverse=reverse):
         for places, batch in batches(store.log, window):
             lost = ~np.isin(places.position, batch.position)
             if lost.any():

@@ -17,11 +17,9 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
 from ...formats.topics import FILE as TOPICS
 from ...formats.topics import TOPIC_CONFIG_TABLE
-from ..broker.system_topics import SCHEDULE_TOPIC
 from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
@@ -124,15 +122,13 @@ def _places(
         since_ms, until_ms = times.since_ms - CLOCK_SLACK_MS, times.until_ms + CLOCK_SLACK_MS
         start = max(start, first_at(queue, summary, since_ms, store.store_time)[0])
         stop = min(stop, first_at(queue, summary, until_ms, store.store_time)[1])
-    codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
-    found: list[Iterator[RecordPlaces]] = [
-        of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse, missing=missing)
-    ]
+    # units of other tags, too: a wrong tags code would hide a message
+    found: list[Iterator[RecordPlaces]] = [of_queue(queue, start, stop, log_end=end, reverse=reverse, missing=missing)]
     if stop == summary.max_offset:
         behind = start, LAST_OFFSET if count is None else begin + count
-        found.append(lost_behind(store, queue, behind, tags_codes=codes, reverse=reverse))
+        found.append(lost_behind(store, queue, behind, reverse=reverse))
     return chain.from_iterable(reversed(found) if reverse else found)
 
 

@@ -117,6 +117,20 @@ def test_one_of_several_tags(root: Path, known: list[Record]) -> None:
     assert offsets(root, "--tag", "*") == everything
 
 
+@pytest.mark.parametrize("code", [0, 2598920], ids=["none", "another tag's"])
+def test_a_message_whose_unit_has_another_tags_code(code: int, root: Path, known: list[Record]) -> None:
+    """A tag is that of the record: what a unit says of it may be wrong."""
+    wanted = [r["physical_offset"] for r in known if r["topic"] == "orders" and r["properties"].get("TAGS") == "TagA"]
+    with (root / "consumequeue" / "orders" / "0" / f"{0:020}").open("r+b") as file:
+        file.seek(21 * 20 + 12)
+        assert int.from_bytes(file.read(8), "big") == 2598919
+        file.seek(21 * 20 + 12)
+        file.write(code.to_bytes(8, "big"))
+    assert offsets(root, "--topic", "orders", "--tag", "TagA") == wanted
+    assert offsets(root, "--topic", "orders", "--queue", "0", "--tag", "TagA", "--reverse")[0] in wanted[-8:]
+    assert offsets(root, "--topic", "orders", "--queue", "0", "--offset", "21", "--tag", "TagA")
+
+
 def test_count_is_of_messages_that_are_wanted(root: Path, known: list[Record]) -> None:
     """Of all queues together, and of those that have the tag or the time; in their order."""
     topic = [r for r in known if r["topic"] == "orders"]

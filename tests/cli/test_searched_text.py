@@ -20,7 +20,7 @@ def test_what_was_searched_is_said(root: Path) -> None:
     for words, said in (
         (("--key", "nope"), "searched 80 records by scanning the log, 60 records named by queues, 1 index"),
         (("--topic", "T*"), f"searched 80 records by scanning the log; {times}"),
-        (("--topic", "TopicA", "--tag", "nope"), "searched 20 queue units of that time, and no"),
+        (("--topic", "TopicA", "--tag", "nope"), "searched 20 records named by queues; "),
         (("--topic", "TopicA", "--since", "now"), "searched no queue unit of that time, and no"),
     ):
         words = (*words, "--grep", "no such text") if words[-1] == "T*" else words
