@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ...formats.pop import KV_OPTION, REVIVE_TOPIC
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.system_topics import TIMER_TOPIC
@@ -44,6 +46,7 @@ from .waiting import Waiting
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
+    from ..queues.start_rocksdb import StartedQueue
     from ..start.outcome import Outcome
 
 
@@ -240,10 +243,7 @@ class _About:
         if isinstance(start, NextStart):
             found.next_start = start
         else:
-            fates = [
-                fate_of(start, one.position, self._unit_of(one), timed=role_of(one) is RecordRole.TIMED)
-                for one in records.values()
-            ]
+            fates = [fate_of(start, one.position, self._unit_of(one), one) for one in records.values()]
             found.next_start = next((fate for fate in fates if fate.fate in _LOST), fates[0])
         found.next_commands = commands_of(found, places_of(message)[0], self._store.layout, self._question.given)
 
@@ -280,7 +280,7 @@ class _About:
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
         start = self._start(found)
-        found.next_start = start if isinstance(start, NextStart) else fate_of(start, gone.position, None)
+        found.next_start = start if isinstance(start, NextStart) else fate_of(start, gone.position)
         found.next_commands = commands_of(found, place, store.layout, question.given)
         return found
 
@@ -310,9 +310,11 @@ def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
     return outcome
 
 
-def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, timed: bool = False) -> NextStart:
-    """What the start that was played does to the record at a position. unit: of its queue; None, and perhaps no
-    position, where no record can be read. timed: it is one of a timer, whose wheel needs no queue.
+def fate_of(
+    outcome: Outcome, position: int | None, unit: FoundUnit | None = None, message: Message | None = None
+) -> NextStart:
+    """What the start that was played does to the record at a position. unit: of its queue. None of both, and perhaps
+    no position, where no record can be read.
     """
     version = outcome.profile.version
     if position is not None and position < outcome.log_start:
@@ -322,20 +324,32 @@ def fate_of(outcome: Outcome, position: int | None, unit: FoundUnit | None, *, t
         what = "the record" if unit is None else "/".join(map(str, unit.place))
         reason = f"the start cuts the log at {outcome.log_end}, and {what} with it"
         return NextStart(Fate.CUT_OFF, reason, version)
-    if unit is None:
+    if unit is None or message is None:
         return NextStart(Fate.UNREADABLE, "no record can be read there after the start, either", version)
-    if timed:
+    if role_of(message) is RecordRole.TIMED:  # a timer's wheel needs no queue
         return NextStart(Fate.KEPT, "its record stays in the log", version)
     topic, queue_id, offset = unit.place
     assert queue_id is not None and offset is not None
     queue = outcome.read_queues.get(QueueId(topic, queue_id))
-    inside = queue is not None and queue.min_offset <= offset < queue.max_offset
-    if inside and unit.state is Naming.NAMES:
-        return NextStart(Fate.KEPT, "the record and its queue unit stay", version)
-    if inside and unit.state not in (Naming.HOLE, Naming.ELSEWHERE, Naming.OTHER_SIZE, Naming.MADE_AGAIN):
+    if queue is not None and _leads_to(queue, offset, message):
+        if unit.state is Naming.NAMES:
+            return NextStart(Fate.KEPT, "the record and its queue unit stay", version)
         return NextStart(Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it", version)
     reason = f"after the start queue {topic}/{queue_id} still has no unit for the message"
+    if unit.state is Naming.NAMES:
+        reason = f"after the start queue {topic}/{queue_id} has no unit for the message any more"
+    elif unit.state is Naming.OTHER_SIZE:
+        reason = "after the start the queue unit of the message still has a wrong size"
     return NextStart(Fate.NOT_DISPATCHED, reason, version)
+
+
+def _leads_to(queue: StartedQueue, offset: int, message: Message) -> bool:
+    """A pull at a queue offset gets the record of the message."""
+    if not queue.min_offset <= offset < queue.max_offset:
+        return False
+    first = offset if message.inner is None else message.inner.record.queue_offset
+    unit = queue.lookup(np.array([first], np.int64))[0]
+    return (int(unit["physical_offset"]), int(unit["size"])) == (message.position, message.total_size)
 
 
 _VIEWS = {

@@ -95,6 +95,22 @@ def started(root: Path, text: str, group: str | None = None) -> tuple[Fate, str,
     return found.next_start.fate, found.next_start.reason, found
 
 
+@pytest.mark.parametrize("place", ["orders/0/0", "orders/0/1"])
+def test_a_queue_of_zeros(place: str, tmp_path: Path) -> None:
+    """A real 5.3.3 serves 0 … 1, counts the first unit of zeros in, and dispatches nothing."""
+    root = unpack("5.3.3-clean", tmp_path)
+    written(root / "consumequeue" / "orders" / "0" / f"{0:020}", 0, bytes(1000))
+    fate, reason, _ = started(root, place)
+    assert (fate, reason) == (Fate.NOT_DISPATCHED, "after the start queue orders/0 still has no unit for the message")
+
+
+@pytest.mark.parametrize("place", ["orders/0/0", "orders/0/22"])
+def test_queues_that_a_start_fills(place: str, tmp_path: Path) -> None:
+    """Without any queue 5.3 begins at the front of the log."""
+    fate, reason, _ = started(unpack("5.3.3-clean-no-queues", tmp_path), place)
+    assert (fate, reason) == (Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it")
+
+
 @pytest.mark.parametrize("asked", [f"{RETRY}/0/8", ORIGINAL])
 def test_a_retry_that_a_start_cuts_off(asked: str, tmp_path: Path) -> None:
     """Whether it or its original was asked for, which the start keeps: a real 5.3.3 ends the log at 390296."""
