@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _FILES = 10
 """Files and groups that are told one by one; all with --verbose."""
+_SHOWN = 80
+"""Characters of a value that is no hour."""
 COLUMNS = (
     *("type", "store", "file", "size", "changed_timestamp", "due_timestamp", "goes_timestamp"),
     *("in_ms", "why", "kept_ms"),
@@ -101,7 +103,8 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
             common.warn(f"{root}: {note}")
         for note in losses.unknown:
             common.warn(f"{root}: {note}: it is not known which groups lose messages")
-        bad = bad or bool(groups or losses.unknown) or found.refuses_ms is not None
+        fails = found.refuses_ms is not None or found.rules.failing_hour is not None
+        bad = bad or fails or bool(groups or losses.unknown)
         records.append({"type": "expiry", "store": root, **found.to_json()})
         records += [{"type": "losing_group", "store": root, **one.to_json()} for one in groups]
         records += [{"type": "expiring_file", "store": root, **g.to_json()} for g in found.going]
@@ -151,17 +154,20 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     from .offsets_text import age_text
     from .terminal import time_text
 
+    hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
+    failing, forced = row["failing_hour"], row["forced_percent"]
+    if failing is not None:
+        none = f"files are deleted at {hours} only" if row["delete_hours"] else "no file is deleted"
+        yield f"{row['store']}: {none}, however full the disk is."
+        yield f"  The broker's cleaning fails on {failing[:_SHOWN]!r} in deleteWhen, which is not a number."
     span = age_text(row["until_timestamp"] - row["now_timestamp"])
     files = counted(row["files_going"], "file is deleted", "files are deleted", form=",")
     yield f"{row['store']}: {files} within {span}, {bytes_text(row['bytes_going'])}."
-    hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
     from_ = "given" if row["options_given"] else "defaults"
-    forced = row["forced_percent"]
     forcibly = "" if forced is None else f", above {forced} % whatever its age"
-    yield (
-        f"  A file is kept for {age_text(row['reserved_ms'])} and deleted at {hours}; above"
-        f" {row['delete_percent']} % of the disk at any hour{forcibly} ({from_})."
-    )
+    above = f"; above {row['delete_percent']} % of the disk at any hour{forcibly}" if failing is None else forcibly
+    if failing is None or row["delete_hours"]:
+        yield f"  A file is kept for {age_text(row['reserved_ms'])} and deleted at {hours}{above} ({from_})."
     share = row["disk_used_bytes"] / max(1, row["disk_bytes"])
     rate = bytes_text(int(row["log_bytes_per_second"] * 3600))
     since = row["rate_since_timestamp"]
@@ -174,7 +180,7 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
         ("full", 100, "the disk is full"),
     ):
         when = row[f"{name}_timestamp"]
-        if when is not None:
+        if when is not None and (failing is None or name in ("refuses", "full")):
             ahead = when - row["now_timestamp"]
             at = "now" if ahead <= 0 else f"{time_text(when, utc)}, in {age_text(ahead)}"
             yield f"  {percent} % {at}: {what}."

@@ -59,8 +59,8 @@ def stats(
     If a store cannot be read, the command ends before it counts anything. Damage is reported on stderr.
 
     Exit code: 0 counted; 1 counted, except damaged parts, messages that queues lack (--quick), or stores left out
-    by --partial; with --expires: a group loses messages, or that is not known, or the disk gets full; 5 a store,
-    its queues (--quick), or bytes on a disk cannot be read.
+    by --partial; with --expires: a group loses messages, or that is not known, or the disk gets full, or a broker
+    fails to delete files for its deleteWhen; 5 a store, its queues (--quick), or bytes on a disk cannot be read.
 
     \b
     Examples:

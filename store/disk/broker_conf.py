@@ -156,6 +156,11 @@ class BrokerConfig(Mapping[str, str]):
         """Read a `broker.conf` as brokers do. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
         with os_errors(path):
             data = _content(Path(path))
+        return cls.from_bytes(data, path, rules)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str | PathLike[str], rules: FileRules | None = None) -> BrokerConfig:
+        """What such a file says. Raises InvalidInput, LimitExceeded."""
         if len(data) > LARGEST_FILE_BYTES:
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:
@@ -196,7 +201,7 @@ class BrokerConfig(Mapping[str, str]):
         value = self.get(name)
         if value is None:
             return default
-        number = _int(value)
+        number = java_int(value)
         if number is None:
             raise InvalidInput(f"{name} is not a number: {value}")
         return number
@@ -296,7 +301,7 @@ def _canonical(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def _int(text: str) -> int | None:
+def java_int(text: str) -> int | None:
     """As Java's `Integer.parseInt`: a sign and digits, no blank, nothing beyond 32 bits. None for others."""
     try:
         number = int(text) if re.fullmatch(r"[+-]?\d+", text) else None
@@ -337,10 +342,10 @@ def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
     blanks = " (the blank counts)" if bare != text else ""
     taken = text if rules.strips is False else bare
     if name in _NUMBERS:
-        if _int(text) is not None:
+        if java_int(text) is not None:
             return text, ""
         default = str(DEFAULTS[name]) if name in DEFAULTS else None
-        why = f"not a number for brokers{blanks if _int(bare) is not None else ''}: the default is used"
+        why = f"not a number for brokers{blanks if java_int(bare) is not None else ''}: the default is used"
         return default, f"{why}, {default}" if default else why
     if blanks and bare.lower() == "true":
         return "false", f"false to brokers{blanks}"

@@ -3,8 +3,8 @@ lose messages by it that they have not consumed.
 
 A file goes when it is `fileReservedTime` old by the time of its last change and the clock is in an hour
 of `deleteWhen`, or the disk is fuller than `diskMaxUsedSpaceRatio`. Above 85 % age counts no more, above
-90 % nothing is written. Always the oldest file first, never the last. The log is taken to grow as in its last
-hours; what queues and index need besides grows with it, and goes with it.
+90 % nothing is written. Where a broker cannot read `deleteWhen`, nothing goes. Always the oldest file first, never the
+last. The log is taken to grow as in its last hours; what queues and index need besides grows with it, and goes with it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ import numpy as np
 from ...formats.broker_properties import FILE as BROKER_PROPERTIES
 from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
-from ..disk.broker_conf import BrokerConfig, parse_properties
+from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig, java_int
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
-from ..errors import InvalidInput, StoreError, os_errors
+from ..errors import InvalidInput, Missing, StoreError, os_errors
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.units import is_used, is_valid
 from ..search.store import StoreReader
+from ..settings.generation import file_rules_of_any
 from ..settings.options import FILE_RESERVED_HOURS
 from ..settings.rocksdb import stand_ins
 from ..start.config_load import LMQ_OFFSETS, OFFSETS
@@ -44,7 +45,6 @@ _HOURS_OF_DAY = 24
 _MOST_EVENTS = 100_000
 """Files that go in one forecast; above that nobody reads on."""
 _PERCENT = 100
-_LARGEST_BYTES = 16 << 20
 _QUEUES_ASKED = 8
 _ITEM_BYTES = ITEM.sizeof()
 _LATEST_MS = 4e12
@@ -62,7 +62,9 @@ class Why(StrEnum):
 class ExpiryRules(NamedTuple):
     """A broker's options of expiry. percentages of the disk; hours of the day, local time.
 
-    forced_percent: None where cleanFileForciblyEnable is off.
+    forced_percent: None where cleanFileForciblyEnable is off. failing_hour: the part of `deleteWhen` that is no number
+    to a broker, None without one. Each round of its cleaning asks for the hour first, and fails there with an exception
+    unless an hour in front of it has come: nothing goes in other hours then, however full the disk is.
 
     given: names of the options that somebody has set; the others are defaults. notes: what the store's own
     configuration says that is no value.
@@ -75,6 +77,7 @@ class ExpiryRules(NamedTuple):
     full_percent: int
     given: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    failing_hour: str | None = None
 
 
 _DEFAULTS = {
@@ -95,20 +98,22 @@ _WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
 def rules_of(layout: Layout) -> ExpiryRules:
     """From the configuration that was given, else from config/broker.properties, else the defaults.
 
-    Of the store's own one a bad value is left out, with a note. Raises InvalidInput for a given one.
+    Of the store's own one a value that brokers do not take is left out, with a note. Raises InvalidInput, Unreadable.
     """
     config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
     if not any(name in config for name in names):
-        config, notes = _sound(layout.config / BROKER_PROPERTIES)
+        config, notes = _own(layout, names)
     numbers = {name: _number(config, name) for name in _DEFAULTS}
     delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items())
     # DLedgerCommitLog keeps an hour more
     reserved_ms = (numbers["fileReservedTime"] + (layout.dledger is not None)) * HOUR_MS
-    hours = _hours(config.get(_WHEN, "04"))
+    hours, failing = _hours(config.get(_WHEN, "04"))
+    notes += [f"{_WHEN}: {hour} is not an hour of the day and never comes" for hour in hours if not _is_hour(hour)]
     given = tuple(name for name in names if name in config)
     taken = forced if config.get_bool(_FORCIBLY, True) else None
-    return ExpiryRules(reserved_ms, hours, delete, taken, full, given, tuple(notes))
+    comes = tuple(filter(_is_hour, hours))
+    return ExpiryRules(reserved_ms, comes, delete, taken, full, given, tuple(notes), failing)
 
 
 def _number(config: BrokerConfig, name: str) -> int:
@@ -118,39 +123,42 @@ def _number(config: BrokerConfig, name: str) -> int:
     return value
 
 
-def _sound(path: Path) -> tuple[BrokerConfig, list[str]]:
-    """What the file says without values that are none, and what these are."""
-    found, notes = dict(_properties(path)), list[str]()
-    for name in (*_DEFAULTS, _WHEN):
-        try:
-            if name == _WHEN:
-                _hours(found.get(name, ""))
-            else:
-                _number(BrokerConfig(found), name)
-        except InvalidInput as error:
-            notes.append(f"{path}: {error.message}: the default counts")
-            del found[name]
-    return BrokerConfig(found), notes
-
-
-def _properties(path: Path) -> BrokerConfig:
+def _own(layout: Layout, names: Sequence[str]) -> tuple[BrokerConfig, list[str]]:
+    """What the store's own file says, and which of these values are not taken, and why."""
+    path = layout.config / BROKER_PROPERTIES
     try:
-        data = read_regular(path, _LARGEST_BYTES)
-    except StoreError:
-        return BrokerConfig()
-    return BrokerConfig(parse_properties(data.decode("iso-8859-1")))
+        data = read_regular(path, LARGEST_FILE_BYTES)
+        config = BrokerConfig.from_bytes(data, path, file_rules_of_any([layout]))
+    except Missing:
+        return BrokerConfig(), []
+    except StoreError as error:
+        return BrokerConfig(), [f"{error}; the defaults count"]
+    notes = [f"{path}: {why}" for name, why in config.untaken.items() if name in names]
+    sound = {name: config[name] for name in names if name in config}
+    for name in _DEFAULTS:
+        try:
+            _number(config, name)
+        except InvalidInput as error:
+            notes.append(f"{path}: {error.message}; the default counts")
+            del sound[name]
+    return BrokerConfig(sound), notes
 
 
-def _hours(text: str) -> tuple[int, ...]:
-    """`04;16`: hours of the day, as a broker compares them: two digits."""
-    found = []
-    for part in text.split(";"):
-        if part.strip():
-            hour = part.strip()
-            if not (hour.isascii() and hour.isdigit()) or int(hour[-3:]) >= _HOURS_OF_DAY:
-                raise InvalidInput(f"{_WHEN}: not an hour of the day: {part!r}")
-            found.append(int(hour[-3:]))
-    return tuple(sorted(set(found)))
+def _hours(text: str) -> tuple[tuple[int, ...], str | None]:
+    """`04;16`: its numbers up to the first part that is none, and that part, as Java splits and reads it."""
+    parts = text.split(";")
+    while len(parts) > 1 and not parts[-1]:  # what is empty at the end is no part, unless it is all there is
+        parts.pop()
+    if parts == [""] and text:
+        parts = []
+    numbers = [java_int(part) for part in parts]
+    failing = numbers.index(None) if None in numbers else None
+    found = {number for number in numbers[:failing] if number is not None}
+    return tuple(sorted(found)), None if failing is None else parts[failing]
+
+
+def _is_hour(number: int) -> bool:
+    return 0 <= number < _HOURS_OF_DAY
 
 
 class Disk(NamedTuple):
@@ -242,6 +250,7 @@ class Forecast:
             "until_timestamp": self.until_ms,
             "reserved_ms": self.rules.reserved_ms,
             "delete_hours": list(self.rules.hours),
+            "failing_hour": self.rules.failing_hour,
             "delete_percent": self.rules.delete_percent,
             "forced_percent": self.rules.forced_percent,
             "refuses_percent": self.rules.full_percent,
@@ -358,13 +367,12 @@ def _goes(found: Forecast, file: LogFile, now: float, used: float, grows: float)
     rules = found.rules
     here = max(now, float(file.changed_ms))
     old = max(here, float(file.changed_ms + rules.reserved_ms))
-    ways = [
-        (_in_hours(old, rules.hours), Why.TIME),
-        (max(old, _crosses(found.disk.at(rules.delete_percent), now, used, grows)), Why.DISK),
-    ]
+    ways = [(_in_hours(old, rules.hours), Why.TIME)]
+    if rules.failing_hour is None:
+        ways.append((max(old, _crosses(found.disk.at(rules.delete_percent), now, used, grows)), Why.DISK))
     if rules.forced_percent is not None:
-        forced = _crosses(found.disk.at(rules.forced_percent), now, used, grows)
-        ways.append((max(here, forced), Why.FORCED))
+        forced = max(here, _crosses(found.disk.at(rules.forced_percent), now, used, grows))
+        ways.append((forced if rules.failing_hour is None else _in_hours(forced, rules.hours), Why.FORCED))
     return min(ways)
 
 

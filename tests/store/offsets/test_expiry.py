@@ -54,6 +54,8 @@ def by_the_minute(found: Forecast, files: list[LogFile], log_end: int) -> list[t
                 changed = found.now_ms + round((oldest.start + FILE - log_end) / found.rate)
             old = time_ms >= changed + rules.reserved_ms
             in_hour = (time_ms // HOUR_MS + UTC_OFFSET) % 24 in rules.hours
+            if not in_hour and rules.failing_hour is not None:  # an exception ends the round
+                break
             ratio = used / found.disk.total_bytes * 100
             forced = rules.forced_percent is not None and ratio > rules.forced_percent
             if not (forced or (old and (in_hour or ratio > rules.delete_percent))):
@@ -86,9 +88,10 @@ def _local_time(monkeypatch: pytest.MonkeyPatch) -> None:
     used=st.integers(0, 99),
     hours_a_file=st.integers(1, 40),
     forcibly=st.booleans(),
+    failing=st.sampled_from(["", ";x"]),
 )
 def test_files_go_as_a_broker_lets_them_go(
-    ages_hours: list[int], reserved: int, hours: set[int], used: int, hours_a_file: int, forcibly: bool
+    ages_hours: list[int], reserved: int, hours: set[int], used: int, hours_a_file: int, forcibly: bool, failing: str
 ) -> None:
     """To two minutes; the last file never goes, and none before the one that is older."""
     ages = sorted(ages_hours, reverse=True)
@@ -96,7 +99,7 @@ def test_files_go_as_a_broker_lets_them_go(
     log_end = len(ages) * FILE + FILE // 2
     config = {
         "fileReservedTime": str(reserved),
-        "deleteWhen": ";".join(f"{hour:02}" for hour in sorted(hours)),
+        "deleteWhen": (";".join(f"{hour:02}" for hour in sorted(hours)) or "24") + failing,
         "cleanFileForciblyEnable": str(forcibly).lower(),
     }
     rate = FILE / (hours_a_file * HOUR_MS)
@@ -125,9 +128,37 @@ def test_options_are_those_of_a_broker() -> None:
     assert (bounded.delete_percent, bounded.full_percent) == (95, 35)
     assert rules(deleteWhen="16;04").hours == (4, 16)
     assert rules(cleanFileForciblyEnable="false").forced_percent is None
-    for name, value in (("deleteWhen", "24"), ("deleteWhen", "x"), ("fileReservedTime", "-1")):
-        with pytest.raises(InvalidInput):
-            rules(**{name: value})
+    with pytest.raises(InvalidInput):
+        rules(fileReservedTime="-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "failing"),
+    [
+        ("04", (4,), None),
+        ("16;04", (4, 16), None),
+        ("4;16;;", (4, 16), None),
+        ("+4;004;\u0664", (4,), None),
+        (";", (), None),
+        ("04; 16", (4,), " 16"),
+        ("04;;16", (4,), ""),
+        ("04,16", (), "04,16"),
+        ("04 ", (), "04 "),
+        (";04", (), ""),
+        ("", (), ""),
+        ("3000000000;04", (), "3000000000"),
+    ],
+)
+def test_hours_are_read_as_brokers_read_them(text: str, hours: tuple[int, ...], failing: str | None) -> None:
+    """Java's `split` and `parseInt`, as measured with `UtilAll` of 4.3.1 and 5.3.3."""
+    found = rules(deleteWhen=text)
+    assert (found.hours, found.failing_hour, found.notes) == (hours, failing, ())
+
+
+def test_an_hour_that_never_comes_is_told() -> None:
+    found = rules(deleteWhen="24;04;-1")
+    assert (found.hours, found.failing_hour) == ((4,), None)
+    assert [note.split()[1] for note in found.notes] == ["-1", "24"]
 
 
 def test_a_disk_fills_up_where_nothing_may_go() -> None:
@@ -165,14 +196,24 @@ def test_a_log_without_queues_tells_its_rate(tmp_path: Path) -> None:
     assert rates[1] == pytest.approx(rates[0], rel=0.2) and rates[0] > 0
 
 
-@pytest.mark.parametrize("text", ["deleteWhen=²", "deleteWhen=99", "fileReservedTime=x"])
+@pytest.mark.parametrize("text", ["fileReservedTime=x", "fileReservedTime=-1"])
 def test_a_bad_value_of_the_own_configuration_is_told(text: str, tmp_path: Path) -> None:
     """And the default counts; a given one is refused."""
-    path = tmp_path / "config" / "broker.properties"
-    path.parent.mkdir()
-    path.write_bytes(f"{text}\ndiskMaxUsedSpaceRatio=60\n".encode("iso-8859-1"))
-    found = rules_of(Layout.of(tmp_path, BrokerConfig()))
+    found = own_rules(f"{text}\ndiskMaxUsedSpaceRatio=60\n".encode(), tmp_path)
     assert (found.hours, found.reserved_ms, found.delete_percent) == ((4,), 72 * HOUR_MS, 60)
-    assert [str(path) in note for note in found.notes] == [True]
+    assert ["broker.properties" in note for note in found.notes] == [True]
     with pytest.raises(InvalidInput):
         rules(**dict([text.split("=")]))
+
+
+def test_hours_of_the_own_configuration_are_read_by_the_version_of_the_store(tmp_path: Path) -> None:
+    """Brokers before 5.2 keep a blank at the end, which is no number then."""
+    assert own_rules(b"deleteWhen=04 \n", tmp_path, "4.9.7-clean").failing_hour == "04 "
+    assert own_rules(b"deleteWhen=04 \n", tmp_path, "5.3.3-clean")[1:2] == ((4,),)
+    assert own_rules(b"deleteWhen=\\u00b2\n", tmp_path).failing_hour == "²"
+
+
+def own_rules(written: bytes, tmp_path: Path, store: str = "4.9.7-clean") -> ExpiryRules:
+    root = unpack(store, tmp_path)
+    (root / "config" / "broker.properties").write_bytes(written)
+    return rules_of(Layout.of(root, BrokerConfig()))
