@@ -400,7 +400,7 @@ def offset_at(
         return _nearest(queue, summary, time_ms, store_time, log_start)
 
     def earlier(offset: int) -> bool:
-        stored_ms = _stored(queue, offset, store_time)
+        stored_ms = stored_at(queue, offset, store_time)
         return stored_ms is None or stored_ms < time_ms
 
     return _partition(summary.min_offset, summary.max_offset, earlier)
@@ -413,7 +413,7 @@ def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_tim
     """
     low, high = summary.min_offset, summary.max_offset
     while low < high:
-        found = _timed_near((low + high) // 2, low, high, lambda offset: _stored(queue, offset, store_time))
+        found = _timed_near((low + high) // 2, low, high, lambda offset: stored_at(queue, offset, store_time))
         if found is None:
             break
         offset, stored_ms = found
@@ -435,7 +435,8 @@ def _timed_near(middle: int, low: int, high: int, stored: Callable[[int], int | 
     return None
 
 
-def _stored(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | None:
+def stored_at(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | None:
+    """When the record of a unit was stored, None where none tells."""
     unit = queue.unit(offset)
     return store_time(unit.physical_offset) if unit is not None and unit.valid else None
 
@@ -451,7 +452,7 @@ def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_tim
         if unit is not None and unit.physical_offset < log_start:
             low = middle + 1
             continue
-        stored_ms = _stored(queue, middle, store_time)
+        stored_ms = stored_at(queue, middle, store_time)
         if stored_ms is None:
             return 0
         if stored_ms == time_ms:

@@ -10,7 +10,7 @@ last message of each key stays (spec 06, 6.1). Its records have positions of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,26 +29,32 @@ from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches, merged
 from ..log.message import Message, is_batch_record
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
-from ..queues.read import ConsumeQueue, first_at, offset_at
+from ..queues.read import ConsumeQueue, first_at, offset_at, stored_at
 from ..queues.references import UnitPlaces, of_queue
 from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
+    Range,
     behind_of,
     found_in,
     lacks_of,
     lost_behind,
     note_behind,
+    time_bounds,
     told_of,
     wanted_offsets,
     with_lacks,
 )
-from .selection import Selection, Slice, utf8
+from .selection import Selection, Slice, TimeRange, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 _MOST_NAMED = 8
 """More lost queues are not named."""
+_FEW_FILES = 8
+"""Of more files of the log all that a queue has in them is read: the first and the last of them are not much of it."""
+_PARTS = 16
+"""Parts of a file of the log, or of what is left, in which a queue is asked for times."""
 _LEFT_OUT = "their messages are left out; `mqstore dump` shows those in the log"
 
 
@@ -117,11 +123,8 @@ def _places(
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
     begin = start if offset is None or store.log_files.start > 0 else offset  # else nothing in front has expired
     stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
-    times = selection.times
-    if times.bounded:
-        since_ms, until_ms = times.since_ms - CLOCK_SLACK_MS, times.until_ms + CLOCK_SLACK_MS
-        start = max(start, first_at(queue, summary, since_ms, store.store_time)[0])
-        stop = min(stop, first_at(queue, summary, until_ms, store.store_time)[1])
+    if selection.times.bounded:
+        start, stop = _of_files(store, queue, (start, stop), selection.times)
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
     # units of other tags, too: a wrong tags code would hide a message
@@ -130,6 +133,49 @@ def _places(
         behind = start, LAST_OFFSET if count is None else begin + count
         found.append(lost_behind(store, queue, behind, reverse=reverse))
     return chain.from_iterable(reversed(found) if reverse else found)
+
+
+def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange) -> Range:
+    """Units start ≤ k < stop of a queue without those that point in front of all records of these times, or behind.
+
+    That goes by the files of the log that a scan reads for the times: places rise, whatever a clock has done. Of few
+    files what the times of the queue's records leave is told, too.
+    """
+    begin, end = time_bounds(store, times)
+    summary = store.queue_summary(queue)
+    start = max(units[0], first_at(queue, summary, begin, int)[0])
+    stop = min(units[1], first_at(queue, summary, end, int)[1])
+    files = sum(begin <= file.start < end for file in store.log_files.files)
+    return _of_times(store, queue, (start, stop), times, _PARTS * files) if files <= _FEW_FILES else (start, stop)
+
+
+def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range:
+    """Of units start ≤ k < stop those from the first part on, of so many, whose records may be of these times, up to
+    the last such part: by the times at its ends, and again for what is left.
+
+    A bisection would be led away by a clock that was wrong for a while. Here each part counts within which a clock went
+    back.
+    """
+    start, stop = units
+    while stop - start > max(parts, _PARTS):
+        numbers = [*range(start, stop - 1, -(-(stop - start) // parts)), stop - 1]
+        known = [(one, time_ms) for one in numbers if (time_ms := stored_at(queue, one, store.store_time)) is not None]
+        ends = [(start, None), *known, (stop - 1, None)]
+        kept = [(a, b) for (a, first_ms), (b, last_ms) in pairwise(ends) if a < b and _may_be(times, first_ms, last_ms)]
+        if not kept:
+            return (start, start) if known[-1][1] >= times.until_ms else (stop, stop)
+        left, parts = (kept[0][0], kept[-1][1] + 1), _PARTS
+        if 2 * (left[1] - left[0]) > stop - start:
+            return left
+        start, stop = left
+    return start, stop
+
+
+def _may_be(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool:
+    """There may be records of these times between two of the others, or of them that tell none."""
+    if first_ms is None or last_ms is None or last_ms < first_ms - CLOCK_SLACK_MS:
+        return True
+    return first_ms - CLOCK_SLACK_MS < times.until_ms and last_ms + CLOCK_SLACK_MS >= times.since_ms
 
 
 class _LostUnits(NamedTuple):

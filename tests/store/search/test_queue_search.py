@@ -12,14 +12,17 @@ import pytest
 
 from mqstore.formats import quick
 from mqstore.formats.consume_queue import UNIT
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import no_topic
 from mqstore.store.errors import NotFound
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.queues.read import first_at
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
+from ..put.writing import NOW, TINY, writer
 from .searched import Notes, positions
 
 UNIT_BYTES = UNIT.sizeof()
@@ -84,6 +87,47 @@ def test_a_long_hole_is_not_read_unit_by_unit(tmp_path: Path) -> None:
         summary = store.queue_summary(queue)
         assert first_at(queue, summary, 1, never) == (summary.min_offset, summary.max_offset)
     assert len(asked) < 20
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "file_size"), [(8 * HOUR_MS, 16384), (-8 * HOUR_MS, 16384), (8 * HOUR_MS, 1 << 20)]
+)
+def test_times_of_a_clock_that_was_wrong_for_a_while(ahead_ms: int, file_size: int, tmp_path: Path) -> None:
+    """An hour, an hour by a wrong time zone, an hour: each time is found with the topic as without it."""
+    times = [NOW + n * 36_000 + (ahead_ms if 100 <= n < 200 else 0) for n in range(300)]
+    config = BrokerConfig({**TINY, "mappedFileSizeCommitLog": str(file_size)})
+    with writer(tmp_path, config=config) as out:
+        for number, time_ms in enumerate(times):
+            out.append(NewMessage(b"T", b"x" * 40, queue_id=number % 2, store_timestamp=time_ms))
+    with StoreReader(tmp_path, config) as store:
+        for begin_ms in times[::23]:
+            asked = TimeRange(begin_ms, begin_ms + HOUR_MS // 2)
+            wanted = sum(time_ms in asked for time_ms in times)
+            assert len(positions(find(store, Selection("T", times=asked)))) == wanted
+            assert len(positions(find(store, Selection(times=asked)))) == wanted
+
+
+def test_a_clock_in_order_leaves_few_units(tmp_path: Path) -> None:
+    """And asks few records of their time."""
+    times = [NOW + n * HOUR_MS for n in range(1000)]
+    config = BrokerConfig({**TINY, "mappedFileSizeCommitLog": str(1 << 20)})
+    with writer(tmp_path, config=config) as out:
+        for time_ms in times:
+            out.append(NewMessage(b"T", b"", store_timestamp=time_ms))
+    asked: list[int] = []
+
+    class Asked(StoreReader):
+        def store_time(self, position: int) -> int | None:
+            asked.append(position)
+            return super().store_time(position)
+
+    with Asked(tmp_path, config) as store:
+        found = positions(find(store, Selection("T", times=TimeRange(times[734], times[736]))))
+        assert len(found) == 2
+        assert store.searched.units < 20 and len(asked) < 100
 
 
 def places(name: str, topic: str, queue_id: int | None = None) -> list[int]:
