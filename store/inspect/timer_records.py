@@ -2,9 +2,7 @@
 to 4.6).
 
 A message that is rolled is written to the timer topic again, a delivered one to its real topic; both keep what
-it was made with: records that agree in all of that are of one message. A record may be a message that cancels
-another one: that works only in the very tick of its target, and only if it names the target as that generation
-of brokers does, by its unique key, or by topic and key.
+it was made with: records that agree in all of that are of one message.
 
 Entries of the timer log lead to records, chain by chain from the wheel, as a broker follows them. The wheel is the
 one that a broker would have after its start (spec 4.9). Where a start cannot be predicted the files are taken
@@ -16,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -139,6 +137,19 @@ class Scanned:
     at_once: TimerRecords | None = None
     damage: int = -1
 
+    @cached_property
+    def rolled(self) -> Ints:
+        """Positions of records of the timer topic that have a later one of the same message. Those that have no unique
+        key may be of several messages that are alike.
+        """
+        if self.requested is None:
+            return np.zeros(0, np.int64)
+        group, position = _messages(self.requested, None)[0], self.requested.position
+        newest = np.zeros(int(group.max(initial=-1)) + 1, np.int64)
+        np.maximum.at(newest, group, position)
+        found: Ints = position[(position < newest[group]) & (self.requested.unique_key.length > 0)]
+        return found
+
 
 def timer_records(log: CommitLog) -> Scanned:
     """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
@@ -218,7 +229,7 @@ class DeliveredTimers:
 
     @cached_property
     def waiting(self) -> TimerRecords | None:
-        """Records of messages that were neither delivered, nor cancelled in the tick in which they are due.
+        """The newest record of each message that was neither delivered, nor cancelled in the tick in which it is due.
 
         Raises Unreadable.
         """
@@ -226,6 +237,7 @@ class DeliveredTimers:
         if records is None:
             return None
         waits = records.out_ms != NO_NUMBER
+        waits &= ~np.isin(records.position, self.scanned.rolled)
         if done is not None:
             waits &= ~np.isin(*_messages(records, done))
         tick, compared = records.out_ms // self.ticks.precision_ms, compared_by(self.store)
@@ -355,74 +367,6 @@ BY_KEY, BY_TOPIC = "unique key", "topic+unique key"
 _OPTION = "appendTopicForTimerDeleteKey"
 _SINCE = "5.4"
 _COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
-_UNREAD = "not in the wheel, and no broker puts it there"
-
-
-@dataclass
-class Cancel:
-    """A message that cancels another one; positions in the log, times in ms since 1970.
-
-    cancels: what it names, as it lies there. effective: it has cancelled its target, or will.
-    reason: why not.
-    """
-
-    cancels: str
-    topic: str
-    position: int
-    store_timestamp: int
-    deliver_timestamp: int | None
-    effective: bool = False
-    reason: str = "no message has that key"
-
-    def to_json(self) -> dict[str, Any]:
-        """One of the cancel messages of `inspect --timers`."""
-        return vars(self)
-
-
-class _CancelMessage(NamedTuple):
-    """A cancel message. slot: its tick. heard: the wheel has it in its tick, or had it."""
-
-    cancel: Cancel
-    slot: int
-    heard: bool
-
-
-class Cancels:
-    """The cancel messages of a store, by what they name."""
-
-    def __init__(self, facts: TimerFacts, store: StoreReader, now_ms: int) -> None:
-        self.all: list[Cancel] = []
-        self._compared = compared_by(store)
-        self._version = store.generation.version
-        self._named: dict[str, list[_CancelMessage]] = {}
-        for rows in facts.messages(facts.records.cancels.length > 0):
-            named = _named(facts, rows, now_ms)
-            self.all.append(named.cancel)
-            self._named.setdefault(named.cancel.cancels, []).append(named)
-
-    def of(self, topic: str, unique_key: str, slot: int, delivered: bool) -> tuple[bool, str]:
-        """(a message is cancelled, why a cancel message that names it does not cancel it)."""
-        if not self._named or not unique_key:
-            return False, ""
-        cancelled, why = False, ""
-        forms = {BY_KEY: unique_key, BY_TOPIC: f"{topic}+{unique_key}"}
-        for form, text in forms.items():
-            for named in self._named.get(text, ()):
-                reason = self._why_not(named, form, slot, delivered)
-                named.cancel.effective |= not reason
-                named.cancel.reason = "" if named.cancel.effective else reason
-                cancelled |= not reason
-                why = why or (f"the cancel message at {named.cancel.position}: {reason}")
-        return cancelled, "" if cancelled else why
-
-    def _why_not(self, named: _CancelMessage, form: str, slot: int, delivered: bool) -> str:
-        if delivered:
-            return "its target was delivered"
-        if named.slot != slot:
-            return "its target is due at another tick"
-        if self._compared != form:
-            return f"a {self._version} broker compares the {self._compared}, not the {form}"
-        return "" if named.heard else _UNREAD
 
 
 def compared_by(store: StoreReader) -> str:
@@ -431,26 +375,6 @@ def compared_by(store: StoreReader) -> str:
     if version >= _SINCE:
         return BY_TOPIC if store.config.get_bool(_OPTION) else BY_KEY
     return _COMPARED.get(version, BY_KEY)
-
-
-def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
-    records, ticks = facts.records, facts.wheel.ticks
-    last = int(rows[-1])
-    out_ms = int(records.out_ms[last])
-    cancel = Cancel(
-        facts.text("cancels", last),
-        facts.text("topic", last),
-        int(records.position[last]),
-        int(records.store_timestamp[rows[0]]),
-        None if out_ms == NO_NUMBER else out_ms + ticks.precision_ms,
-    )
-    waits = facts.fires_ms[rows] != NOWHERE
-    waits &= facts.cancelling[rows] | facts.rolled[rows]
-    to_come = bool(facts.in_queue[last]) and out_ms >= ticks.start_ms(now_ms)
-    was_there = out_ms < facts.wheel.last_read_ms and bool(
-        np.any(facts.tick_ms[rows] // ticks.precision_ms == facts.slot(last))
-    )
-    return _CancelMessage(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)
 
 
 _LAST_MS = 1 << 53

@@ -297,7 +297,7 @@ def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> Tim
     if late.any():
         late &= delivered.late(entries, since_ms, now_ms)
     twice = int((own & reached & again & ~late).sum())
-    forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms)
+    forgotten = _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
     too_late = int(late.sum()) + (unread := _unread_late(outcome, state, queue, entries, now_ms, delivered))
     never = int((own & ~reached & ~again).sum()) + forgotten + too_late
     stuck = _stuck_at(outcome, state, queue)
@@ -379,7 +379,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     count = int(_waiting(outcome, entries, since_ms).sum())
     offset = _queue_offsets(queue, entries.offset_py)
     state.queue_offset = queue.max_offset
-    count += _without_entry(outcome, state, queue, entries, offset, since_ms)
+    count += _without_entry(outcome, state, queue, entries, offset, since_ms, delivered)
     return NoTimerLoss(count, count)
 
 
@@ -408,7 +408,13 @@ def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> st
 
 
 def _without_entry(
-    outcome: Outcome, state: TimerState, queue: StartedQueue, entries: TimerEntries, offset: Ints, since_ms: int
+    outcome: Outcome,
+    state: TimerState,
+    queue: StartedQueue,
+    entries: TimerEntries,
+    offset: Ints,
+    since_ms: int,
+    delivered: DeliveredTimers,
 ) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
@@ -416,17 +422,22 @@ def _without_entry(
     known = offset[offset >= 0]
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
-    log, count = commit_log_of(outcome.snapshot.layout), 0
+    log, found = commit_log_of(outcome.snapshot.layout), list[int]()
     for begin, units in _units(queue, first):
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
         places = units["physical_offset"][rows].astype(np.int64)
         places = places[~np.isin(places, entries.offset_py) & (places < outcome.log_end)]
-        for text in log.records(places).columns.ragged("properties").tolist():
+        records = log.records(places)
+        texts = records.columns.ragged("properties").tolist()
+        for position, text in zip(records.position.tolist(), texts, strict=True):
             properties = parse(text)
             due_ms = java_integer(properties.get(TIMER_OUT_MS, ""), 64)
-            count += due_ms is not None and due_ms >= since_ms and TIMER_DEL_UNIQKEY not in properties
-    return count
+            if due_ms is not None and due_ms >= since_ms and TIMER_DEL_UNIQKEY not in properties:
+                found.append(position)
+    if not found or (waiting := delivered.waiting) is None:
+        return 0
+    return int(np.isin(np.array(found, np.int64), waiting.position).sum())
 
 
 def _entries(outcome: Outcome, state: TimerState) -> TimerEntries:

@@ -6,7 +6,6 @@ A slot that is in order stays, byte for byte, whatever other slots are like. Tim
 are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 4.7; I-121 to I-132.
 
 The timer's files as they will be once `recover` has made them such that a broker loads them.
-
 What is wrong inside of them is planned on that state: one run of a repair is enough. Spec 04, 4.9.
 """
 
@@ -309,7 +308,8 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int, planned: Ints) 
     last = records.queue_offset[late & waits if files.there else unread].max()
     rows = np.flatnonzero(unread & (records.queue_offset <= last))
     rows = rows[np.argsort(records.queue_offset[rows], kind="stable")]
-    units = entries_to_add(files, records.take(rows), waits[rows], scene.now_ms)
+    rolled = np.isin(records.position[rows], _delivered(scene).scanned.rolled)
+    units = entries_to_add(files, records.take(rows), waits[rows], rolled, scene.now_ms)
     before = joined(edits, added_to(files.log, units, size, os.fspath(scene.store.layout.timer_log)))
     files = PredictedTimer(scene, before)
     return _Ahead(before, files, _repaired(files, records), records)

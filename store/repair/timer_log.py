@@ -316,17 +316,20 @@ def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> R
     return RepairedEntries(position, units, changed, np.zeros(0, np.int64))
 
 
-def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, now_ms: int) -> Structs:
+def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, rolled: Flags, now_ms: int) -> Structs:
     """Entries for messages that a start at `now_ms` reads from the queue, and of which it would file some where it
-    never comes to: with no time to wait where they are due. waits: what was neither delivered nor cancelled.
+    never comes to: with no time to wait where they are due. waits: what was neither delivered nor cancelled. rolled:
+    what has a later record, which alone is to fire: its own entry is at a tick that no start reads any more.
     """
     out_ms, write_ms = records.out_ms, np.int64(files.ticks.start_ms(now_ms))
-    to_come = out_ms > write_ms
-    wait_ms, rolled = files.ticks.delays(out_ms, np.full(len(records), write_ms))
+    passed_ms = np.minimum(out_ms, files.ticks.oldest_ms(now_ms) - files.ticks.precision_ms)
+    to_come = (out_ms > write_ms) & ~rolled
+    wait_ms, again = files.ticks.delays(out_ms, np.full(len(records), write_ms))
+    again = np.where(rolled, passed_ms < out_ms, again & to_come)
     units = np.zeros(len(records), _UNIT)
     units["size"], units["prev_pos"] = UNIT_BYTES, _NONE
-    units["magic"] = MAGIC_DEFAULT | (rolled & to_come) * MAGIC_ROLL | records.cancels * MAGIC_DELETE
-    units["curr_write_time"] = np.where(to_come | waits, write_ms, out_ms)
+    units["magic"] = MAGIC_DEFAULT | again * MAGIC_ROLL | records.cancels * MAGIC_DELETE
+    units["curr_write_time"] = np.where(to_come | waits, write_ms, np.where(rolled, passed_ms, out_ms))
     units["delayed_time"] = np.where(to_come, wait_ms, 0)
     units["offset_py"], units["size_py"] = records.position, records.size
     units["hash_code_of_real_topic"] = records.topic_hash

@@ -95,6 +95,16 @@ def test_a_lost_wheel(tmp_path: Path) -> None:
     assert found.bugs == ["B33"]
 
 
+def test_a_message_that_was_rolled_or_cancelled_is_not_counted_for_each_record(tmp_path: Path) -> None:
+    """The timer log is gone: 12 messages wait, with 6 records each, and two more that are cancelled."""
+    name = "5.3.3-timer-roll"
+    root = stores.unpack(name, tmp_path)
+    shutil.rmtree(root / "timerlog")
+    layout = Layout.open(root, BrokerConfig({k: str(v) for k, v in stores.config(name, root).items()}))
+    found = loss_of(simulate(Snapshot.of(layout), profile_of("5.3.3")), SOON_MS)
+    assert found is not None and found.never_fired == found.pending == 12
+
+
 @pytest.mark.parametrize("kind", ["check_missing", "check_master_zero"])
 def test_a_lost_timercheck(kind: str, tmp_path: Path) -> None:
     """B34: the whole queue is read again on top of a good wheel."""
@@ -183,7 +193,7 @@ def test_a_broker_without_a_timer(name: str, tmp_path: Path) -> None:
     assert lost.unfired_text.endswith("unfired: this version has no timer")
     os.truncate(layout.timer_wheel, 100)  # no broker with a timer would start
     by_queue = loss_of(simulate(Snapshot.of(layout), profile_of("4.9")), SOON_MS)
-    assert by_queue is not None and by_queue.never_fired > 20
+    assert by_queue is not None and by_queue.never_fired >= 19  # without those that are cancelled
 
 
 @pytest.mark.parametrize("name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES])

@@ -17,6 +17,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.inspect.timer_records import DeliveredTimers
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.repair import analyze, replan
 from mqstore.store.repair.timer_log import filed_to, timer_messages
@@ -24,6 +25,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import simulate
 from mqstore.store.timer.start import QUEUE
+from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_log import timer_files
@@ -168,11 +170,37 @@ def test_what_a_start_reads_too_late_has_entries(name: str, tmp_path: Path) -> N
     assert after is not None and after.harmless and after.pending >= before.too_late
 
 
+def without_files(name: str, work: Path) -> Path:
+    """A store whose timer has no file, as one that was salvaged."""
+    root = stores.unpack(name, work)
+    for gone in ("timerlog", "timerwheel", "config/timercheck"):
+        shutil.rmtree(path) if (path := root / gone).is_dir() else path.unlink()
+    return root
+
+
+@pytest.mark.parametrize("too_late", [12, 11])
+def test_of_a_message_that_was_rolled_only_the_newest_record_fires(too_late: int, tmp_path: Path) -> None:
+    """A real 5.3.3 delivered each of these messages six times: once for each time that it was rolled, and once more."""
+    name = "5.3.3-timer-roll"
+    layout = Layout.open(root := without_files(name, tmp_path), config_of(name, root))
+    with StoreReader(layout) as store:
+        waiting = DeliveredTimers(store).waiting
+    assert waiting is not None and len(waiting) == 12 and waiting.rolls.min() > 1
+    ticks, due_ms = Ticks.of_store(layout), np.sort(waiting.out_ms)
+    reach_ms = -ticks.oldest_ms(0)
+    now_ms = int(due_ms[too_late - 1]) + reach_ms + ticks.precision_ms
+    before = loss_of(simulate(Snapshot.of(layout), profile_of("5.3")), now_ms)
+    assert before is not None and before.never_fired == before.by_chance == too_late
+    mended(layout, Choice(), now_ms)
+    with StoreReader(layout) as store:
+        entries = timer_files(VerifyContext(store, Scope(), now_ms)).log.entries
+    fires = (entries.tick_ms >= ticks.oldest_ms(now_ms)) & ~entries.deletes
+    assert sorted(entries.offset_py[fires].tolist()) == sorted(waiting.position.tolist())
+
+
 def test_a_timer_without_a_file_whose_messages_a_start_reads_too_late(tmp_path: Path) -> None:
     """As of a salvaged store: wheel, timer log and timercheck are made, a broker 5.3.3 delivers each of them once."""
-    root = stores.unpack("5.3.3-timer-clean", tmp_path)
-    for name in ("timerlog", "timerwheel", "config/timercheck"):
-        shutil.rmtree(path) if (path := root / name).is_dir() else path.unlink()
+    root = without_files("5.3.3-timer-clean", tmp_path)
     now_ms = STORES_LEFT_MS + 8 * 86_400_000
     layout = Layout.open(root, config_of("5.3.3-timer-clean", root))
     before = loss_of(simulate(Snapshot.of(layout), profile_of("5.3")), now_ms)

@@ -22,11 +22,12 @@ from mqstore.store.inspect.timers import timers
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import find_unrepairable
-from mqstore.store.repair.timer_log import added_to, missing_files
+from mqstore.store.repair.timer_log import added_to, entries_to_add, missing_files
 from mqstore.store.search.store import StoreReader
-from mqstore.store.timer.wheel import next_place
+from mqstore.store.timer.read import due_ms
+from mqstore.store.timer.wheel import Ticks, next_place
 from mqstore.store.verify.context import Scope, VerifyContext
-from mqstore.store.verify.timer_log import TimerLog, timer_files
+from mqstore.store.verify.timer_log import TimerColumns, TimerFiles, TimerLog, timer_files
 
 from ... import slices, stores
 from ...slices import rng
@@ -299,3 +300,19 @@ def test_entries_are_added_as_a_broker_files_them(file_bytes: int) -> None:
             at = int(Path(edit.path).name) + offset
             found[at : at + len(piece)] = piece
     assert found == wanted and len({edit.path for edit in edits}) == len(edits)
+
+
+def test_entries_of_records_that_were_rolled_do_nothing() -> None:
+    """Due long ago, in a slot that a start reads, or to come: only that of the newest record fires."""
+    ticks, now_ms = Ticks(), 2_000_000_000_000
+    oldest_ms = ticks.oldest_ms(now_ms)
+    out_ms = np.repeat([oldest_ms - 1000, now_ms - 5000, now_ms + 5000], 2)
+    column = np.arange(6)
+    records = TimerColumns(*[column] * 4, out_ms, column, column < 0, *[column] * 2, column < 0)
+    newest = column % 2 == 1
+    files = cast(TimerFiles, SimpleNamespace(ticks=ticks))
+    units = entries_to_add(files, records, newest, ~newest, now_ms)
+    tick_ms = due_ms(units)
+    assert (tick_ms[newest] == np.maximum(out_ms[newest], now_ms)).all() and (tick_ms[~newest] < oldest_ms).all()
+    rolled = (units["magic"] & MAGIC_ROLL) != 0
+    assert (rolled == (tick_ms < out_ms)).all(), "what comes before its time is rolled"
