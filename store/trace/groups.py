@@ -284,10 +284,13 @@ def _by_tag(message: Message, unit: FoundUnit | None, found: Subscription) -> Ju
         Evidence(fact, f"commitlog at {message.position}"),
     )
     if tag in wanted:
-        by = f"the tags code in its queue unit is not the code of its tag ({WRONG_TAG}): brokers do not send the message"
+        by = (
+            f"brokers do not send the message: the tags code in its queue unit is not the code of its tag ({WRONG_TAG})"
+        )
         return Judgement(DeliveryVerdict.FILTERED, by, evidence, code=WRONG_TAG)
-    drops, wants_not = "the client drops the message: only the hash of its tag fits", "the group does not subscribe to its tag"
-    by = drops if tag is not None and sent else wants_not
+    by = "the group does not subscribe to its tag"
+    if tag is not None and sent:
+        by = "the client drops the message: only the hash of its tag fits"
     return Judgement(DeliveryVerdict.FILTERED, by, evidence)
 
 
