@@ -86,6 +86,18 @@ def timer_lines(found: Recovery) -> list[str]:
     return lines
 
 
+def slave_lines(found: Recovery) -> list[str]:
+    """What tombstones do to a log that is to be a copy of another one."""
+    fills = found.plan.fills if found.plan is not None else ()
+    if not found.layout.broker_config.is_slave or not any(len(fill.lost) for fill in fills):
+        return []
+    return [
+        "",
+        "Tombstones make the log of this slave differ from the master's; `--replica` and a copy of the master's store",
+        "bring the records back. What a start cuts off comes again from the master, if still there.",
+    ]
+
+
 def cut_lines(found: Recovery, rows: int | None) -> list[str]:
     """Messages that stay, without some of their properties."""
     cut = found.plan.cut if found.plan else ()

@@ -17,7 +17,7 @@ from ..store.findings.next_commands import (
 )
 from ..store.verify.verdict import Status, first_sentence, harmless
 from .config_text import bare_lines, config_lines, left_lost, not_back
-from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
+from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
 from .terminal import page_of, time_text
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
@@ -60,6 +60,7 @@ def recovery_text(
     lines += config_lines(found.config, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
+    lines += slave_lines(found)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     title = "What is wrong, and what a broker does with it:"
@@ -169,7 +170,12 @@ def _behind_the_log(before: JudgedRecovery) -> str:
     if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
-    return f"; queues point to {counted(behind, 'record', form=',')} behind the end of the log" if behind else ""
+    if not behind:
+        return ""
+    if before.recovery.layout.broker_config.is_slave:
+        come = counted(behind, "message comes", "messages come", form=",")
+        return f"; {come} again from the master, if still there"
+    return f"; queues point to {counted(behind, 'record', form=',')} behind the end of the log"
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:

@@ -1,7 +1,8 @@
 """What "keep" does to the commit log: every gap closed, the log ends behind the last thing known.
 
-The log ends behind the last good record, or behind the lost ones that units name right behind it. What lies farther on
-(a torn tail, stale bytes, files that were never written) is put out of the way as under the policy "broker".
+The log ends behind the last good record, or behind the lost ones that units name right behind it; that of a slave, to
+which its master sends these again, behind the last good one. What lies farther on (a torn tail, stale bytes, files that
+were never written) is put out of the way as under the policy "broker".
 """
 
 from __future__ import annotations
@@ -107,14 +108,14 @@ def keep_log(
     end, filled = max(finder.end, start), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     behind = units_behind(size, end, max(finder.files) + size, look)
-    if len(behind):
+    is_slave = snapshot.layout.broker_config.is_slave
+    if len(behind) and not is_slave:
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
         end = int(behind.end[-1])
         finder.close(end)
-    gaps = finder.all_gaps(end)
-    forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    gone = [] if finder.given_up else _last_files(finder, max(end, filled), look)
+    gaps, forms = finder.all_gaps(end), forms._replace(append_crc=forms.append_crc or finder.crc_items)
+    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
     topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)

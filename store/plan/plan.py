@@ -350,7 +350,8 @@ def _completed(
         index = builder.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)
-    tells = index is not None and options.policy is Policy.KEEP and snapshot.layout.dledger is None
+    follows = snapshot.layout.dledger is not None or snapshot.layout.broker_config.is_slave
+    tells = index is not None and options.policy is Policy.KEEP and not follows
     closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # else queues name every message
     behind = (log.end, builder.last_timestamp) if tells and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)

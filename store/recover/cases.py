@@ -413,7 +413,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.tail_used,
         (),
         ("I-020", "I-043"),
-        keep="a tombstone if a queue names it, else the same",
+        keep="a tombstone if a queue names it (not on a slave, which gets it again), else the same",
     ),
     Case(
         "log-shorter",

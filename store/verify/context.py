@@ -37,7 +37,7 @@ from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..disk.lock import holder
 from ..errors import UnreadableRange
 from ..findings.catalogue import GROUPS, Severity
-from ..findings.findings import Finding, Findings, Message
+from ..findings.findings import Details, Finding, Findings, Message
 from ..log.batch import last_of
 from ..search.store import StoreReader, clock_ms
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+SENT_AGAIN = "; it comes again from the master, if still there"
 
 
 @dataclass
@@ -238,6 +239,22 @@ class VerifyContext:
         if "checkpoint" in asked or ("index" in asked and self.crashed):
             return asked | {"consume_queue"}
         return asked
+
+    @cached_property
+    def again(self) -> str:
+        """What a finding says of the bytes behind the last good record, where a start ends the log in front of them and
+        a master sends them again; "" where none does.
+        """
+        layout = self.store.layout
+        if not layout.broker_config.is_slave or layout.dledger is not None:
+            return ""
+        taken = self.crashed and self.profile.record.unequal_is_data  # for data (B26): then the slave asks behind them
+        return "" if taken else SENT_AGAIN
+
+    @property
+    def behind_the_end(self) -> Details:
+        """How a finding about these bytes differs from others."""
+        return {"severity": Severity.INFO, "unclean": not self.live} if self.again else {}
 
     @property
     def read_at_once(self) -> bool:

@@ -206,8 +206,9 @@ def index_end(context: VerifyContext) -> None:
     for file in files:
         end = file.header.end_physical_offset
         if end >= context.log.end:
-            text = f"it ends with the record at {end}, but the log ends at {context.log.end}:"
-            header_only(context, "I-105", file, text + " new messages up to there are not indexed (B30)")
+            text = f"it ends with the record at {end}, but the log ends at {context.log.end}"
+            text += context.again or ": new messages up to there are not indexed (B30)"
+            header_only(context, "I-105", file, text, severity=context.behind_the_end.get("severity"))
 
 
 _LARGEST_HASH = (1 << 31) - 1

@@ -267,7 +267,8 @@ class IndexCompare(Mergeable):
                 inside = rest.position < context.log.end
                 self._add_strays(rest.take(inside))
                 dead = rest.take(~inside)
-                self._report_items("I-100", dead, _behind(dead, context.log.end))
+                level = context.behind_the_end.get("severity")
+                self._report_items("I-100", dead, _behind(dead, context.log.end), level)
         self._look_at_strays()
 
     def _report_items(

@@ -23,6 +23,7 @@ from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
 from ..findings.catalogue import Severity
+from ..findings.findings import Details
 from ..log.batch import Extent, ExtentKind
 from ..log.commit_log import index_units
 from ..log.message import Mark, tombstones
@@ -100,10 +101,10 @@ def _blank(context: VerifyContext, chain: Chain, extent: Extent) -> None:
         context.log_finding("I-040", extent.position, extent.size, text, severity=Severity.WARNING)
 
 
-def _close(context: VerifyContext, chain: Chain) -> None:
-    """A range without records is damage."""
+def _close(context: VerifyContext, chain: Chain, *, is_last: bool = False) -> None:
+    """A range without records is damage. is_last: nothing has followed."""
     if chain.open is not None:
-        _damage(context, chain.open)
+        _damage(context, chain.open, is_last=is_last)
         if chain.damage < 0:
             chain.damage = context.log.damage = chain.open.position
         chain.open = None
@@ -114,10 +115,10 @@ def damage_at_the_end(context: VerifyContext) -> None:
     """Nothing has followed; a run that goes on there sees it once more."""
     chain, stopped_at = chain_of(context), context.log.stopped_at
     if chain.open is not None and (stopped_at is None or chain.open.position < stopped_at):
-        _close(context, chain)
+        _close(context, chain, is_last=True)
 
 
-def _damage(context: VerifyContext, extent: Extent) -> None:
+def _damage(context: VerifyContext, extent: Extent, *, is_last: bool) -> None:
     file = context.store.log_files.file_at(extent.position)
     if file is None or extent.unread:  # I-015 tells of it
         return
@@ -127,11 +128,12 @@ def _damage(context: VerifyContext, extent: Extent) -> None:
         context.log_finding("I-041", extent.position, extent.size, text, severity=Severity.ERROR)
         return
     code = _CODES[items.fault(at)]
-    text = f"no record at {extent.position}: {extent.reason}"
+    again, more = (context.again, context.behind_the_end) if is_last else ("", {})
+    text = f"no record at {extent.position}: {extent.reason}{again}"
     if code != "I-040" and extent.end >= file.end and not _has_blank(items, file, at):
         tail = f"{file.path.rsplit('/', 1)[-1]} does not end with a BLANK"
-        context.log_finding("I-040", extent.position, extent.size, tail)
-    context.log_finding(code, extent.position, extent.size, text)
+        context.log_finding("I-040", extent.position, extent.size, tail, **more)
+    context.log_finding(code, extent.position, extent.size, text, **more)
 
 
 def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
@@ -151,7 +153,7 @@ def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
 
 
 def torn(context: VerifyContext, extent: Extent) -> None:
-    """The last record is not whole: a message is lost, and the log ends in front of it.
+    """The last record is not whole: a message is lost, but on a slave, and the log ends in front of it.
 
     No kill of a broker tears a record, since it writes to the page cache; a loss of power does.
     """
@@ -160,8 +162,9 @@ def torn(context: VerifyContext, extent: Extent) -> None:
         return
     fault = LogItems(context.store.log, file).fault(extent.position - file.start)
     why = "torn by the crash" if context.crashed else "although the last stop was in order"
-    text = f"the last record, at {extent.position}, is not complete, {why}: {extent.reason}"
-    context.log_finding(_CODES[fault], extent.position, extent.size, text, severity=Severity.ERROR)
+    text = f"the last record, at {extent.position}, is not complete, {why}: {extent.reason}{context.again}"
+    more: Details = {"severity": Severity.ERROR} | context.behind_the_end
+    context.log_finding(_CODES[fault], extent.position, extent.size, text, **more)
 
 
 @of_records("I-021", "I-041")

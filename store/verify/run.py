@@ -277,14 +277,14 @@ def at_first_sight(seen: Description) -> Verdict:
             from .log_chain import torn
 
             torn(context, seen.log.torn)
-        told = [*context.findings, *_of_description(seen, store)]
+        told = [*context.findings, *_of_description(seen, context)]
     findings = sorted([*told, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]
     return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live)
 
 
-def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
+def _of_description(seen: Description, context: VerifyContext) -> Iterator[Finding]:
     """What the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
     yield from cut_off(root, left_over(seen.layout))
@@ -295,9 +295,10 @@ def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
         path = os.fspath(log.directories[0]) if log.directories else root
         yield Finding.of("I-020", path, text, count=log.damaged_ranges)
     if seen.end_is_lost and log.torn is None:
-        text = f"queues name a message at {log.end:,}, where the log ends: that message is gone"
-        yield Finding.of("I-186", root, text)
-    lacking = not (any(queue.max_offset for queue in seen.queues) or store.queues_problem)
+        text = f"queues name a message at {log.end:,}, where the log ends"
+        text += context.again or ": that message is gone"
+        yield Finding.of("I-186", root, text, **context.behind_the_end)
+    lacking = not (any(queue.max_offset for queue in seen.queues) or context.store.queues_problem)
     if lacking and seen.exit == "clean" and log.first_store_timestamp is not None:
         who = "brokers 4.3 and 5.1 do" if seen.layout.dledger is None else "a start does"
         text = f"no message has a queue unit, but there is no abort file: {who} not look for them"
@@ -308,7 +309,7 @@ def _of_description(seen: Description, store: StoreReader) -> Iterator[Finding]:
     if seen.exit != "running":  # files that are being made have other lengths
         yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
-        yield from _of_config(seen, store, root)
+        yield from _of_config(seen, context.store, root)
 
 
 def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:

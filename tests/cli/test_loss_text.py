@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from mqstore.cli.loss_text import cut_lines, lost_lines, replica_lines, timer_lines
+from mqstore.cli.loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from mqstore.cli.options import Common
 from mqstore.cli.plan_text import ROWS
 from mqstore.cli.terminal import page_of
+from mqstore.store.disk.broker_conf import BrokerConfig
 
 from .hostile import TEXTS
 
@@ -111,6 +112,14 @@ def test_what_a_replica_gives_and_lacks() -> None:
     assert lines[2] == "  1 byte at 4,096: 1 record"
     assert lines[4] == "  2 bytes at 8,192: torn"
     assert "continues behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
+
+
+@pytest.mark.parametrize(("role", "lost", "told"), [("SLAVE", [1], True), ("SLAVE", [], False), ("", [1], False)])
+def test_what_tombstones_do_to_a_slave(role: str, lost: list[int], told: bool) -> None:
+    plan = SimpleNamespace(fills=[SimpleNamespace(lost=[]), SimpleNamespace(lost=lost)])
+    layout = SimpleNamespace(broker_config=BrokerConfig({"brokerRole": role}))
+    lines = slave_lines(cast("Recovery", SimpleNamespace(plan=plan, layout=layout)))
+    assert bool(lines) == told and ("`--replica`" in "".join(lines)) == told
 
 
 def prediction(items: int, **timers: Any) -> Recovery:

@@ -14,6 +14,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timers import timers
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
+from mqstore.store.verify.verdict import Status
 from tests.archives import extract
 
 from ...stores import config
@@ -63,6 +64,55 @@ def test_topics_that_the_table_of_topics_lacks_are_noted(store: Callable[[str], 
     assert found.nothing_to_do and found.prediction.config is not None and not found.prediction.config.harmful
     slave = Layout.open(root, BrokerConfig({"brokerRole": "SLAVE"}))
     assert not [note for note in analyze(slave).notes if "I-150" in note]  # it gets them from its master
+
+
+def zeros_in(log: Path) -> None:
+    """The last record of the slave, which stands at 170088, is torn."""
+    with (log / f"{131072:020d}").open("r+b") as file:
+        file.seek(170500 - 131072)
+        file.write(bytes(388))
+
+
+def noise_in(log: Path) -> None:
+    """In its place are bytes that are no record."""
+    with (log / f"{131072:020d}").open("r+b") as file:
+        file.seek(170088 - 131072)
+        file.write(b"\x11" * 800)
+
+
+def without_last_files(log: Path) -> None:
+    """Units name the record that stood at 262144, and those behind it."""
+    for start in (262144, 393216):
+        (log / f"{start:020d}").unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "hurt", "end", "lost"),
+    [
+        ("ha-slave", zeros_in, 170088, 1),
+        ("ha-slave", noise_in, 170088, 1),
+        ("ha-master", without_last_files, 262144, 89),
+    ],
+)
+def test_the_end_of_a_slaves_log_comes_again_from_its_master(
+    name: str, hurt: Callable[[Path], None], end: int, lost: int, store: Callable[[str], Path]
+) -> None:
+    """A real 5.3.3 master sends all from there on; a tombstone would make the two logs differ for good."""
+    root = store(f"5.3.3-{name}")
+    hurt(root / "commitlog")
+    for role, wanted in (("ASYNC_MASTER", lost), ("SLAVE", 0)):
+        options = BrokerConfig(config(f"5.3.3-{name}", root)).with_set([f"brokerRole={role}"])
+        before = said_of(root, options)
+        assert before.found is not None and before.found.plan is not None
+        assert (before.found.plan.lost_messages, before.found.prediction.lost.messages) == (wanted, 0)
+        end_is_lost = {"I-020", "I-021", "I-022", "I-186"} & {finding.code for finding in before.verdict.serious}
+        assert bool(end_is_lost) == bool(wanted) and list(before.contradictions()) == []
+    assert (before.found.plan.fills, before.found.plan.gone) == ([], [])
+    apply_recovery(before, options)
+    after = said_of(root, options)
+    assert after.verdict.status is Status.CLEAN
+    with StoreReader(Layout.open(root, options)) as reader:
+        assert not any(reader.log.read(end, reader.log.max_file_end - end))
 
 
 @pytest.mark.parametrize("name", ["5.3.3-killed-bit-restarted", "5.3.3-killed-page-restarted"])
