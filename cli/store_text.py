@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..store.broker.snapshot import directories_without_files
 from ..store.broker.system_topics import LMQ_PREFIX
 from ..store.counted import bytes_text, counted
-from ..store.findings.next_commands import Given, NextCommand, command, next_commands, refused
+from ..store.findings.next_commands import Given, NextCommand, command, refused
 from ..store.index.read import sizes_of
-from ..store.verify.verdict import first_sentence
+from ..store.verify.verdict import commands_of, first_sentence
 from .terminal import page_of, time_text
 from .verdict_text import verdict_json
 
@@ -113,7 +113,7 @@ def _next(store: Description, verdict: Verdict, given: Given) -> list[NextComman
     Nothing where that only says once more why no plan can be made: the verdict names what is to be put right.
     """
     root = store.layout.root
-    steps = next_commands(verdict.findings, root, given, whole=False)
+    steps = commands_of(verdict, verdict.findings, root, given)
     return steps or ([] if refused(verdict.findings) else [command("verify", root, given=given)])
 
 

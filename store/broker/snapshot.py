@@ -327,12 +327,20 @@ def _check_supported(layout: Layout) -> None:
 
 def unmendable(layout: Layout) -> Unsupported | None:
     """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
+    if layout.dledger is None:
+        return None
     # one for all queues that is only asked for would be there once the plan was carried out
-    databases = layout.queue_database is not None or layout.queues_for_rocksdb
-    if layout.dledger is not None and (len(layout.commit_log_directories) > 1 or databases):
-        return Unsupported(
-            "a DLedger log beside an older plain log or a RocksDB cannot be recovered or repaired",
-            path=layout.dledger,
-            hint="verify reports what is wrong; repair --convert plain makes a plain store from it",
-        )
-    return None
+    if layout.queue_database is not None or layout.queues_for_rocksdb:
+        what, then = "a RocksDB", "salvage saves the messages"
+    elif len(layout.commit_log_directories) > 1:
+        from ..findings.next_commands import Given, converting  # most stores are not of this kind
+
+        made = converting(layout.root, Given(layout.broker_config.words))
+        what, then = "an older plain log", f"this makes a plain store from it: {made}"
+    else:
+        return None
+    return Unsupported(
+        f"a DLedger log beside {what} cannot be recovered or repaired",
+        path=layout.dledger,
+        hint=f"verify reports what is wrong; {then}",
+    )

@@ -54,6 +54,8 @@ MADE_ANEW = "mv {itself} {half}"
 HALF_MADE = """\
 half made: the command that was making this store was cut off. Make the store again from its source, in a new \
 directory; if the source is gone, salvage saves what is here"""
+_CONVERTED = "--convert plain"
+"""Of the command that makes another store of one that cannot be mended where it lies."""
 _FILES_NAMED = 3
 """More files than these are told by the directory that they are in."""
 _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})
@@ -166,7 +168,7 @@ def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *argument
 
 def converting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
     """`mqstore repair ROOT --convert plain --to ROOT-plain`."""
-    return command("repair", root, "--convert", "plain", "--to", _beside(root, "plain"), given=given)
+    return command("repair", root, *_CONVERTED.split(), "--to", _beside(root, "plain"), given=given)
 
 
 def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:
@@ -233,7 +235,7 @@ def next_commands(
         commands = []
     elif unmendable:
         lost = {cure: found for cure, found in mended.items() if cure in _SAVED}
-        commands = [_saving(lost, root, given)] if any(lost.values()) else []
+        commands = [_saving(lost, root, given, unmendable)] if any(lost.values()) else []
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
         if renumbered and to_renumber:
@@ -445,10 +447,11 @@ def _mending(
     return made._replace(codes=codes)
 
 
-def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> NextCommand:
-    """A new store of the messages that can be read."""
+def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, unmendable: str) -> NextCommand:
+    """A new store of the messages that can be read, with their queue offsets where a conversion can make it."""
     codes = _codes(finding for found in lost.values() for finding in found)
-    made = salvaging(root, given, "--layout", "compact")
+    compact = salvaging(root, given, "--layout", "compact")
+    made = converting(root, given) if _CONVERTED in unmendable else compact
     return made._replace(codes=codes, by_hand=True)
 
 

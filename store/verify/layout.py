@@ -209,11 +209,11 @@ def _fault(
 def _check_order(context: VerifyContext, directory: Directory) -> None:
     """No file is missing between the others."""
     size = directory.file_bytes
-    for (first, _), (second, entry) in pairwise(directory.files):
+    for (first, previous), (second, entry) in pairwise(directory.files):
         if not size or second <= first + size:
             continue
         missing = (second - first) // size - 1
-        gone = Path(entry.path).with_name(file_name(first + size))
+        gone = Path(previous.path).with_name(file_name(first + size))
         more = f", and {missing - 1} behind it" if missing > 1 else ""
         text = f"this file is missing{more}; {file_name(second)} follows"
         alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(context, second)

@@ -281,7 +281,8 @@ def at_first_sight(seen: Description) -> Verdict:
     findings = sorted([*told, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]
-    return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live)
+    kind = str(unmendable(seen.layout) or "")
+    return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live, unmendable=kind)
 
 
 def _of_description(seen: Description, context: VerifyContext) -> Iterator[Finding]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mqstore.cli.convert import _text
+from mqstore.store.disk.file_queue import file_name
 
 from .. import stores
+from ..mixed_store import mixed_store
 from .datadriven import run_here
 
 
@@ -103,3 +106,27 @@ def test_names_make_no_lines_of_their_own() -> None:
     plain = _text(DONE | {"changed_queues": [queue(0)], "left_behind": ["a"]})
     page = _text(DONE | {"changed_queues": [queue(0, "t\nmqstore: all is well")], "left_behind": ["a\nb"]})
     assert len(page.splitlines()) == len(plain.splitlines())
+
+
+def test_a_dledger_log_behind_an_older_one_is_converted_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+    """No command that would be refused, or that gives the messages other offsets, is named for such a store."""
+    root = mixed_store(tmp_path)
+    with (root / "commitlog" / file_name(0)).open("r+b") as log:
+        log.seek(50_000)
+        log.write(bytes(4096))
+    convert = f"mqstore repair {root} --convert plain --to {root}-plain"
+    seen, found = run_here(["inspect", str(root)]), run_here(["verify", str(root)])
+    refused = run_here(["recover", str(root), "--apply", "--yes"])
+    assert (seen.code, found.code, refused.code) == (0, 1, 5)
+    assert seen.stdout.partition("\n")[0].endswith(f"Next: {convert}")
+    assert found.stdout.partition("What now:")[2].splitlines()[1].startswith(f"  {convert}  #")
+    assert refused.stderr.rstrip().endswith(convert)
+    done = run_here(shlex.split(convert)[1:])
+    assert done.code == 1 and "27 of 27 queues keep all their offsets" in done.stdout, done
+    assert run_here(["verify", f"{root}-plain"]).code == 0
+
+
+def test_a_file_that_is_missing_at_the_end_of_the_older_log(tmp_path: Path) -> None:
+    root = mixed_store(tmp_path)
+    (root / "commitlog" / file_name(262_144)).unlink()
+    assert f"  commitlog/{file_name(262_144)}: this file is missing;" in run_here(["verify", str(root)]).stdout

@@ -169,6 +169,8 @@ def test_of_a_store_that_no_plan_is_made_for_the_messages_are_saved() -> None:
     assert str(save) == "mqstore salvage s --to s-salvaged --layout compact"
     assert save.codes == ("I-022",)
     assert command_for(findings[1], "s", [save], unmendable="a DLedger log") is None
+    (convert,) = next_commands(findings, "s", unmendable="another: mqstore repair s --convert plain --to t")
+    assert str(convert) == "mqstore repair s --convert plain --to s-plain" and convert.codes == ("I-022",)
     assert lines(found("I-022"), found("I-187")) == []
 
 
