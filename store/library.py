@@ -156,9 +156,8 @@ class Store(search_store.StoreReader):
     def _repr_html_(self) -> str | None:
         """Its queues as a table, for notebooks."""
         from .output.escaped import table_html
-        from .queues.batches import batch_summaries
 
-        queues = [*self.queue_summaries, *batch_summaries(self.layout)]
+        queues = [*self.queue_summaries, *self.batch_summaries]
         queues.sort(key=lambda queue: (queue.topic, queue.queue_id))
         count, end = counted(len(queues), "queue"), self.log_end.position
         title = f"{self.layout.root}: {count}, log ends at {end}"

@@ -266,7 +266,8 @@ def describe(layout: Layout) -> Description:
     found, storage = _queues(layout, foreign, notes)
     queues = sorted(found, key=lambda queue: queue.directory)
     log = _log(layout, queues, foreign)
-    summaries = [*_summaries(layout, queues, log, profile_of(generation.version)), *batch_summaries(layout)]
+    summaries = [*_summaries(layout, queues, log, profile_of(generation.version))]
+    summaries += batch_summaries(layout, log.start, log.end)
     pid = holder(layout.lock)
     exit_kind, exit_reason = last_exit(layout.abort, pid)
     return Description(

@@ -28,7 +28,7 @@ from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..put.tail import end_with_unit
-from ..queues.batches import BatchConsumeQueue, batch_summaries
+from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from ..search.store import StoreReader
@@ -208,7 +208,7 @@ class Lag:
 def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
     """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
     found = store.queue_summaries if store.has_log else store.queues.summaries()
-    return {(one.topic, one.queue_id): one for one in (*found, *batch_summaries(store.layout))}
+    return {(one.topic, one.queue_id): one for one in (*found, *store.batch_summaries)}
 
 
 def behind_log(store: StoreReader, ends: Ends) -> int | None:

@@ -24,19 +24,18 @@ from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Content, Edit
-from ..disk.layout import BATCH_CONSUME_QUEUE, CONFIG, Layout
+from ..disk.layout import CONFIG, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
 from ..log.batch import Batch
 from ..log.message import Mark
 from ..plan.plan import Plan
 from ..put.tail import latest_with_unit
-from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
 from ..queues.rocksdb import DEFAULT, is_rocksdb
 from ..queues.rocksdb_write import in_order, rewritten
+from ..search.queue_search import queue_offset_at
 from ..search.selection import parse_time, queue_of
 from ..search.store import StoreReader
 from ..settings.read import BACKUP, FILES
@@ -430,10 +429,8 @@ def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: 
 
 def _offset_at(store: StoreReader, queue: QueueSummary, time_ms: int) -> int:
     """The first message that was stored then or later."""
-    path = store.layout.root / BATCH_CONSUME_QUEUE / queue.topic / str(queue.queue_id)
-    if path.is_dir():
-        with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
-            return batches.offset_at(time_ms)
+    if store.has_batch_queues(queue.topic):
+        return queue_offset_at(store, queue.topic, queue.queue_id, time_ms)
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         return first_at(opened, queue, time_ms, store.store_time)[0]  # nothing is left out
 

@@ -112,37 +112,49 @@ class BatchConsumeQueue(Closing):
 
         None where the offset lies outside of it. Raises Unreadable.
         """
-        number = self._last_at_or_before("msg_base_offset", queue_offset)
-        unit = self.unit(number) if number is not None else None
+        number = self._first_from("msg_base_offset", queue_offset + 1) - 1
+        unit = self.unit(number) if number >= self.first else None
         if unit is None or queue_offset >= unit.msg_base_offset + unit.batch_size:
             return None
         return unit
 
-    def offset_at(self, time_ms: int) -> int:
-        """The queue offset that a broker answers for a time: that of the first batch at or after it.
+    def offset_at(self, time_ms: int, log_start: int = 0, log_end: int | None = None) -> int:
+        """The queue offset that a broker answers for a time, always that of a batch (spec 2.7); 0 for an empty queue.
 
-        Behind the last one that of the last batch; 0 for an empty queue. Raises Unreadable.
+        It looks at one file: the last one, or the one that begins last before that time. Where that ends by then its
+        last batch is the answer, else the first one of that time or later. Raises Unreadable.
         """
-        if self.stop == self.first:
-            return 0
-        before = self._last_at_or_before("store_time", time_ms - 1)
-        number = self.first if before is None else min(before + 1, self.stop - 1)
-        unit = self.unit(number)
-        return unit.msg_base_offset if unit is not None else 0
+        ends, stop = self.summary(log_start, log_end), self._stop(log_end)
+        files = [(-(-file.start // UNIT_BYTES), min(file.end // UNIT_BYTES, stop) - 1) for file in self.files.files]
+        begins = [(unit.store_time, *file) for file in files if file[0] <= file[1] and (unit := self.unit(file[0]))]
+        if not begins:
+            return ends.min_offset
+        before = [one for one in begins if one[0] <= time_ms] or begins[:1]
+        _, first, last = begins[-1] if begins[-1][0] <= time_ms else max(before)
+        end = self._edge(last, -1)
+        if end is None or end.store_time > time_ms:
+            end = self._edge(self._first_from("store_time", time_ms, first, last), 1)
+        return ends.min_offset if end is None else min(max(end.msg_base_offset, ends.min_offset), ends.max_offset)
 
-    def summary(self) -> QueueSummary:
-        """What the queue holds, log start not considered."""
-        first, last = self._edge(self.first, 1), self._edge(self.stop - 1, -1)
-        if first is None or last is None:
+    def summary(self, log_start: int = 0, log_end: int | None = None) -> QueueSummary:
+        """What the queue holds, for a log that has the bytes log_start ≤ p < log_end."""
+        last = self._edge(self._stop(log_end) - 1, -1)
+        if last is None:
             return QueueSummary(self.topic, self.queue_id, 0, 0)
+        first = self._edge(self._first_from("physical_offset", log_start), 1)
+        stop = last.msg_base_offset + last.batch_size
         return QueueSummary(
             self.topic,
             self.queue_id,
-            first.msg_base_offset,
-            last.msg_base_offset + last.batch_size,
+            stop if first is None else min(first.msg_base_offset, stop),
+            stop,
             last.physical_offset,
             last.physical_offset + last.size,
         )
+
+    def _stop(self, log_end: int | None) -> int:
+        """Number behind the last unit of a log that ends there."""
+        return self.stop if log_end is None else self._first_from("physical_offset", log_end)
 
     def _edge(self, number: int, step: int) -> BatchUnit | None:
         """The first valid unit from `number` on, in steps of `step`."""
@@ -153,17 +165,20 @@ class BatchConsumeQueue(Closing):
             number += step
         return None
 
-    def _last_at_or_before(self, name: str, value: int) -> int | None:
-        """Number of the last unit whose field is at most `value`, None if all are above it."""
-        low, high = self.first, self.stop
+    def _first_from(self, name: str, value: int, low: int | None = None, high: int | None = None) -> int:
+        """Number of the first unit of low ≤ k < high, of all without them, whose field is `value` or more; `high`
+        without one. The field rises.
+        """
+        low, high = self.first if low is None else low, self.stop if high is None else high
+        end = high
         while low < high:
             middle = (low + high) // 2
             unit = self._edge(middle, 1)
-            if unit is not None and getattr(unit, name) <= value:
+            if unit is not None and getattr(unit, name) < value:
                 low = unit.number + 1
             else:
                 high = middle
-        return low - 1 if low > self.first else None
+        return min(low, end)
 
     def close(self) -> None:
         """Close the files."""
@@ -249,12 +264,12 @@ def summary_of(files: MappedFileQueue) -> SparseSummary:
     return SparseSummary(count, first, last, damaged)
 
 
-def batch_summaries(layout: Layout) -> list[QueueSummary]:
-    """What each batch queue of a store holds (5.x), sorted. Raises Unreadable."""
+def batch_summaries(layout: Layout, log_start: int = 0, log_end: int | None = None) -> list[QueueSummary]:
+    """What each batch queue of a store holds (5.x), sorted; see `BatchConsumeQueue.summary`. Raises Unreadable."""
     found = []
     for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
         with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
-            found.append(queue.summary())
+            found.append(queue.summary(log_start, log_end))
     return found
 
 

@@ -439,7 +439,7 @@ def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def _summaries(layout: Layout, log_start: int) -> dict[tuple[str, int], QueueSummary]:
-    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(log_start) + batch_summaries(layout)
+    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(log_start) + batch_summaries(layout, log_start)
     return {(row.topic, row.queue_id): row for row in rows}
 
 

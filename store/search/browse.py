@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ..errors import StoreError
 from ..log.message import Message
-from ..queues.batches import batch_summaries
 from ..queues.read import QueueSummary
 from ..queues.units import record_bytes
 from .find import find, offset_at
@@ -65,7 +64,7 @@ class Browser:
         self._behind, self._topics_behind = behind, topics_behind or {}
         self._bytes: dict[Queue, int] = {}
         self._unread: set[Queue] = set()
-        found = [*store.queue_summaries, *batch_summaries(store.layout)]
+        found = [*store.queue_summaries, *store.batch_summaries]
         self.queues: dict[Queue, QueueSummary] = {(q.topic, q.queue_id): q for q in found}
 
     @property

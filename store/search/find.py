@@ -80,7 +80,7 @@ def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note
         if is_compaction_topic(store, topic):
             return search_compaction(store, selection, part, note)
         note(f"{topic} is no longer a compaction topic: compaction/ is not read")
-    if not store.queues_unread and store.has_batch_queues(topic):
+    if not store.queues_problem and store.has_batch_queues(topic):
         from .queue_search import search_batch_queues
 
         return search_batch_queues(store, selection, part, note)
@@ -236,7 +236,7 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
     """
     from .queue_search import queue_offset_at
 
-    if not store.queues_unread and store.has_batch_queues(topic):
+    if not store.queues_problem and store.has_batch_queues(topic):
         return queue_offset_at(store, topic, queue_id, time_ms)
     if why := store.topic_unread(topic) or store.units_in_memory or _without_unit(store, topic, queue_id):
         from .log_search import log_offset_at

@@ -316,18 +316,18 @@ def batch_places(
 ) -> Iterator[RecordPlaces]:
     """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
     offset, count, reverse = part
-    if offset is not None and queue.find(offset) is None:
-        ends = queue.summary()
+    ends = store.queue_summary(queue)
+    if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
         there = f"it has {ends.min_offset} to {ends.max_offset - 1}"
         raise NotFound(
             f"{queue.topic}/{queue.queue_id} has no message {offset}",
             hint=there if ends.max_offset > ends.min_offset else "it is empty",
         )
     windows = list(queue.units(queue.first, queue.stop)) if reverse else None
-    times, end = selection.times, store.log_end.position
+    times, start, end = selection.times, store.log_files.start, store.log_end.position
     for _, units in reversed(windows) if windows else queue.units(queue.first, queue.stop):
         first = units["msg_base_offset"]
-        wanted = is_valid(units) & (units["physical_offset"] < end)
+        wanted = is_valid(units) & (units["physical_offset"] >= start) & (units["physical_offset"] < end)
         wanted &= first + units["batch_size"] > (offset or 0)
         if offset is not None and count is not None:
             wanted &= first < offset + count
@@ -345,7 +345,7 @@ def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int)
     """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
     if store.has_batch_queues(topic):
         with open_batch_queue(store, topic, queue_id) as batches:
-            return batches.offset_at(time_ms)
+            return batches.offset_at(time_ms, store.log_files.start, store.log_end.position)
     with store.queues.open(topic, queue_id) as queue:
         return offset_at(
             queue,

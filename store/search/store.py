@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..index.read import Index, Sizes
     from ..log.batch import Batch
     from ..log.commit_log import CommitLog, LogEnd
+    from ..queues.batches import BatchConsumeQueue
     from ..settings.generation import Generation
 
 
@@ -302,7 +303,16 @@ class StoreReader(Closing):
         with self.queues.open(topic, queue_id) as queue:
             return self.queue_summary(queue)
 
-    def queue_summary(self, queue: ConsumeQueue) -> QueueSummary:
+    @cached_property
+    def batch_summaries(self) -> list[QueueSummary]:
+        """The same of every batch queue; where there is no log, what its files hold."""
+        if next(queue_directories(self.layout.batch_consume_queue), None) is None:
+            return []
+        from ..queues.batches import batch_summaries  # with numpy
+
+        return batch_summaries(self.layout, *((self.log_files.start, self.log_end.position) if self.has_log else ()))
+
+    def queue_summary(self, queue: ConsumeQueue | BatchConsumeQueue) -> QueueSummary:
         """What one queue holds, as a broker would tell."""
         summary = queue.summary(self.log_files.start, self.log_end.position)
         if summary.min_offset == summary.max_offset > 0 and self.broker_4:

@@ -422,7 +422,7 @@ def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> 
     except NotFound:
         return FoundUnit(place, Naming.NO_QUEUE, path)
     with queue:
-        ends = queue.summary()
+        ends = store.queue_summary(queue)
         found = FoundUnit(place, Naming.NAMES, path, ends.min_offset, ends.max_offset)
         unit = queue.find(offset)
         if unit is None:

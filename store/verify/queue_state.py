@@ -554,7 +554,7 @@ class QueueBounds:
         if queue in self._batches:
             files = MappedFileQueue.open(self._batches[queue])
             with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
-                ends = batches.summary()
+                ends = batches.summary(self._context.log.start)
                 return ends.min_offset, ends.max_offset
         check = queues_of(self._context).checks.get(queue)
         if check is not None and check.bounds is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,11 @@ from mqstore.store.broker.load_rules import LoadedFile
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import list_entries
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
+from mqstore.store.inspect.description import describe
+from mqstore.store.offsets.lag import queue_ends
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.queues.batches import BatchConsumeQueue, BatchQueueState
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.queue_search import batch_queues, open_batch_queue
@@ -21,6 +26,7 @@ from mqstore.store.search.store import StoreReader
 
 from ...stores import messages, truth, unpack
 from ..choices import stores_where
+from ..put.writing import NOW, TINY, writer
 
 WITH_BATCHES = stores_where(lambda t: "batchcq" in t["name"])
 TOPIC = "BatchTopic"
@@ -119,9 +125,58 @@ def test_every_offset_over_several_files(tmp_path: Path) -> None:
         assert queue.find(sum(sizes)) is None and queue.find(-1) is None
         for number in range(30):
             assert queue.offset_at(10 * number) == bases[number]
-            assert queue.offset_at(10 * number - 5) == bases[number]
+            in_front = bool(number) and number % 8 == 0  # between two files: the last batch of the first one
+            assert queue.offset_at(10 * number - 5) == bases[number - in_front]
         assert queue.offset_at(10_000) == bases[-1]
         assert [first for first, _ in queue.units(3, 20)] == [3, 8, 16]
+
+
+def test_of_equal_times_the_file_decides(tmp_path: Path) -> None:
+    """As 5.1.4, 5.3.3 and 5.5.1 answered for these units."""
+    rows = [(300 * n, 1000 * (n // 3), 2 * n, 2) for n in range(30)]
+    with made(tmp_path / "queue", rows, size=10) as queue:
+        found = [queue.offset_at(1000 * number) for number in range(10)]
+        assert found == [0, 6, 12, 20, 24, 30, 40, 42, 48, 58]
+        assert queue.offset_at(3500) == 24 and queue.offset_at(-1) == 0
+
+
+@pytest.mark.parametrize("lost", range(0, 30, 3))
+def test_what_has_expired_or_is_behind_the_log_does_not_count(lost: int, tmp_path: Path) -> None:
+    rows = [(100 * n, 10 * n, 2 * n, 2) for n in range(30)]
+    with made(tmp_path / "queue", rows) as queue:
+        behind = queue.summary(100 * lost)
+        assert (behind.min_offset, behind.max_offset) == (2 * lost, 60)
+        assert [queue.offset_at(10 * n, 100 * lost) for n in range(30)] == [2 * max(lost, n) for n in range(30)]
+        front = queue.summary(0, 100 * lost)
+        assert (front.min_offset, front.max_offset, front.end_position) == (0, 2 * lost, 100 * lost if lost else None)
+        assert queue.offset_at(10**6, 0, 100 * lost) == (2 * (lost - 1) if lost else 0)
+        assert queue.summary(10**6)[2:4] == (60, 60)
+
+
+def test_a_queue_whose_front_has_expired_begins_with_the_log_for_all(tmp_path: Path) -> None:
+    """What each asks: 5.1.4, 5.3.3 and 5.5.1 begin there, too."""
+    (tmp_path / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
+    topics = {"B": {"attributes": {"queue.type": "BatchCQ"}}}
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    with writer(tmp_path, "5.3") as out:
+        for number in range(60):
+            out.append(NewMessage(b"B", b"x" * 300, store_timestamp=NOW + number))
+    log = sorted((tmp_path / "commitlog").iterdir())
+    log[0].unlink()
+    with StoreReader(tmp_path, TINY) as store:
+        first = next(store.good_records()).columns.ints("queue_offset")[0]
+        assert first > 3
+        assert [summary[2:4] for summary in store.batch_summaries] == [(first, 60)]
+        assert queue_ends(store)["B", 0].min_offset == first
+        assert offset_at(store, "B", 0, NOW) == first and offset_at(store, "B", 0, NOW + 40) == 40
+        notes: list[str] = []
+        found = list(find(store, Selection(topic="B"), note=notes.append))
+        assert (len(found), notes) == (60 - first, [])
+        with pytest.raises(NotFound, match=f"has no message 3; it has {first} to 59"):
+            list(find(store, Selection(topic="B", queue_id=0), offset=3, count=1))
+    (summary,) = describe(Layout.open(tmp_path, TINY)).queues
+    assert (summary.min_offset, summary.max_offset) == (first, 60)
 
 
 def test_units_that_name_nothing_are_passed_over(tmp_path: Path) -> None:
