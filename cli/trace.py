@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
@@ -55,7 +56,10 @@ class Tracing(Options):
     limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="Show at most N messages of a key.")] = 10
 
     def question(self, text: str, given: Given) -> TraceQuestion:
-        """What is asked of a store. given: as of `Common`. Raises InvalidInput."""
+        """What is asked of a store, whose broker has the version that is given. given: as of `Common`.
+
+        Raises InvalidInput.
+        """
         from ..store.errors import InvalidInput
         from ..store.search.selection import parse_time
         from ..store.trace.groups import given as subscribed
@@ -85,40 +89,48 @@ def trace(
             help="What you know of the message; TOPIC/QUEUE/OFFSET works, too.",
         ),
     ],
+    broker_version: BrokerVersion = None,
     *,
     tracing: Tracing,
     common: Common,
 ) -> None:
     """Show the life of one message, and why a group has got it or not.
 
-    The story lists every record of the message in order: the send, the half message and the record that decided it,
-    the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
-    index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
-    the same unique key. Each line has its position or path, so that you can look it up.
+        The story lists every record of the message in order: the send, the half message and the record that decided it,
+        the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
+        index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
+        the same unique key. Each line has its position or path, so that you can look it up.
 
-    Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
-    delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
-    in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
-    delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
-    answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
+        Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
+        delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
+        in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
+        delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
+        answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
 
-    A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
-    else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
-    scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
-    it would do to the message. --next-start does so in any case.
+        A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
+        else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
+    <<<<<<< HEAD
+        scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
+        it would do to the message. --next-start does so in any case.
+    =======
+        scanned once. After a crash, and if no queue leads consumers to the message, the next start is simulated: what
+        it would do to the message. --next-start does so in any case. Starts of different versions
+        differ: without --broker-version the version is guessed, and the answer says so.
+    >>>>>>> 1c1d210d (trace plays the start of --broker-version, and says where the version is a guess)
 
-    Exit code: 0 found; 1 nothing has that key, id or place.
+        Exit code: 0 found; 1 nothing has that key, id or place.
 
-    \b
-    Examples:
-      mqstore trace /data/store 4711
-      mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
-      mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
-      mqstore trace /data/store orders/0/17 --next-start
-      mqstore trace /data/store 4711 --format ndjson | jq '.groups[] | {group, verdict, reason}'
+        \b
+        Examples:
+          mqstore trace /data/store 4711
+          mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
+          mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
+          mqstore trace /data/store orders/0/17 --next-start --broker-version 5.3
+          mqstore trace /data/store 4711 --format ndjson | jq '.groups[] | {group, verdict, reason}'
     """
     from .trace_answer import answer
 
-    question = tracing.question(text, common.given())
+    tell_nearest(broker_version, common)
+    question = tracing.question(text, common.given(broker_version))
     if not answer(store, question, tracing.limit, common):
         raise Exit(ExitCode.NO)

@@ -159,6 +159,9 @@ def _end(record: Record) -> Iterator[str]:
     start = record["next_start"]
     if start is not None:
         version = f" of {start['broker_version']}" if start["broker_version"] else ""
+        if start["broker_version_reason"] is not None:
+            others = " or ".join(v for v in start["broker_versions"] if v != start["broker_version"])
+            version += f" (a guess; it may be {others})" if others else " (a guess)"
         fate = start["fate"].replace("_", " ")
         yield f"next start{version}: {fate}: {start['reason']}"
     for command in record["next_commands"]:

@@ -400,6 +400,7 @@ complete -c mqstore -n '__mqstore_at mqstore report' -s j -l jobs -x -d 'Use N c
 complete -c mqstore -n '__mqstore_at mqstore report' -l rate -x -d 'Read at most BYTES per second (64K, 10M, …) and leave the page cache as it was.'
 complete -c mqstore -n '__mqstore_at mqstore report' -l broker-config -r -d 'The broker\'s whole broker.conf: options that it does not name have their default, except file sizes.'
 complete -c mqstore -n '__mqstore_at mqstore report' -l set -x -d 'Set a broker property by RocketMQ\'s name; the last one wins.'
+complete -c mqstore -n '__mqstore_at mqstore trace' -l broker-version -x -d 'Version of the broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).'
 complete -c mqstore -n '__mqstore_at mqstore trace' -l by -x -a 'key unique-key message-id position queue' -d 'What KEY is, if it could be several things.'
 complete -c mqstore -n '__mqstore_at mqstore trace' -s t -l topic -x -d 'Messages of this topic; a pattern such as orders* is allowed.'
 complete -c mqstore -n '__mqstore_at mqstore trace' -s g -l group -x -d 'The verdict for this group only, also if config/ does not know it.'

@@ -157,15 +157,20 @@ class Fate(StrEnum):
 
 
 class NextStart(NamedTuple):
-    """What the next start does to the message; broker_version: of the profile that was played."""
+    """What the next start does to the message; broker_version: of the profile that was played.
+
+    broker_version_reason: of a guess of the version, and broker_versions all that fit; None where it was given.
+    """
 
     fate: Fate
     reason: str
     broker_version: str | None = None
+    broker_version_reason: str | None = None
+    broker_versions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The field `next_start`."""
-        return self._asdict()
+        return {**self._asdict(), "broker_versions": [*self.broker_versions]}
 
 
 @dataclass

@@ -57,7 +57,8 @@ _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 class TraceQuestion(NamedTuple):
     """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the group, as the
-    operator knows it. start: play the next start in any case. given: options that a proposed command repeats.
+    operator knows it. start: play the next start in any case. given: options that a proposed command repeats, with the
+    version of the broker where that is known.
     """
 
     asked: TraceTarget
@@ -91,12 +92,16 @@ class _About:
 
     @cached_property
     def _groups(self) -> GroupTables:
-        return read_groups(self._store.layout, self._store.generation.version, self._note)
+        return read_groups(self._store.layout, self._version or self._store.generation.version, self._note)
+
+    @property
+    def _version(self) -> str:
+        """The one that was given, "" for a guess."""
+        return self._question.given.version
 
     @cached_property
     def _played(self) -> Outcome | NextStart:
-
-        return next_start(self._store, self._question.now_ms)
+        return next_start(self._store, self._question.now_ms, self._version)
 
     def _start(self, found: Trace) -> Outcome | NextStart:
         """The next start, played where it may change what is said of the message."""
@@ -241,11 +246,18 @@ class _About:
         records = {one.position: one for one in (family.given or message, message, *again) if one is not None}
         start = self._start(found)
         if isinstance(start, NextStart):
-            found.next_start = start
+            found.next_start = self._with_guess(start)
         else:
             fates = [fate_of(start, one.position, self._unit_of(one), one) for one in records.values()]
-            found.next_start = next((fate for fate in fates if fate.fate in _LOST), fates[0])
+            found.next_start = self._with_guess(next((fate for fate in fates if fate.fate in _LOST), fates[0]))
         found.next_commands = commands_of(found, places_of(message)[0], self._store.layout, self._question.given)
+
+    def _with_guess(self, start: NextStart) -> NextStart:
+        """The same, with why that version was played if nobody has named it."""
+        if self._version or start.broker_version is None:
+            return start
+        guess = self._store.generation
+        return start._replace(broker_version_reason=guess.reason, broker_versions=guess.candidates)
 
     def gone(self, gone: Gone) -> Trace | None:
         """The answer about a place without a record; None where it never was a place."""
@@ -280,13 +292,16 @@ class _About:
         elif question.group is not None:
             found.groups.append(GroupVerdict(question.group, judged, *place))
         start = self._start(found)
-        found.next_start = start if isinstance(start, NextStart) else fate_of(start, gone.position)
+        found.next_start = self._with_guess(start if isinstance(start, NextStart) else fate_of(start, gone.position))
         found.next_commands = commands_of(found, place, store.layout, question.given)
         return found
 
 
-def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
-    """Play the start; the answer at once where none can be played. Raises Unreadable."""
+def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | NextStart:
+    """Play the start; the answer at once where none can be played. version: the broker's, "" for the guess.
+
+    Raises Unreadable.
+    """
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
     from ..start.log import as_configured, switches_of
@@ -298,7 +313,7 @@ def next_start(store: StoreReader, now_ms: int) -> Outcome | NextStart:
         return NextStart(Fate.RUNNING, f"{who} holds the lock: a broker is running on this store")
     try:
         snapshot = Snapshot.of(store.layout)
-        profile = as_configured(profile_of(store.generation.version), store.config)
+        profile = as_configured(profile_of(version or store.generation.version), store.config)
         outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
     except StoreError as error:
         return NextStart(Fate.NOT_PLAYED, f"the start cannot be predicted: {error.message}")

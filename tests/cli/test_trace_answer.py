@@ -28,7 +28,8 @@ def verdict(text: str) -> dict[str, Any]:
 
 def trace(text: str, groups: int = 1) -> dict[str, Any]:
     events = [event(text), event(text, event="indexed"), event(text, timestamp=None, position=None, topic=None)]
-    start = {"broker_version": "5.3", "fate": "cut_off", "reason": text}
+    guess = {"broker_version": "5.3", "broker_version_reason": text, "broker_versions": ["5.3", "5.4"]}
+    start = {**guess, "fate": "cut_off", "reason": text}
     return {
         "topic": text,
         "queue_id": 0,
@@ -62,8 +63,13 @@ def test_a_page_tells_events_verdicts_and_what_is_next() -> None:
         "groups:",
         "  x: not consumed: x, 1970-01-01T00:00:02.000Z",
         "      x  (x)",
+<<<<<<< HEAD
         "  (2 other groups in config/ have no connection with the topic; --group shows one of them)",
         "next start of 5.3: cut off: x",
+=======
+        "  (2 other groups of config/: nothing connects them with the topic; --group asks about one)",
+        "next start of 5.3 (a guess; it may be 5.4): cut off: x",
+>>>>>>> 1c1d210d (trace plays the start of --broker-version, and says where the version is a guess)
         "next: x",
     ]
 
@@ -73,6 +79,15 @@ def test_texts_of_a_store_make_no_lines_of_their_own(text: str) -> None:
     page = _text(trace(text), UTC)
     assert len(page.splitlines()) == len(PLAIN)
     assert all(line.isprintable() for line in page.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "wanted"), [(None, "next start of 5.3: cut off: x"), ("x", "next start of 5.3 (a guess): cut off: x")]
+)
+def test_a_version_that_was_given_is_no_guess(reason: str | None, wanted: str) -> None:
+    record = trace("x")
+    record["next_start"] |= {"broker_version_reason": reason, "broker_versions": ["5.3"] if reason else []}
+    assert _text(record, UTC).splitlines()[-2] == wanted
 
 
 def test_many_groups_are_folded() -> None:

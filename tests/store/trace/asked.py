@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.next_commands import Given
 from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, GroupVerdict, Trace
 from mqstore.store.trace.groups import Subscription
@@ -38,13 +39,14 @@ def asked(
     now_ms: int | None = None,
     group: str | None = None,
     subscription: Subscription | None = None,
-    start: bool = False,
+    start: bool | str = False,
     notes: list[str] | None = None,
 ) -> list[Trace]:
-    """The traces of a key, an id or a place."""
+    """The traces of a key, an id or a place. start: play it, perhaps that of a version."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     told: list[str] = [] if notes is None else notes
-    question = TraceQuestion(TraceTarget(text, by), now_ms, group, subscription, start)
+    given = Given(version=start if isinstance(start, str) else "")
+    question = TraceQuestion(TraceTarget(text, by), now_ms, group, subscription, bool(start), given)
     return list(trace(store, question, told.append))
 
 

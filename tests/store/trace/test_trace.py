@@ -111,6 +111,18 @@ def test_queues_that_a_start_fills(place: str, tmp_path: Path) -> None:
     assert (fate, reason) == (Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it")
 
 
+def test_a_start_of_the_version_that_is_given(tmp_path: Path) -> None:
+    """5.1 dispatches nothing behind a clean exit (B2). Without a version it is told that one is a guess."""
+    root = unpack("5.3.3-clean-no-queues", tmp_path)
+    given = one(root, "orders/0/0", start="5.1.4")
+    guessed = one(root, "orders/0/0", start=True).next_start or NEVER
+    assert given.next_start is not None and given.next_start.fate is Fate.NOT_DISPATCHED
+    assert (given.next_start.broker_version, given.next_start.broker_version_reason) == ("5.1", None)
+    assert given.next_commands == [f"mqstore repair {root} --queue orders/0 --broker-version 5.1.4"]
+    assert (guessed.fate, guessed.broker_version) == (Fate.DISPATCHED, "5.3")
+    assert guessed.broker_version_reason and guessed.broker_versions == ("5.3",)
+
+
 @pytest.mark.parametrize("asked", [f"{RETRY}/0/8", ORIGINAL])
 def test_a_retry_that_a_start_cuts_off(asked: str, tmp_path: Path) -> None:
     """Whether it or its original was asked for, which the start keeps: a real 5.3.3 ends the log at 390296."""
