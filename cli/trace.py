@@ -109,14 +109,9 @@ def trace(
 
         A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
         else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
-    <<<<<<< HEAD
-        scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
-        it would do to the message. --next-start does so in any case.
-    =======
-        scanned once. After a crash, and if no queue leads consumers to the message, the next start is simulated: what
-        it would do to the message. --next-start does so in any case. Starts of different versions
-        differ: without --broker-version the version is guessed, and the answer says so.
-    >>>>>>> 1c1d210d (trace plays the start of --broker-version, and says where the version is a guess)
+    scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
+    it would do to the message. --next-start does so in any case. Versions differ in what they do at their start:
+    without --broker-version the version is guessed, and the answer says so.
 
         Exit code: 0 found; 1 nothing has that key, id or place.
 

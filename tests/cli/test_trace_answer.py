@@ -63,13 +63,8 @@ def test_a_page_tells_events_verdicts_and_what_is_next() -> None:
         "groups:",
         "  x: not consumed: x, 1970-01-01T00:00:02.000Z",
         "      x  (x)",
-<<<<<<< HEAD
         "  (2 other groups in config/ have no connection with the topic; --group shows one of them)",
-        "next start of 5.3: cut off: x",
-=======
-        "  (2 other groups of config/: nothing connects them with the topic; --group asks about one)",
         "next start of 5.3 (a guess; it may be 5.4): cut off: x",
->>>>>>> 1c1d210d (trace plays the start of --broker-version, and says where the version is a guess)
         "next: x",
     ]
 
