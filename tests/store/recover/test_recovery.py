@@ -107,7 +107,8 @@ def test_the_end_of_a_slaves_log_comes_again_from_its_master(
         assert (before.found.plan.lost_messages, before.found.prediction.lost.messages) == (wanted, 0)
         end_is_lost = {"I-020", "I-021", "I-022", "I-186"} & {finding.code for finding in before.verdict.serious}
         assert bool(end_is_lost) == bool(wanted) and list(before.contradictions()) == []
-    assert (before.found.plan.fills, before.found.plan.gone) == ([], [])
+        as_slave = before.found.plan
+    assert (as_slave.fills, as_slave.gone) == ([], [])
     apply_recovery(before, options)
     after = said_of(root, options)
     assert after.verdict.status is Status.CLEAN

@@ -308,7 +308,8 @@ def test_entries_of_records_that_were_rolled_do_nothing() -> None:
     oldest_ms = ticks.oldest_ms(now_ms)
     out_ms = np.repeat([oldest_ms - 1000, now_ms - 5000, now_ms + 5000], 2)
     column = np.arange(6)
-    records = TimerColumns(*[column] * 4, out_ms, column, column < 0, *[column] * 2, column < 0)
+    none = column < 0
+    records = TimerColumns(column, column, column, column, out_ms, column, none, column, column, none)
     newest = column % 2 == 1
     files = cast(TimerFiles, SimpleNamespace(ticks=ticks))
     units = entries_to_add(files, records, newest, ~newest, now_ms)
