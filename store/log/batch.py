@@ -7,6 +7,7 @@ as they are, then writes new records over the first of them. What remains is who
 records before it, or of a queue offset that has been given again. A clock that was set back makes good records behind
 damage look old, too, and a spoilt queue offset before it makes them look given again: there a queue names the record
 that stood where the damage begins, while nothing names what a broker has written over (`references.py`).
+*Contradictory*: fields that no checksum covers have values that do not go together, or that no writer gives.
 
 Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
 broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
@@ -27,7 +28,10 @@ from ...formats import message_properties as names
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
-from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
+from ...formats.hashing_columns import crc31_column
+from ...formats.host import PORT_MAX
+from ...formats.message import COMPRESSION_MASK, MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
+from ...formats.property_columns import PropertyItems, crc_values, ends_with_crc_item
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows, runs
 from ..counted import counted
@@ -446,6 +450,57 @@ def inner_numbers(texts: Ragged) -> Ints:
     """Messages of n batches, int64[n], as a broker reads their INNER_NUM; 1 where that is none or below."""
     values = [java_integer(java_string(text), 16) for text in texts.tolist()]
     return np.array([max(1, value or 1) for value in values], np.int64)
+
+
+_KNOWN_BITS = 0x7FF
+_BATCH_BITS = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
+
+
+def odd_flags(columns: Columns, properties: PropertyItems) -> Flags:
+    """bool[n]: sys_flag has unknown bits, or not those together that belong together."""
+    flags = columns.ints("sys_flag")
+    odd: Flags = flags & ~_KNOWN_BITS != 0
+    odd |= (flags & COMPRESSION_MASK != 0) & (flags & SysFlag.COMPRESSED == 0)
+    batches = np.flatnonzero(flags & _BATCH_BITS)
+    if len(batches):
+        odd[batches] |= properties.find(names.INNER_NUM).length[batches] < 0
+    return odd
+
+
+def numbered_halves(columns: Columns) -> Flags:
+    """bool[n]: prepared or rolled back, but with a queue offset."""
+    found: Flags = (columns.ints("sys_flag") & SysFlag.PREPARED != 0) & (columns.ints("queue_offset") != 0)
+    return found
+
+
+def odd_ports(columns: Columns, host: str) -> Flags:
+    """bool[n]: no address has this port."""
+    port = columns.ints(f"{host}.port")
+    found: Flags = (port < 0) | (port > PORT_MAX)
+    return found
+
+
+def odd_crc_items(columns: Columns, properties: PropertyItems) -> Flags:
+    """bool[n]: a `__CRC32#` that is not the last property, or not that of the record."""
+    if not properties.has_name(names.CRC32):
+        return np.zeros(len(columns.starts), np.bool_)
+    texts = columns.ragged("properties")
+    last = ends_with_crc_item(texts)
+    odd: Flags = (properties.find(names.CRC32).length >= 0) & ~last
+    rows = np.flatnonzero(last)
+    start, total = columns.starts[rows], columns.ints("total_size").astype(np.int64)[rows]
+    before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
+    odd[rows] = crc31_column(before) != crc_values(texts[rows])
+    return odd
+
+
+def contradictory(batch: Batch, properties: PropertyItems) -> Flags:
+    """bool[n]: fields that no checksum of the body covers show that they are damaged."""
+    columns = batch.columns
+    found: Flags = (columns.ints("physical_offset") != batch.position) | properties.has_lost_items()
+    found |= odd_flags(columns, properties) | numbered_halves(columns) | odd_crc_items(columns, properties)
+    found |= odd_ports(columns, "born_host") | odd_ports(columns, "store_host")
+    return found
 
 
 def backwards(batch: Batch) -> Batch:

@@ -7,15 +7,16 @@ name no other ones: a store that crashed may have lost the pages that its slave 
 ends where it ends, and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the
 first file: that is how an expired log looks, and where it is not one, files are copied with their times.
 
-A record that is whole but for its header, with which its queue does not go on, is exchanged for the replica's if the
-queue of that has the number before or behind it: so it is not the replica's header that is wrong.
+A record that is whole but for its header, with which its queue does not go on, or with which it has none, is exchanged
+for the replica's if the queue of that has the number before or behind it: so it is not the replica's header that is
+wrong. One that shows itself that its header or its properties are wrong is exchanged for one that does not.
 
 The log of a store as it is with what a replica gives, before anything else is planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,18 @@ from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
 from .normalize import copying, lost_front, named_in_front
-from .replica import DamageFinder, LogHole, Replica, ReplicaRun, find_runs, holes, pieces_of, record_at
+from .replica import (
+    DamageFinder,
+    LogHole,
+    Replica,
+    ReplicaRun,
+    find_runs,
+    holes,
+    is_sound_at,
+    is_zeroed,
+    pieces_of,
+    record_at,
+)
 
 _PEEK_BYTES = 4096
 _IDENTITY = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_timestamp", "store_timestamp", "body_crc")
@@ -113,26 +125,48 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
             _end(found, snapshot, log, hole, replica, mine)
         else:
             _middle(found, log, hole, replica, mine)
-    _exchange(found, log, finder, replica, units)
+    _exchange(found, snapshot, log, finder, replica, units)
     return found
 
 
-def _exchange(found: Brought, log: CommitLog, finder: DamageFinder, replica: Replica, units: LostUnits) -> None:
-    """Records with another header than in the replica, and the same body: `QueueChain` tells which is right."""
-    for position in np.unique(np.concatenate([np.zeros(0, np.int64), *finder.elsewhere])).tolist():
-        own, other = record_at(log, position), record_at(replica.log, position)
-        heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) or {} for data in (own, other)]
-        if own == other or any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _OF_MESSAGE):
-            continue
-        begin = max(position - _PEEK_BYTES, position // log.queue.file_size * log.queue.file_size)
-        run = ReplicaRun(position, position + len(own), 1)
-        sides = LogHole(run.begin, run.end, (begin, position))
-        is_taken = any(part.position <= position < part.end for part in found.parts)
-        if is_taken or _neighbours(log, sides, replica) or [*find_runs(replica, run.begin, run.end, units)] != [run]:
+def _exchange(
+    found: Brought, snapshot: Snapshot, own: CommitLog, finder: DamageFinder, replica: Replica, units: LostUnits
+) -> None:
+    """Take records that are others in the replica, where the logs are the same around them."""
+    for run, is_proved in _differing(own, finder, replica):
+        log = commit_log_of(snapshot.layout, _patched(snapshot, own.queue, found)) if found.pieces else own
+        begin = max(run.begin - _PEEK_BYTES, run.begin // log.queue.file_size * log.queue.file_size)
+        sides = LogHole(run.begin, run.end, (begin, run.begin))
+        is_there = _same(log, replica, run.begin, run.end)
+        if is_there or _neighbours(log, sides, replica) or [*find_runs(replica, run.begin, run.end, units)] != [run]:
             continue
         _take(found, log, sides, replica, [run])
-        found.exchanged.add(found.parts[-1])
+        if not is_proved:
+            found.exchanged.add(found.parts[-1])
     found.parts.sort()
+
+
+def _differing(log: CommitLog, finder: DamageFinder, replica: Replica) -> Iterator[tuple[ReplicaRun, bool]]:
+    """Records that may be wrong and are others in the replica; whether they certainly are wrong, and then neighbours
+    together. Of the others the bodies are the same: `QueueChain` tells which is right.
+    """
+    spoilt = {position for part in finder.spoilt for position in part.tolist()}
+    wanted = np.concatenate([np.zeros(0, np.int64), *finder.doubtful, *finder.silent, *finder.spoilt])
+    run, is_proved = ReplicaRun(-1, -1, 0), False
+    for position in np.unique(wanted).tolist():
+        own, other = record_at(log, position), record_at(replica.log, position)
+        heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) or {} for data in (own, other)]
+        differs = any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _OF_MESSAGE)
+        if own == other or (differs and position not in spoilt) or not is_sound_at(replica.log, position):
+            continue
+        is_wrong = position in spoilt or is_zeroed(own, other)
+        joins = run.end == position and is_proved and is_wrong
+        if run.records and not joins:
+            yield run, is_proved
+        begin, records = (run.begin, run.records) if joins else (position, 0)
+        run, is_proved = ReplicaRun(begin, position + len(own), records + 1), is_wrong
+    if run.records:
+        yield run, is_proved
 
 
 def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> None:

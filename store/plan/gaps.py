@@ -334,7 +334,7 @@ class GapFinder:
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
         if dispatched.properties.has_name(INNER_MULTI_DISPATCH):
-            self._note(self.undispatchable, batch, _undispatchable(dispatched.properties, good))
+            self._note(self.undispatchable, batch, undispatchable(dispatched.properties, good))
         self.silent.append(silent_records(batch, good))
         positions = batch.position[good]
         if not len(positions):
@@ -408,7 +408,7 @@ def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
     return len(wanted) != len(given) or None in map(queue_offset_of, given)
 
 
-def _undispatchable(properties: PropertyItems, good: Flags) -> Ints:
+def undispatchable(properties: PropertyItems, good: Flags) -> Ints:
     """Rows of good records whose LMQs no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.

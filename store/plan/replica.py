@@ -21,8 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats.derive import decode_one
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.epoch_file import FILE as EPOCH_FILE
+from ...formats.message import MESSAGE
+from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import FILLER_TOPIC, is_filler
@@ -35,11 +38,11 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.temporary import mapped
 from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
-from ..log.batch import Batch, Extent, ExtentKind
+from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
 from .fill import Piece
-from .gaps import Gap, GapFinder, readable_numbers
+from .gaps import Gap, GapFinder, readable_numbers, undispatchable
 from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
@@ -169,12 +172,13 @@ class LogHole(NamedTuple):
 
 @dataclass
 class DamageFinder(GapFinder):
-    """Finds what a replica may have. samples: positions of some good records. elsewhere: those of records that do
-    not go on from one before in their queue: their headers may be wrong.
+    """Finds what a replica may have. samples: positions of some good records. doubtful: those of records that do
+    not go on from one before in their queue, or have a NUL byte in their properties. spoilt: see `is_spoilt`.
     """
 
     samples: list[int] = field(default_factory=list)
-    elsewhere: list[Ints] = field(default_factory=list)
+    doubtful: list[Ints] = field(default_factory=list)
+    spoilt: list[Ints] = field(default_factory=list)
     #: Topics in whose queues a record may be many messages: numbers do not go up by one.
     _batched: set[str] = field(default_factory=set)
 
@@ -190,9 +194,13 @@ class DamageFinder(GapFinder):
             units = dispatched.units
             ids = np.unique(units.topic_id[inner[units.record]]).tolist()
             self._batched.update(dispatched.topics[topic_id] for topic_id in ids)
-        good = np.flatnonzero(self.good(batch, dispatched.properties))
-        if len(good):
-            self.samples.append(int(batch.position[good[0]]))
+        good, spoilt = self.good(batch, dispatched.properties), is_spoilt(batch, dispatched.properties)
+        self.spoilt.append(batch.position[good & spoilt])
+        self.doubtful.append(batch.position[good & dispatched.properties.has_nul()])
+        sound = good & ~spoilt
+        rows = np.flatnonzero(sound if sound.any() else good)
+        if len(rows):
+            self.samples.append(int(batch.position[rows[0]]))
         if len(self.samples) > _SAMPLES:
             del self.samples[1::2]
 
@@ -201,7 +209,7 @@ class DamageFinder(GapFinder):
         queue = messages.queue
         if queue.topic not in self._batched and not queue.topic.startswith(LMQ_PREFIX):
             expected = np.append(self.queue_ends.get(queue, -1), messages.offset[:-1] + 1)
-            self.elsewhere.append(messages.position[messages.offset != expected])
+            self.doubtful.append(messages.position[messages.offset != expected])
         super().messages(messages)
 
 
@@ -215,6 +223,14 @@ def is_original(batch: Batch) -> Flags:
     original: Flags = ~(tombstones(columns) | filler | PropertyItems(columns.ragged("properties")).torn())
     original[[body.row for body in undecodable_bodies(columns) if not (body.put_back or body.too_large)]] = False
     return original
+
+
+def is_spoilt(batch: Batch, properties: PropertyItems) -> Flags:
+    """bool[n]: damaged beside the body, as the record itself shows; or no LMQ that it names can be given."""
+    spoilt = contradictory(batch, properties)
+    if properties.has_name(INNER_MULTI_DISPATCH):
+        spoilt[undispatchable(properties, np.ones(len(batch), np.bool_))] = True
+    return spoilt
 
 
 def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[LogHole]:
@@ -251,6 +267,22 @@ def record_at(log: CommitLog, position: int) -> bytes:
     """The bytes of the whole record at a position, none where there is none."""
     found = log.records(np.array([position], np.int64))
     return log.read(position, int(found.columns.ints("total_size")[0])) if len(found) else b""
+
+
+def is_zeroed(own: bytes, other: bytes) -> bool:
+    """Of two records as long as each other: all that differs is in the properties, where the first has zeros."""
+    texts = [decode_one(MESSAGE, record).ragged("properties") for record in (own, other)]
+    begin, own_text, other_text = (int(texts[0].start[0]), *(np.frombuffer(text[0], np.uint8) for text in texts))
+    if len(own) != len(other) or own[:begin] != other[:begin]:
+        return False
+    changed = own_text != other_text
+    return int(changed.sum()) > 1 and not own_text[changed].any()
+
+
+def is_sound_at(log: CommitLog, position: int) -> bool:
+    """A whole record begins there that is not spoilt."""
+    found = log.records(np.array([position], np.int64))
+    return bool(len(found)) and not is_spoilt(found, PropertyItems(found.columns.ragged("properties")))[0]
 
 
 _RUN_WINDOW_BYTES = 1 << 20

@@ -18,27 +18,22 @@ from functools import lru_cache
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Flags, Ragged
-from ...formats.hashing_columns import crc31_column
-from ...formats.host import PORT_MAX
+from ...formats.derive.ragged import Flags
 from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
-from ...formats.message_properties import INNER_NUM
 from ...formats.pop import is_topic_name
-from ...formats.property_columns import crc_values, ends_with_crc_item
-from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
+from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.dispatch import java_split, queue_offset_of
 from ..broker.dispatch_record import Dispatching
 from ..counted import counted
 from ..errors import UnreadableRange
 from ..findings.catalogue import Severity
+from ..log.batch import numbered_halves, odd_crc_items, odd_flags, odd_ports
 from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
 """How far clocks may be apart."""
-_KNOWN_BITS = 0x7FF
-_BATCH_BITS = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 @of_records("I-023")
@@ -112,7 +107,7 @@ def half_offsets(context: VerifyContext, records: Records) -> None:
     if not (flags & SysFlag.PREPARED).any():
         return
     offset = records.columns.ints("queue_offset")
-    wrong = (flags & SysFlag.PREPARED != 0) & (offset != 0)
+    wrong = numbered_halves(records.columns)
     add_rows(context, records, "I-032", wrong, "prepared or rolled back, but has queue offset", offset)
 
 
@@ -122,11 +117,7 @@ def known_flags(context: VerifyContext, records: Records) -> None:
     flags = records.columns.ints("sys_flag")
     if not flags.any():
         return
-    wrong = flags & ~_KNOWN_BITS != 0
-    wrong |= (flags & COMPRESSION_MASK != 0) & (flags & SysFlag.COMPRESSED == 0)
-    batches = np.flatnonzero(flags & _BATCH_BITS)
-    if len(batches):
-        wrong[batches] |= records.properties.find(INNER_NUM).length[batches] < 0
+    wrong = odd_flags(records.columns, records.properties)
     add_rows(context, records, "I-033", wrong, "flags that contradict each other:", flags)
 
 
@@ -135,9 +126,7 @@ def ports(context: VerifyContext, records: Records) -> None:
     """Ports lie in 0 … 65535: the hosts were read at the right width."""
     for name in ("born_host", "store_host"):
         port = records.columns.ints(f"{name}.port")
-        if port.min() < 0 or port.max() > PORT_MAX:
-            wrong = (port < 0) | (port > PORT_MAX)
-            add_rows(context, records, "I-034", wrong, f"{name} has port", port)
+        add_rows(context, records, "I-034", odd_ports(records.columns, name), f"{name} has port", port)
 
 
 _NUL = b"\0"
@@ -199,14 +188,8 @@ def record_crc(context: VerifyContext, records: Records) -> None:
     """`__CRC32#` is the last property and that of the record."""
     if not records.properties.has_name(names.CRC32):
         return
-    texts = records.columns.ragged("properties")
-    last = ends_with_crc_item(texts)
+    wrong = odd_crc_items(records.columns, records.properties)
     has = records.properties.find(names.CRC32).length >= 0
-    rows = np.flatnonzero(last)
-    start, total = records.columns.starts[rows], records.ints("total_size")[rows]
-    before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
-    wrong = has & ~last
-    wrong[rows] = crc31_column(before) != crc_values(texts[rows])
     add_rows(context, records, "I-026", wrong, "its __CRC32# is not the last property, or does not match the record")
     around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
     text = "it has no __CRC32#, but the records around it have one: the property name may be damaged"

@@ -18,6 +18,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
+from mqstore.store.log.batch import Batch
 from mqstore.store.plan.bring_back import Brought, QueueChain, ReplicaPart
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
@@ -305,7 +306,57 @@ def test_a_header_that_no_checksum_covers_comes_back(
     assert log_bytes(root)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
 
 
-@pytest.mark.parametrize("wrong", [{"sys_flag": 1}, {"queue_id": 99}, {"topic": b"X"}])
+PORT = {"ip": b"\x7f\0\0\1", "port": 1 << 20}
+"""No address has this one."""
+
+
+@pytest.mark.parametrize("wrong", [{"store_host": PORT}, {"born_host": PORT}, {"sys_flag": 4}, {"sys_flag": 1 << 12}])
+@pytest.mark.parametrize("row", [0, 40])
+def test_fields_that_no_record_has_come_back(
+    unpacked: Stores, tmp_path: Path, wrong: dict[str, object], row: int
+) -> None:
+    """No queue tells of hosts and flags, and a record that is called prepared is in none."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    shutil.rmtree(root / "consumequeue")
+    position = int(first_batch(root).position[row])
+    change(root / "commitlog" / file_name(0), position, **wrong)
+    (part,) = brought(recovered(root, unpacked(SLAVE))).parts
+    assert (part.position, part.records) == (position, 1)
+    assert log_bytes(root)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
+
+
+def test_zeros_in_the_middle_of_properties_are_what_the_replica_has(unpacked: Stores, tmp_path: Path) -> None:
+    """They look like a value that a client gave: only the replica shows that it did not. So does noise, of neighbours
+    too.
+    """
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    batch, path = first_batch(root), root / "commitlog" / file_name(0)
+    middle = int(batch.columns.ragged("properties").start[10] - batch.columns.starts[10] + batch.position[10]) + 20
+    overwrite(path, middle, bytes(6))
+    for row in (12, 13, 20):
+        change(path, int(batch.position[row]), store_host=PORT, physical_offset=7, born_timestamp=1)
+    parts = brought(recovered(root, unpacked(SLAVE))).parts
+    assert [(part.position, part.records) for part in parts] == [
+        (int(batch.position[row]), count) for row, count in ((10, 1), (12, 2), (20, 1))
+    ]
+    assert log_bytes(root)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
+
+
+def test_what_is_as_wrong_in_the_replica_stays(unpacked: Stores, tmp_path: Path) -> None:
+    root, peer = (Path(shutil.copytree(unpacked(MASTER), tmp_path / name)) for name in ("store", "peer"))
+    position = int(first_batch(root).position[40])
+    change(root / "commitlog" / file_name(0), position, store_host=PORT)
+    change(peer / "commitlog" / file_name(0), position, born_host=PORT)
+    found = brought(planned(root, peer))
+    assert found.parts == [] and found.lacks == []
+
+
+def first_batch(root: Path) -> Batch:
+    """The first records of the log."""
+    return next(item for item in commit_log_of(Layout.open(root, CONFIG)).scan() if isinstance(item, Batch))
+
+
+@pytest.mark.parametrize("wrong", [{"sys_flag": 1}, {"queue_id": 99}, {"topic": b"X"}, {"sys_flag": 4}])
 def test_a_wrong_header_of_the_replica_is_not_taken(unpacked: Stores, tmp_path: Path, wrong: dict[str, object]) -> None:
     """The first records of queues are compared; no other of the log has the replica's queue."""
     peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
