@@ -23,7 +23,7 @@ from ..findings.next_commands import NOTHING_GIVEN, Given, command
 from ..log.message import Message
 from ..queues.rocksdb import is_rocksdb, readable
 from ..search.store import Note, StoreReader
-from ..start.config_load import FILTERS, TOPICS
+from ..start.config_load import TOPICS
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Fate, GroupVerdict, Judgement, NextStart, Trace
 from .family import (
     WRONG_TAG,
@@ -244,13 +244,16 @@ class _About:
         """
         again = [awaited(family, row.group) for row in found.groups if row.judgement.verdict in _AGAIN]
         records = {one.position: one for one in (family.given or message, message, *again) if one is not None}
-        start = self._start(found)
+        start, harms = self._start(found), False
         if isinstance(start, NextStart):
             found.next_start = self._with_guess(start)
         else:
-            fates = [fate_of(start, one.position, self._unit_of(one), one) for one in records.values()]
+            units = [self._unit_of(one) for one in records.values()]
+            fates = [fate_of(start, one.position, unit, one) for one, unit in zip(records.values(), units, strict=True)]
             found.next_start = self._with_guess(next((fate for fate in fates if fate.fate in _LOST), fates[0]))
-        found.next_commands = commands_of(found, places_of(message)[0], self._store.layout, self._question.given)
+            harms = any(f.fate in _LOST and u.state is Naming.NAMES for f, u in zip(fates, units, strict=True))
+        place, given = places_of(message)[0], self._question.given
+        found.next_commands = commands_of(found, place, self._store.layout, given, harms=harms)
 
     def _with_guess(self, start: NextStart) -> NextStart:
         """The same, with why that version was played if nobody has named it."""
@@ -399,17 +402,21 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"
         return str(command("offsets", root, "--reset", wanted, given=given))
     if verdict is DeliveryVerdict.FILTERED:
-        return str(command("dump", layout.config / FILTERS, given=given))
+        subscribed = root / judgement.evidence[0].where  # a file of config/, or an option
+        return str(command("dump", subscribed, given=given)) if subscribed.is_file() else ""
     if verdict is DeliveryVerdict.NOT_SERVED:
         where = next((one.where for one in judgement.evidence), f"config/{TOPICS}")
         return str(command("dump", root / where, given=given))
     return ""
 
 
-def commands_of(found: Trace, place: QueuePlace, layout: Layout, given: Given) -> list[str]:
-    """All of them, each once; first what keeps a start from doing harm. place: of the record that stands for it."""
+def commands_of(found: Trace, place: QueuePlace, layout: Layout, given: Given, *, harms: bool = False) -> list[str]:
+    """All of them, each once; first what keeps a start from doing harm. place: of the record that stands for it.
+
+    harms: the start takes a record or its unit away.
+    """
     commands = []
-    if found.next_start is not None and found.next_start.fate in _HARMFUL:
+    if harms or (found.next_start is not None and found.next_start.fate in _HARMFUL):
         commands.append(str(command("recover", layout.root, given=given)))
     if found.for_all is not None:
         commands.append(command_for(found.for_all, place, layout, given))

@@ -110,7 +110,16 @@ def test_a_subscription_that_config_knows(root: Path, expression: str, wanted: D
     offsets(root, g={"orders": {0: 3}})
     entry = {"groupName": "g", "subscriptionDataSet": [{"topic": "orders", "expression": expression}]}
     config(root, "subscriptionGroup.json", {"subscriptionGroupTable": {"g": entry}})
-    assert of_g(root)[0] is wanted
+    found = whole(k1(root, group="g"), "g")
+    assert found.judgement.verdict is wanted
+    shown = f"mqstore dump {root}/config/subscriptionGroup.json"
+    assert found.next_command == (shown if wanted is DeliveryVerdict.FILTERED else "")
+
+
+def test_of_a_subscription_that_was_given_no_file_tells_more(root: Path) -> None:
+    for given_ in (Subscription(TAG, "C", "--tags"), Subscription(SQL92, "price > 5", "--sql")):
+        found = whole(k1(root, group="g", subscription=given_), "g")
+        assert found.judgement.verdict is DeliveryVerdict.FILTERED and found.next_command == ""
 
 
 def test_subscriptions_that_no_broker_takes() -> None:

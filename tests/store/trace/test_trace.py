@@ -111,6 +111,20 @@ def test_queues_that_a_start_fills(place: str, tmp_path: Path) -> None:
     assert (fate, reason) == (Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it")
 
 
+def test_a_unit_that_a_start_takes_away(tmp_path: Path) -> None:
+    """A unit in front points past the end of the log: a real 5.3.3 cuts the queue there and serves 0 … 12."""
+    root = unpack("5.3.3-clean", tmp_path)
+    written(root / "consumequeue" / "orders" / "0" / f"{0:020}", 12 * 20 + 2, b"\x10")
+    fate, reason, found = started(root, "orders/0/13")
+    assert (fate, reason) == (
+        Fate.NOT_DISPATCHED,
+        "after the start queue orders/0 has no unit for the message any more",
+    )
+    assert found.next_commands == [f"mqstore recover {root}"]
+    fate, _, found = started(root, "orders/0/11")
+    assert fate is Fate.KEPT and found.next_commands == []
+
+
 def test_a_start_of_the_version_that_is_given(tmp_path: Path) -> None:
     """5.1 dispatches nothing behind a clean exit (B2). Without a version it is told that one is a guess."""
     root = unpack("5.3.3-clean-no-queues", tmp_path)
