@@ -5,10 +5,11 @@ offline it is the first invalid unit behind the last valid one, and units that p
 are dead: a broker cuts them off when it starts. One unit is read with a few system calls and without numpy;
 many as arrays: `units.py`.
 
-For a time (`getOffsetInQueueByTime`) a 5.x broker answers the first message stored at it or later; behind the last, the
-end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time or later,
-else the last), searches only that one, and answers the message stored nearest to the time; of several with one time,
-the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.0.
+For a time (`getOffsetInQueueByTime`) a 5.x broker picks a queue file (the first one whose last message was stored then
+or later, else the last), searches only that one, and answers its first message stored then or later; behind the last,
+the end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time or
+later, else the last), searches only that one, and answers the message stored nearest to the time; of several with one
+time, the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.1.
 """
 
 from __future__ import annotations
@@ -398,12 +399,7 @@ def offset_at(
     """Queue offset for a time, as a broker of 5.x or of 4.x answers. Raises Unreadable."""
     if broker_4:
         return _nearest(queue, summary, time_ms, store_time, log_start)
-
-    def earlier(offset: int) -> bool:
-        stored_ms = stored_at(queue, offset, store_time)
-        return stored_ms is None or stored_ms < time_ms
-
-    return _partition(summary.min_offset, summary.max_offset, earlier)
+    return _at_or_behind(queue, summary, time_ms, store_time)
 
 
 def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> tuple[int, int]:
@@ -441,9 +437,39 @@ def stored_at(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | 
     return store_time(unit.physical_offset) if unit is not None and unit.valid else None
 
 
+def _at_or_behind(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
+    """The bisection of a 5.x broker in the one file it looks at; of a queue in a RocksDB in all of it.
+
+    Where times go back it meets one of several answers: the way of the broker decides which.
+    """
+
+    def stored_ms(offset: int) -> int:
+        found = stored_at(queue, offset, store_time)
+        return -1 if found is None else found
+
+    first, last = _file_units(queue, summary, lambda file: stored_ms(file.end // UNIT_BYTES - 1) >= time_ms)
+    floor = low = max(summary.min_offset, first)
+    if stored_ms(last) < time_ms:
+        return max(last + 1, summary.min_offset)
+    found = high = last
+    if stored_ms(low) > time_ms:
+        return low
+    while low <= high:
+        found_ms = stored_ms(middle := (low + high) // 2)
+        if found_ms < time_ms:
+            low = middle + 1
+            continue
+        found, high = middle, middle - 1
+        if found_ms == time_ms:
+            while found > floor and stored_ms(found - 1) == time_ms:
+                found -= 1
+            break
+    return found
+
+
 def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime, log_start: int) -> int:
     """The bisection of a 4.x broker in the one file it looks at."""
-    first, last = _file_units(queue, summary, time_ms)
+    first, last = _file_units(queue, summary, lambda file: _changed_ms(file.path) >= time_ms)
     low, high = max(summary.min_offset, first), last
     before = after = before_ms = after_ms = None
     while low <= high:
@@ -468,12 +494,12 @@ def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_tim
     return after if time_ms - before_ms > after_ms - time_ms else before
 
 
-def _file_units(queue: ConsumeQueue, summary: QueueSummary, time_ms: int) -> tuple[int, int]:
-    """First and last unit of the file that a 4.x broker looks at."""
+def _file_units(queue: ConsumeQueue, summary: QueueSummary, ends: Callable[[MappedFile], bool]) -> tuple[int, int]:
+    """First and last unit of the file that a broker looks at: the first one that ends by then, else the last."""
     files = [file for file in queue.files.files if file.start < summary.max_offset * UNIT_BYTES]
     if not files:
         return summary.min_offset, summary.max_offset - 1
-    file = next((file for file in files if _changed_ms(file.path) >= time_ms), files[-1])
+    file = next((file for file in files[:-1] if ends(file)), files[-1])
     first = -(-file.start // UNIT_BYTES)
     return first, min(file.end // UNIT_BYTES, summary.max_offset) - 1
 

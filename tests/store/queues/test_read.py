@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout, queue_directories
 from mqstore.store.errors import NotFound
 from mqstore.store.index.read import sizes_of
-from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
+from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit, offset_at
 from mqstore.store.queues.units import WINDOW_UNITS
 
 from ...stores import truth
@@ -152,6 +152,35 @@ def test_a_hole_in_a_large_sparse_file_does_not_end_it(tmp_path: Path) -> None:
     content = bytearray(units(range(20_000)))
     content[100_000:300_000] = bytes(200_000)
     assert make(tmp_path, {0: bytes(content)}, LARGE_UNITS).summary().max_offset == 20_000
+
+
+BACK_AND_FORTH = [
+    *(96, 98, 101, 103, 106, 109, 112, 108, 108, 110, 111, 114, 114, 115, 115, 117, 119, 120, 122, 118),
+    *(118, 114, 115, 115, 118, 119, 121, 123, 124, 126, 127, 127, 128, 124, 120, 122, 123, 124, 124, 124),
+    *(125, 126, 127, 128, 130, 132, 133, 129, 132, 135),
+]
+ANSWERS = [
+    *(0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 9, 10, 11, 11, 11, 13, 15, 15, 16, 25, 26, 26, 27, 27, 28),
+    *(40, 41, 42, 43, 44, 44, 48, 48, 49, 49, 49, 50, 50),
+]
+"""Of 5.1.4, 5.3.3 and 5.5.1 to the times from 95 on."""
+
+
+def test_where_times_go_back_the_file_and_the_way_of_the_bisection_decide(tmp_path: Path) -> None:
+    files = {first: units(range(first, min(50, first + 20))) for first in (0, 20, 40)}
+    with make(tmp_path, files, 20) as queue:
+        summary = queue.summary()
+
+        def stored(position: int) -> int | None:
+            return BACK_AND_FORTH[position // 100]
+
+        assert [offset_at(queue, summary, time_ms, stored) for time_ms in range(95, 138)] == ANSWERS
+        expired = queue.summary(2500)
+
+        def left(position: int) -> int | None:
+            return None if position < 2500 else stored(position)
+
+        assert [offset_at(queue, expired, time_ms, left) for time_ms in (95, 110, 121, 200)] == [25, 25, 26, 50]
 
 
 def test_only_numbers_are_queues(tmp_path: Path) -> None:
