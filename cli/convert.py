@@ -12,7 +12,7 @@ from .options import Common
 from .terminal import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _ROWS = 10
 
@@ -53,6 +53,7 @@ def _text(record: Mapping[str, Any]) -> str:
     ):
         if record[name]:
             lines.append(f"  {record[name]:>9} {what}")
+    lines += _only_in_database(record)
     if record["left"]:
         lines.append(f"Not complete: {record['left']}")
         return page_of(lines)
@@ -70,6 +71,21 @@ def _text(record: Mapping[str, Any]) -> str:
         "storePathCommitLog. Offset message ids have changed, because positions have."
     )
     return page_of(lines)
+
+
+def _only_in_database(record: Mapping[str, Any]) -> Iterator[str]:
+    from ..store.counted import counted
+
+    if count := record["open_transactions"]:
+        yield (
+            f"  {counted(count, 'open transaction is', 'open transactions are')} unknown to brokers of the new store, "
+            "which find them in rocksdbstore: it is not copied. Let brokers of the old store finish them first."
+        )
+    if count := record["delivered_again"]:
+        yield (
+            f"  {counted(count, 'timed message that was', 'timed messages that were')} delivered or cancelled will be "
+            "delivered again, because rocksdbstore is not copied"
+        )
 
 
 def _queue(row: Mapping[str, Any]) -> str:

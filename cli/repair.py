@@ -120,7 +120,9 @@ def repair(
 
     --convert plain makes a plain store of a DLedger store, in another directory. Every message keeps its queue
     offset. Positions change, because the DLedger entries around the records are dropped; so do message ids, which
-    contain positions. Exit code: 0 everything was converted; 1 something was damaged or is left out.
+    contain positions. rocksdbstore is not copied: transactions that are open there are unknown to the new broker,
+    and timed messages that only it records as delivered are delivered again; both are counted. Exit code: 0
+    everything was converted; 1 something was damaged or is left out, or such transactions are open.
 
     Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the plan loses
     messages; 3 not shut down cleanly, or there is something to do. With --apply: 0 the store is in order now; 1

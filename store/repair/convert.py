@@ -47,6 +47,8 @@ from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, StoreError, Unsupported
 from ..findings.next_commands import proposed
 from ..index.read import sizes_of
+from ..inspect.timers import OPTION as TIMER_OPTION
+from ..inspect.timers import in_database
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
@@ -57,8 +59,12 @@ from ..plan.observer import Policy, RecoveryOptions
 from ..queues.batches import batch_summaries
 from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
+from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
 from ..salvage.original import MissingOffsets, Restored, complete
+from ..salvage.salvage import open_in_database
+from ..search.find import silent
+from ..search.store import StoreReader
 from ..session.apply import put_barrier
 from ..settings.generation import generation_of
 
@@ -232,7 +238,11 @@ class ChangedQueue(NamedTuple):
 
 @dataclass
 class Converted:
-    """What was made. left_behind: parts that were not taken. left: what is not in order, "" for nothing."""
+    """What was made. left_behind: parts that were not taken. left: what is not in order, "" for nothing.
+
+    Of what brokers have in a RocksDB alone, which does not come along: open_transactions: no broker asks for them any
+    more. delivered_again: timed messages that were delivered or cancelled.
+    """
 
     layout: Layout
     target: Path
@@ -243,12 +253,15 @@ class Converted:
     changed: list[ChangedQueue] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
     left: str = ""
+    open_transactions: int = 0
+    delivered_again: int = 0
 
     @property
     def complete(self) -> bool:
-        """Every record came along whole, and every queue reaches as far as it did, or farther."""
+        """Every record came along whole, every queue reaches as far as it did, and brokers find open transactions."""
         copied = self.copied
-        return not (self.left or self.changed or copied.damaged or copied.wrong or copied.torn)
+        damaged = copied.damaged or copied.wrong or copied.torn
+        return not (self.left or self.changed or damaged or self.open_transactions)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
@@ -274,6 +287,8 @@ class Converted:
             ],
             "left_behind": self.left_behind,
             "left": self.left,
+            "open_transactions": self.open_transactions,
+            "delivered_again": self.delivered_again,
         }
 
 
@@ -297,6 +312,7 @@ def convert(
         made = _complete(target, file_bytes, config, version, files, copied)
         found = Converted(layout, target, copied, made.version, file_bytes)
         found.left, found.left_behind = made.left, left_behind
+        _count_in_database(layout, config, found)
         old, new = _ends(layout), _ends(Layout.open(target, config))
         found.queues = len(new)
         for name, before in sorted(old.items()):
@@ -385,6 +401,18 @@ def _take_expired(layout: Layout, target: Path, files: Files) -> None:
         for topic, queue_id, path in queue_directories(folder):
             if (topic, queue_id) in expired:
                 copy_store(Path(path), queue_directory(target / folder.name, topic, queue_id), files, lambda _: None)
+
+
+def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -> None:
+    """What only a RocksDB tells brokers. config: of the new store."""
+    with StoreReader(layout) as store:
+        found.open_transactions = open_in_database(store)
+        has_timers = in_database(store, silent) is not None
+    if has_timers:
+        config = config.with_set([f"{TIMER_OPTION}=true"])
+        prediction = analyze(Layout.open(found.target, config), found.version).prediction
+        if isinstance(loss := prediction.timers, DatabaseTimerLoss):
+            found.delivered_again = loss.fired_twice + loss.uncancelled
 
 
 def _move_timers(directory: Path, files: Files, moved: Moved) -> None:

@@ -39,6 +39,7 @@ from ..inspect.own_topics import TransactionState, transactions
 from ..put.bulk import StoredColumns
 from ..put.new_message import COPIED, WriterOptions
 from ..put.writer import StoreWriter
+from ..search.find import silent
 from ..search.selection import TimeRange
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
@@ -488,9 +489,15 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
     if not salvaged.log.runs:
         return
     with StoreReader(Layout.open(target, wanted.config.for_new_store())) as store:
-        if store.queues.has_topic(ROCKSDB_HALF_TOPIC):
-            rows = transactions(store, lambda _: None).rows
-            salvaged.open_transactions = sum(row.state is TransactionState.UNKNOWN for row in rows)
+        salvaged.open_transactions = open_in_database(store)
+
+
+def open_in_database(store: StoreReader) -> int:
+    """How many open transactions a broker finds in a RocksDB alone. Raises Unreadable."""
+    if store.topics and not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
+        return 0
+    open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
+    return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
 
 
 def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:

@@ -71,6 +71,8 @@ DONE: dict[str, Any] = {
     "queues": 20,
     "changed_queues": [],
     "left_behind": [],
+    "open_transactions": 0,
+    "delivered_again": 0,
 }
 
 
@@ -88,6 +90,12 @@ def test_what_is_not_complete_is_said_last() -> None:
         "          3 of an earlier life of the log, left out",
         "Not complete: no room",
     ]
+
+
+def test_what_only_a_rocksdb_tells_brokers_is_counted() -> None:
+    page = _text(DONE | {"open_transactions": 3, "delivered_again": 1, "left_behind": ["rocksdbstore"]})
+    assert "\n  3 open transactions are unknown to brokers of the new store, which find them in rocksdbstore: " in page
+    assert "\n  1 timed message that was delivered or cancelled will be delivered again, because rocksdbstore " in page
 
 
 def test_queues_with_other_offsets_are_told_up_to_ten() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mqstore.formats import batch_consume_queue, consume_queue, timer_log
 from mqstore.formats.dledger import HEADER_BYTES
 from mqstore.formats.message import MESSAGE, SysFlag
-from mqstore.formats.message_properties import crc_item, crc_ok
+from mqstore.formats.message_properties import TRANS_OFFSET, crc_item, crc_ok
 from mqstore.store.broker.profiles import writer_profile
 from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.file_queue import file_name
@@ -259,6 +259,46 @@ def test_the_timer_log_follows(tmp_path: Path) -> None:
             store.message(row["topic"], row["queue_id"], row["queue_offset"]).physical_offset for row in known[:5]
         ]
     assert found == [*places, 49]
+
+
+def in_dledger(name: str, work: Path) -> Path:
+    """A store with its log in DLedger entries instead, and no queues."""
+    root, log, places = stores.unpack(name, work), MadeLog(1 << 16, HEADER_BYTES), dict[int, int]()
+    with Store(root) as store:
+        for each in all_messages(store.log):
+            fields = MESSAGE.parse(store.log.read(each.physical_offset, each.total_size))
+            for derived in ("total_size", "physical_offset"):
+                del fields[derived]
+            op = each.properties.get(TRANS_OFFSET, "")
+            if op.isdigit():
+                old, new = (f"{TRANS_OFFSET}\x01{place}" for place in (op, places[int(op)]))
+                fields["properties"] = fields["properties"].replace(old.encode(), new.encode())
+            places[each.physical_offset] = log.append(**fields) + HEADER_BYTES
+    for gone in ("commitlog", "consumequeue", "index"):
+        shutil.rmtree(root / gone)
+    log.write(root / DATA)
+    return root
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_open_transactions_that_only_a_rocksdb_names_are_told(there: bool, tmp_path: Path) -> None:
+    """A real 5.5.1 asks for none of them on the new store."""
+    name = "5.5.1-rocks-trans-open"
+    root, target = in_dledger(name, tmp_path), tmp_path / "plain"
+    if not there:
+        shutil.rmtree(root / "rocksdbstore")
+    done = converted(root, target, name)
+    waits = sum(row.get("transaction_state") == "UNKNOW" for row in stores.sent(name))
+    assert done.open_transactions == waits > 0 and not done.complete
+    assert (done.copied.damaged, done.copied.wrong, done.copied.torn, done.changed) == (0, 0, 0, [])
+
+
+def test_timed_messages_that_are_delivered_again_are_told(tmp_path: Path) -> None:
+    """They are no loss: 13 had waited until they were delivered, 5 were cancelled (tests/stores, 5.5.1-rocks-timer)."""
+    pytest.importorskip("rocksdict")
+    name = "5.5.1-rocks-timer"
+    done = converted(in_dledger(name, tmp_path), tmp_path / "plain", name)
+    assert done.delivered_again == 18 and done.complete
 
 
 # -- logs made record by record ----------------------------------------------------------------------
