@@ -95,11 +95,14 @@ def salvage(
 
     With --layout compact, records that decide a transaction point to the new places of their half messages. They
     are left out if their half messages were not found; so are POP check points and acknowledgements that point to
-    other places. rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy
-    it from the old store, unless DIR is renumbered.
+    other places. A message that brokers refuse is put into DIR/conflicts/refused, and the manifest says why. Names
+    in INNER_MULTI_DISPATCH at which brokers stop dispatching are left out.
 
-    Exit code: 0 every record found is whole and in DIR; 1 no record was found, some are damaged, split or in
-    conflict, or no broker will ask for open transactions in DIR; 5 cannot read or write.
+    rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy it from the old
+    store, unless DIR is renumbered.
+
+    Exit code: 0 every record found is whole and in DIR; 1 no record was found, some are damaged, split, refused or
+    in conflict, or no broker will ask for open transactions in DIR; 5 cannot read or write.
 
     \b
     Examples:
@@ -229,7 +232,8 @@ def _made(record: Mapping[str, Any]) -> list[str]:
     if record["layout"] == "compact":
         lines.append(f"  {counted(record['stored'], 'message')} stored")
         others = record["left_out"] - record["op_records"] - record["pop_records"]
-        for count, what in ((others, "not selected"), (record["refused"], "refused: see the manifest")):
+        refused = "refused, in conflicts/refused; the manifest says why"
+        for count, what in ((others, "not selected"), (record["refused"], refused)):
             if count:
                 lines.append(f"  {count} {what}")
         return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]

@@ -26,7 +26,8 @@ from ..errors import InvalidInput, LimitExceeded, Refused
 from .new_message import NewMessage, WriterRules
 
 if TYPE_CHECKING:
-    from ...formats.derive.ragged import Ints
+    from ...formats.derive import Ragged
+    from ...formats.derive.ragged import Flags, Ints
     from ...formats.property_columns import PropertyItems
     from ..broker.dispatch_record import Dispatching
     from ..broker.profiles import LmqRules
@@ -266,12 +267,47 @@ def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules
     columns["properties"] = Ragged.of(texts)
 
 
+def without_blocking_names(texts: Ragged, lmq: LmqRules) -> tuple[Ragged, Flags]:
+    """Property texts without the names that `name_offsets` refuses: no broker made units for them. Which texts had
+    some, bool[n].
+    """
+    import numpy as np
+
+    from ...formats.derive import Ragged
+    from ...formats.property_columns import find
+    from ..broker.dispatch import java_split
+
+    queues = find(texts, names.INNER_MULTI_DISPATCH)
+    changed, made = np.zeros(len(texts), np.bool_), list[bytes]()
+    for row in np.flatnonzero(queues.length > 0).tolist():
+        named = java_split(queues[row])
+        good = [name for name in named if not _blocks(name, lmq)]
+        if len(good) < len(named):
+            made = made or texts.tolist()
+            changed[row], made[row] = True, _with_names(made[row], good)
+    return (Ragged.of(made) if made else texts), changed
+
+
+def _with_names(text: bytes, named: list[str]) -> bytes:
+    """A property text that names these further queues, without their numbers."""
+    ended = text.endswith(names.ITEM_SEPARATOR)
+    text = names.with_value(text, names.INNER_MULTI_DISPATCH, ",".join(named), final_separator=ended)
+    dropped = [names.INNER_MULTI_QUEUE_OFFSET, *([] if named else [names.INNER_MULTI_DISPATCH])]
+    heads = tuple(name.encode() + names.NAME_VALUE_SEPARATOR for name in dropped)
+    return names.ITEM_SEPARATOR.join(i for i in text.split(names.ITEM_SEPARATOR) if not i.startswith(heads))
+
+
+def _blocks(name: str, lmq: LmqRules) -> bool:
+    """A message with this name keeps brokers of the generation from dispatching what follows (B11)."""
+    return not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name)
+
+
 def _queues(text: bytes, queue_id: int, lmq: LmqRules) -> list[Queue]:
     from ..broker.dispatch import java_split
 
     found = []
     for name in java_split(text):
-        if not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name):
+        if _blocks(name, lmq):
             raise InvalidInput(
                 f"{names.INNER_MULTI_DISPATCH}: {name!r} does not begin with {LMQ_PREFIX}: at such a"
                 " message brokers stop dispatching for ever (B11)"

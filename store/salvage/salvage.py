@@ -25,6 +25,7 @@ import numpy as np
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
+from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..columns import dictionary
@@ -36,15 +37,15 @@ from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..inspect.own_topics import TransactionState, transactions
-from ..put.bulk import StoredColumns
 from ..put.new_message import COPIED, WriterOptions
+from ..put.queue_kinds import without_blocking_names
 from ..put.writer import StoreWriter
 from ..search.find import silent
 from ..search.selection import TimeRange
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, mark_odd, record_places, windows_of
+from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, mark_odd, record_places, windows_of
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
@@ -76,9 +77,12 @@ class Manifest:
                 to = columns.ints("physical_offset") if fate == "kept" else None
                 self.records(run, columns, fate, to, folder)
 
-    def records(self, run: SalvageRun, columns: Columns, fate: str, to: Ints | None = None, folder: str = "") -> None:
-        """Records of a run. to: their places in the new store's log, int64[n]."""
-        tail = {"grade": run.grade.label, "fate": fate} | ({"folder": folder} if folder else {})
+    def records(
+        self, run: SalvageRun, columns: Columns, fate: str, to: Ints | None = None, folder: str = "", reason: str = ""
+    ) -> None:
+        """Records of a run. to: their places in the new store's log, int64[n]. reason: why refused, or changed."""
+        more = {"folder": folder, "reason": reason}
+        tail = {"grade": run.grade.label, "fate": fate, **{name: text for name, text in more.items() if text}}
         names = ("total_size", "physical_offset", "queue_id", "queue_offset", "store_timestamp")
         numbers = [columns.ints("physical_offset") - run.shift, *map(columns.ints, names)]
         # what is the same in all lines is made once: records are many
@@ -176,13 +180,14 @@ class SalvageSelection:
 @dataclass
 class Written:
     """Records that were put, left out, refused by the writer. op_records, pop_records: those left out that were asked
-    for, and name others which did not come along (`CopiedNumbers`)."""
+    for, and name others which did not come along (`CopiedNumbers`). refused_runs: where the refused ones lie."""
 
     stored: int = 0
     left_out: int = 0
     refused: int = 0
     op_records: int = 0
     pop_records: int = 0
+    refused_runs: list[SalvageRun] = field(default_factory=list)
 
 
 def write_compact(
@@ -226,13 +231,16 @@ def _put(
 
 
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
-    """Append records; one that the writer refuses is found by halves."""
+    """Append records; one that the writer refuses is found by halves, and lies aside."""
+    fields, changed = _fields(writer, run, columns)
     try:
-        stored = _stored(writer, run, columns)
-    except (InvalidInput, LimitExceeded):
+        stored = writer.append_columns(fields)
+    except (InvalidInput, LimitExceeded) as error:
         if len(columns) == 1:
-            manifest.records(run, columns, "refused")
+            manifest.records(run, columns, "refused", folder=REFUSED, reason=str(error))
             done.refused += 1
+            position, size = (int(columns.ints(name)[0]) for name in ("physical_offset", "total_size"))
+            append(done.refused_runs, [run.part(position, position + size, 1)])
             return
         half = len(columns) // 2
         for part in (slice(0, half), slice(half, None)):
@@ -241,19 +249,28 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
     if stored.kept is not None:
         manifest.records(run, columns.take(~stored.kept), "left_out")
         done.left_out += int((~stored.kept).sum())
-        columns = columns.take(stored.kept)
-    manifest.records(run, columns, "kept", stored.physical_offset)
+        columns, changed = columns.take(stored.kept), changed[stored.kept]
+    for rows, reason in ((~changed, ""), (changed, _UNSERVED)):
+        if rows.any():
+            manifest.records(run, columns.take(rows), "kept", stored.physical_offset[rows], reason=reason)
     done.stored += len(columns)
 
 
-def _stored(writer: StoreWriter, run: SalvageRun, columns: Columns) -> StoredColumns:
+def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Flags]:
+    """What the writer gets of records; which of them are not quite as they were found, bool[n]."""
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
+    lmq, changed = writer.profile.lmq_queues, np.zeros(len(columns), np.bool_)
     if run.grade is Grade.BODY:
         fields["properties"] = b""  # what is torn means nothing
-    return writer.append_columns(fields)
+    elif lmq is not None and writer.names_lmq_queues:
+        # the message is served from the other queues
+        fields["properties"], changed = without_blocking_names(fields["properties"], lmq)
+    return fields, changed
 
 
 CONFLICTS = "conflicts"
+REFUSED = f"{CONFLICTS}/refused"
+_UNSERVED = f"stored without the names in {INNER_MULTI_DISPATCH} at which brokers stop dispatching"
 _CHUNK_BYTES = 4 << 20
 
 
@@ -527,19 +544,21 @@ def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) 
     """Duplicates and fragments are told; what has no place in the log lies in files of its own."""
     for number, layer in enumerate((each for each in salvaged.aside if each.runs), 1):
         folder = f"{CONFLICTS}/{number}"
-        files.make_directory(target / folder)
-        for run in layer.runs:
-            _write_run(run, salvaged.sources, target / folder / file_name(run.position), files)
-        files.sync_directory(target / folder)
+        _write_runs(layer.runs, salvaged.sources, target / folder, files)
         manifest.runs(layer.runs, "aside", folder)
+    if salvaged.written is not None and salvaged.written.refused_runs:
+        _write_runs(salvaged.written.refused_runs, salvaged.sources, target / REFUSED, files)
     manifest.runs(salvaged.arranged.duplicates, "duplicate")
     for fragment in salvaged.found.fragments:
         manifest.fragment(fragment)
 
 
-def _write_run(run: SalvageRun, sources: Sources, path: Path, files: Files) -> None:
-    with files.create(path) as file:
-        for at in range(0, run.length, _CHUNK_BYTES):
-            data = sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at))
-            file.pwrite(data, at)
-        file.sync()
+def _write_runs(runs: list[SalvageRun], sources: Sources, folder: Path, files: Files) -> None:
+    files.make_directory(folder)
+    for run in runs:
+        with files.create(folder / file_name(run.position)) as file:
+            for at in range(0, run.length, _CHUNK_BYTES):
+                data = sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at))
+                file.pwrite(data, at)
+            file.sync()
+    files.sync_directory(folder)

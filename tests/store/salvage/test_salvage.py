@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from mqstore.formats.hashing import crc31
+from mqstore.formats.message_properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from mqstore.store.broker.system_topics import LMQ_PREFIX
+from mqstore.store.disk.file_queue import file_name
 from mqstore.store.salvage.runs import Grade
-from mqstore.store.salvage.salvage import LayoutKind, SalvageSelection
+from mqstore.store.salvage.salvage import CONFLICTS, LayoutKind, SalvageSelection
 from mqstore.store.search.selection import TimeRange
 from mqstore.store.search.store import StoreReader
 from tests.stores import messages, unpack
@@ -64,17 +67,43 @@ def test_torn_properties(grade: Grade, stored: int, tmp_path: Path) -> None:
     assert not done.complete
 
 
-def test_a_message_that_the_writer_refuses_is_told(tmp_path: Path) -> None:
+def test_a_message_that_the_writer_refuses_lies_aside_and_the_reason_is_told(tmp_path: Path) -> None:
     """The others of its step are put."""
-    data = b"".join(
-        fake(4096 * n, body, crc=crc31(body)) + bytes(9) for n, body in enumerate([b"a", b"b" * 3000, b"c"])
-    )
+    records = [fake(4096 * n, body, crc=crc31(body)) for n, body in enumerate([b"a", b"b" * 3000, b"c"])]
+    data = b"".join(record + bytes(9) for record in records)
     limit = CONFIG.with_set(["maxMessageSize=1000"])
     asked = {**COMPACT, "config": limit}
     done = salvaged(tmp_path / "new", image(tmp_path, data), **asked)
     assert done.written is not None
     assert (done.written.stored, done.written.refused) == (2, 1)
-    assert [line["fate"] for line in manifest(tmp_path / "new")] == ["kept", "refused", "kept"]
+    _, refused, _ = lines = manifest(tmp_path / "new")
+    assert [line["fate"] for line in lines] == ["kept", "refused", "kept"]
+    assert refused["reason"].startswith("a body of 3000 bytes, more than maxMessageSize 1000")
+    assert (tmp_path / "new" / refused["folder"] / file_name(4096)).read_bytes() == records[1]
+    assert len(list((tmp_path / "new" / CONFLICTS).rglob("0*"))) == 1
+
+
+def test_a_message_that_names_a_queue_of_no_broker_is_served_from_its_others(tmp_path: Path) -> None:
+    """INNER_MULTI_DISPATCH without that name; other messages are as they were, but for their numbers."""
+    name, new = "5.5.0-lmq-poison", tmp_path / "new"
+    root, config = unpack(name, tmp_path), CONFIG.with_set(["enableLmq=true", "enableMultiDispatch=true"])
+    done = salvaged(new, root / "commitlog", layout=LayoutKind.COMPACT, version="5.5.0", config=config)
+    assert done.complete and not (new / CONFLICTS).exists()
+    poisoned = 0
+    with StoreReader(new, config) as store, StoreReader(root) as old:
+        for line in manifest(new):
+            mine, its = (s.message_at(line[n]).properties for s, n in ((store, "to"), (old, "physical_offset")))
+            named = its.get(INNER_MULTI_DISPATCH, "").split(",")
+            wanted = [each for each in named if each.startswith(LMQ_PREFIX)]
+            assert mine.get(INNER_MULTI_DISPATCH, "") == ",".join(wanted)
+            assert len(mine.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")) == max(1, len(wanted))
+            assert ("reason" in line) == (wanted != named != [""])
+            poisoned += "reason" in line
+            for each in (mine, its):
+                each.pop(INNER_MULTI_DISPATCH, None)
+                each.pop(INNER_MULTI_QUEUE_OFFSET, None)
+            assert mine == its
+    assert poisoned
 
 
 def test_a_source_is_named_as_it_is_called(tmp_path: Path) -> None:
