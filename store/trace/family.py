@@ -388,7 +388,8 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
         return found._replace(state=Naming.ELSEWHERE)
     if unit.size != message.total_size:
         return _of_other_size(found, unit.size, message)
-    code, ext = unit.tags_code, None
+    code: int | None = unit.tags_code
+    ext = None
     if unit.ext_address is not None:
         directory = store.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         with MappedFileQueue.open(directory) as files:
