@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive.ragged import Bytes
-from ...formats.dledger import HEAD, HEADER_BYTES
+from ...formats.dledger import HEAD, HEADER_BYTES, MAGIC_ENTRY
 from ...formats.hashing import java_hash
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
@@ -261,7 +261,8 @@ def _of_older_log(layout: Layout, dledger: Path) -> Iterator[Path]:
     """The directories of the plain log that a DLedger log goes on from, where its first entry is not at 0."""
     first = next((entry for entry in list_entries(dledger) if start_of(entry.name) is not None), None)
     head = FileBytes(first.path)[:HEADER_BYTES] if first and start_of(first.name) else np.zeros(0, np.uint8)
-    if len(head) == HEADER_BYTES and not HEAD.parse(head.tobytes()).index:
+    entry = HEAD.parse(head.tobytes()) if len(head) == HEADER_BYTES else None
+    if entry is not None and (entry.magic, entry.index) == (MAGIC_ENTRY, 0):
         paths = [absolute(layout.root, path) for path in layout.broker_config.log_paths]
         yield from (path for path in paths or [layout.root / COMMIT_LOG] if path.resolve() != dledger.resolve())
 

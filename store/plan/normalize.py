@@ -296,7 +296,8 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
             told = settings({"storePathCommitLog": os.fspath(alone)})
-            hint = f"mount the disk; if the older log is gone for good, name the DLedger log alone: {NextCommand(told)}"
+            gone = "if the older log is gone for good, or has just expired"
+            hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(told)}"
         elif replica and (copy := copying(snapshot, replica, bare[0])):
             hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
         raise Refused(f"{part}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)

@@ -309,7 +309,7 @@ def test_a_log_directory_that_is_not_mounted(empty: bool, lost: tuple[str, ...],
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_the_older_log_that_a_dledger_log_goes_on_from(empty: bool, tmp_path: Path) -> None:
-    """No broker deletes the last file of it: it was there when whole files of queues in front were not deleted yet."""
+    """A broker deletes all files of it once they are old enough, and right behind them whole files of queues."""
     root = mixed_store(tmp_path)
     shutil.rmtree(root / "commitlog")
     if empty:
@@ -339,7 +339,7 @@ def test_first_files_that_did_not_expire(tmp_path: Path) -> None:
     assert found.plan is not None and any("its first files are lost" in note for note in found.notes)
     with StoreReader(root, layout.broker_config) as opened:
         (told,) = (each for each in verify(opened).findings if each.code == "I-002")
-    assert told.severity is Severity.WARNING and "begins at 262,144: its first files are lost" in told.message
+    assert told.severity is Severity.WARNING and "of the log, 262,144: its first files are lost" in told.message
     wanted = f"cp -a {copy}/{file_name(0)} {root}/d2/commitlog"
     with_copy = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(copy)))
     assert with_copy.refusal is not None and with_copy.refusal.hint == f"copy them first: {wanted}"
