@@ -22,8 +22,13 @@ _SHOWN = 80
 COLUMNS = (
     *("type", "store", "file", "size", "changed_timestamp", "due_timestamp", "goes_timestamp"),
     *("in_ms", "why", "kept_ms"),
+    *("group", "topic", "queues", "messages", "unread", "first_timestamp"),
+    *("now_timestamp", "until_timestamp", "reserved_ms", "delete_hours", "failing_hour", "delete_percent"),
+    *("forced_percent", "refuses_percent", "options_given", "disk_bytes", "disk_used_bytes"),
+    *("log_bytes_per_second", "disk_bytes_per_second", "rate_since_timestamp", "files_going", "bytes_going"),
+    *("over_timestamp", "forced_timestamp", "refuses_timestamp", "full_timestamp", "shortest_kept_ms"),
 )
-"""Columns of a CSV: the files."""
+"""Columns of a CSV: those of files, of groups that lose messages, and of stores."""
 _WHY = {
     "time": "old enough, deleted at the hour of deleteWhen",
     "disk": "old enough, and the disk is above the limit",
@@ -113,9 +118,7 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
         return page_of(_TEXTS[record["type"]](record, common.utc))
 
     shown: Iterable[dict[str, Any]] = records
-    if common.format.value == "csv":
-        shown = (record for record in records if record["type"] == "expiring_file")
-    elif common.format.value == "text" and not common.verbose:
+    if common.format.value == "text" and not common.verbose:
         shown = _folded(records)
     with common.open_output() as output:
         output.records(shown, text=text, columns=COLUMNS)

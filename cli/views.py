@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
@@ -19,16 +20,16 @@ _SHOWN = 20
 
 def print_views(store: StoreReader, names: list[str], now_ms: int, common: Common) -> None:
     """One record for each view that was asked for; one alone is one JSON object."""
-    records = (_view(name, store, now_ms, common.warn) for name in names)
+    records = [_view(name, store, now_ms, common.warn) for name in names]
 
     def text(record: Record) -> str:
         return page_of(_TEXTS[record["type"]](record, common))
 
     with common.open_output() as out:
         if len(names) == 1:
-            out.record(next(records), text=text)
+            out.record(records[0], text=text)
         else:
-            out.records(records, text=text, columns=("type",))
+            out.records(records, text=text, columns=list(dict.fromkeys(chain.from_iterable(records))))
 
 
 def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from mqstore.cli.expiry_answer import Expiring, _folded
 from mqstore.store.errors import InvalidInput
 
+from ..stores import unpack
 from .datadriven import run_here
 
 
@@ -61,3 +65,17 @@ def test_of_each_store_the_first_groups_and_files_are_told() -> None:
     kinds = [row["type"] for row in _folded(rows)]
     half = ["expiry", *["losing_group"] * 10, "more", *["expiring_file"] * 10]
     assert kinds == half * 2
+
+
+def test_a_csv_has_groups_that_lose_messages_and_a_column_for_each_field(tmp_path: Path) -> None:
+    root = unpack("4.9.7-expired", tmp_path)
+    table = {"offsetTable": {"TopicA@billing": {"0": 20, "1": 20}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(table))
+    words = ["stats", str(root), "--expires", "--disk-size", "100G", "--disk-used", "95G"]
+    done = run_here([*words, "--format", "csv"])
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    kinds = {row["type"] for row in rows}
+    assert (done.code, kinds) == (1, {"expiry", "losing_group", "expiring_file"})
+    assert [row["group"] for row in rows if row["type"] == "losing_group"] == ["billing"]
+    told = map(json.loads, run_here([*words, "--format", "ndjson"]).stdout.splitlines())
+    assert {name for record in told for name in record} == rows[0].keys()

@@ -59,3 +59,12 @@ def test_what_is_no_store(tmp_path: Path) -> None:
     assert said.code == 2 and said.stderr.count("\n") == 1
     said = run_here(["inspect", str(root), "--delays", "--now", "soon"])
     assert said.code == 2 and said.stderr.count("\n") == 1
+
+
+def test_a_csv_of_several_views_has_the_columns_of_each(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    words = ["inspect", str(root), "--format", "csv", "--pop"]
+    one, both = run_here(words), run_here([*words, "--retries"])
+    first, *rows = both.stdout.splitlines()
+    assert {*one.stdout.splitlines()[0].split(","), "dead_letter"} <= {*first.split(",")}
+    assert [row.split(",")[0] for row in rows] == ["retries", "pop"]
