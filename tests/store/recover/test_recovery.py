@@ -104,11 +104,11 @@ def test_the_end_of_a_slaves_log_comes_again_from_its_master(
         options = BrokerConfig(config(f"5.3.3-{name}", root)).with_set([f"brokerRole={role}"])
         before = said_of(root, options)
         assert before.found is not None and before.found.plan is not None
-        assert (before.found.plan.lost_messages, before.found.prediction.lost.messages) == (wanted, 0)
+        plan = before.found.plan
+        assert (plan.lost_messages, before.found.prediction.lost.messages) == (wanted, 0)
+        assert bool(plan.fills or plan.gone) == bool(wanted)
         end_is_lost = {"I-020", "I-021", "I-022", "I-186"} & {finding.code for finding in before.verdict.serious}
         assert bool(end_is_lost) == bool(wanted) and list(before.contradictions()) == []
-        as_slave = before.found.plan
-    assert (as_slave.fills, as_slave.gone) == ([], [])
     apply_recovery(before, options)
     after = said_of(root, options)
     assert after.verdict.status is Status.CLEAN
