@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .units import Units, UnitStream
 
 _TAIL_UNITS = 256
+_PULLED_UNITS = 768
+"""A pull looks at so many units in any case, 16,000 bytes less the 32 messages that it may have by then."""
 _BLOCK_BYTES = 1 << 16
 """Files up to this size are read whole to find their last unit."""
 _EXTENTS = 16
@@ -217,6 +219,23 @@ class ConsumeQueue(Closing):
             return unit is None or unit.pre_fill or unit.physical_offset < position
 
         return _partition(begin, stop, before)
+
+    def hiding(self, unit: Unit, begin: int, log_end: int, log_file_bytes: int) -> int | None:
+        """Number of the last unit from `begin` on at which a pull passes over a later one, None without any (spec 9.4).
+
+        A unit may lead to nothing that a broker can read. In a pull that meets such a unit the broker goes on at the
+        next file of the log: it passes over each unit of the queue file that names a place before. Raises Unreadable.
+        """
+        file = self.files.file_at(unit.queue_offset * UNIT_BYTES)
+        if file is None:  # in a RocksDB a pull reads no more units than it wants
+            return None
+        first, found = max(-(-file.start // UNIT_BYTES), unit.queue_offset - _PULLED_UNITS, begin), None
+        data = self._block(first * UNIT_BYTES, (unit.queue_offset - first) * UNIT_BYTES)
+        for number, (position, size, _) in enumerate(UNIT.iter_unpack(data), first):
+            next_file = position - position % log_file_bytes + log_file_bytes
+            if position >= 0 < size and unit.physical_offset < next_file and position + size > min(next_file, log_end):
+                found = number
+        return found
 
     def newest(self) -> Iterator[Unit]:
         """Units that point at something, the newest first. Raises Unreadable."""

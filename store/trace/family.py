@@ -269,7 +269,8 @@ class FoundUnit(NamedTuple):
     min_offset, max_offset: of the queue. tags_code: what brokers filter by, in consumequeue_ext where the unit leads
     there; None where nothing tells. asked_code: what the record asks for, None of one that asks for none. ext: what
     the unit has in consumequeue_ext. why: the queue cannot be read, or what the sizes are where they differ. begin: of
-    a queue that was made again, where that begins in the log.
+    a queue that was made again, where that begins in the log. hidden_by: number of a unit in front, where a pull that
+    meets it passes over this one.
     """
 
     place: QueuePlace
@@ -282,6 +283,7 @@ class FoundUnit(NamedTuple):
     ext: ExtUnit | None = None
     why: str = ""
     begin: int = 0
+    hidden_by: int | None = None
 
     @property
     def other_tag(self) -> bool:
@@ -295,7 +297,7 @@ class FoundUnit(NamedTuple):
         topic, queue_id, offset = self.place
         name = f"{topic}/{queue_id}"
         said = {
-            Naming.NAMES: f"unit {offset} of {name} names the record{self._code_text}",
+            Naming.NAMES: f"unit {offset} of {name} names the record{self._code_text}{self._hidden_text}",
             Naming.NOT_YET: f"{name} ends at {self.max_offset}: there is no unit {offset} yet",
             Naming.HOLE: f"unit {offset} of {name} names no record; the queue ends at {self.max_offset}",
             Naming.ELSEWHERE: f"unit {offset} of {name} names another place of the log",
@@ -311,6 +313,17 @@ class FoundUnit(NamedTuple):
         if not self.other_tag:
             return ""
         return f" with tags code {self.tags_code}, but the record asks for {self.asked_code} ({WRONG_TAG})"
+
+    @property
+    def _hidden_text(self) -> str:
+        if self.hidden_by is None:
+            return ""
+        return f", but unit {self.hidden_by} in front leads to nothing that a broker can read"
+
+    @property
+    def hides(self) -> str:
+        """What a unit in front does to a pull."""
+        return f"a pull that meets unit {self.hidden_by} passes over the message"
 
     @property
     def lack(self) -> str:
@@ -395,7 +408,8 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
         with MappedFileQueue.open(directory) as files:
             ext = ext_unit(files, unit.ext_address)
         code = ext.tags_code if ext is not None else None
-    return found._replace(tags_code=code, asked_code=_asked_code(message), ext=ext)
+    hidden_by = queue.hiding(unit, ends.min_offset, store.log_end.position, store.log_files.file_size)
+    return found._replace(tags_code=code, asked_code=_asked_code(message), ext=ext, hidden_by=hidden_by)
 
 
 def _of_other_size(found: FoundUnit, size: int, message: Message) -> FoundUnit:

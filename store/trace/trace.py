@@ -251,7 +251,10 @@ class _About:
             units = [self._unit_of(one) for one in records.values()]
             fates = [fate_of(start, one.position, unit, one) for one, unit in zip(records.values(), units, strict=True)]
             found.next_start = self._with_guess(next((fate for fate in fates if fate.fate in _LOST), fates[0]))
-            harms = any(f.fate in _LOST and u.state is Naming.NAMES for f, u in zip(fates, units, strict=True))
+            harms = any(
+                unit.hidden_by is not None or (fate.fate in _LOST and unit.state is Naming.NAMES)
+                for fate, unit in zip(fates, units, strict=True)
+            )
         place, given = places_of(message)[0], self._question.given
         found.next_commands = commands_of(found, place, self._store.layout, given, harms=harms)
 
@@ -351,7 +354,8 @@ def fate_of(
     queue = outcome.read_queues.get(QueueId(topic, queue_id))
     if queue is not None and _leads_to(queue, offset, message):
         if unit.state is Naming.NAMES:
-            return NextStart(Fate.KEPT, "the record and its queue unit stay", version)
+            but = f", but {unit.hides}" if unit.hidden_by is not None else ""
+            return NextStart(Fate.KEPT, f"the record and its queue unit stay{but}", version)
         return NextStart(Fate.DISPATCHED, "the start dispatches the record: its queue gets a unit for it", version)
     reason = f"after the start queue {topic}/{queue_id} still has no unit for the message"
     if unit.state is Naming.NAMES:

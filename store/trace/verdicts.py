@@ -277,6 +277,8 @@ def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple
     if before is not None and before <= offset and reached - before > AT_ONCE:
         moved = counted(reached - before, "message", form=",")
         return f"; perhaps skipped, as by a reset: the offset moved by {moved} between two writes", ()
+    if known.unit is not None and known.unit.hidden_by is not None:
+        return f"; perhaps skipped: {known.unit.hides}", ()
     return "", ()
 
 
@@ -326,6 +328,8 @@ def _waiting(known: Known, group: str) -> Judgement:
     lag = ""
     if known.unit is not None and known.unit.max_offset > reached:
         lag = f", {counted(known.unit.max_offset - reached, 'message', form=',')} behind the end"
+    if known.unit is not None and known.unit.hidden_by is not None and reached <= known.unit.hidden_by:
+        return Judgement(DeliveryVerdict.NOT_DISPATCHED, f"{known.unit.hides}, and the group has not read so far")
     if offset == reached:
         return Judgement(DeliveryVerdict.WAITING, f"the message is the next one that the group reads{lag}")
     before = counted(offset - reached, "message", form=",")

@@ -125,6 +125,31 @@ def test_a_unit_that_a_start_takes_away(tmp_path: Path) -> None:
     assert fate is Fate.KEPT and found.next_commands == []
 
 
+@pytest.mark.parametrize(("field", "last"), [(8, 19), (2, 22)], ids=["size", "position"])
+def test_messages_behind_a_unit_that_leads_to_nothing(field: int, last: int, tmp_path: Path) -> None:
+    """A size beyond the end of the log file: real 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.1 give 20 to a pull at 12, where
+    the next file begins. Behind a position beyond the end of the log they give nothing.
+    """
+    root, group = unpack("5.3.3-clean", tmp_path), "group-a-retry"
+    written(root / "consumequeue" / "orders" / "0" / f"{0:020}", 12 * 20 + field, b"\x10")
+    table = {"offsetTable": {f"orders@{group}": {"0": 12}}}
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        config(root, name, table)
+    for number in (13, last):
+        found = one(root, f"orders/0/{number}", group=group)
+        assert whole(found, group).judgement.reason.startswith("a pull that meets unit 12 passes over the message")
+        assert verdict(found, group) is DeliveryVerdict.NOT_DISPATCHED
+    for number in range(last + 1, 23):
+        assert verdict(one(root, f"orders/0/{number}", group=group), group) is DeliveryVerdict.WAITING
+    table["offsetTable"][f"orders@{group}"]["0"] = 13
+    config(root, "consumerOffset.json", table)
+    assert verdict(one(root, "orders/0/13", group=group), group) is DeliveryVerdict.WAITING
+    if field == 8:  # the other one is cut
+        fate, reason, found = started(root, "orders/0/13", group)
+        assert fate is Fate.KEPT and reason.endswith(", but a pull that meets unit 12 passes over the message")
+        assert found.next_commands == [f"mqstore recover {root}"]
+
+
 def test_a_start_of_the_version_that_is_given(tmp_path: Path) -> None:
     """5.1 dispatches nothing behind a clean exit (B2). Without a version it is told that one is a guess."""
     root = unpack("5.3.3-clean-no-queues", tmp_path)
