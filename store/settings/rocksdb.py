@@ -491,6 +491,16 @@ def transaction_is_open(path: Path, position: int) -> bool | None:
         return key.startswith(start)
 
 
+def transactions_kept(path: Path) -> dict[int, bytes]:
+    """Unique keys of the half messages that are kept for a check, by the position that each is to have. Raises
+    Unreadable, Unsupported.
+    """
+    with RocksDb.open(path) as database:
+        keys = [key for key, _ in database.items(rocksdb_store.TRANSACTION) if not rocksdb_store.is_text_key(key)]
+    rows = map(rocksdb_store.TRANSACTION_KEY.parse, (key for key in keys if len(key) > _NUMBER_BYTES))
+    return {int(row.physical_offset): row.name[1:].partition(b"@")[2] for row in rows}  # a topic has no @
+
+
 def timer_due(path: Path, unique_key: str) -> int | None:
     """When the timer of a message fires, in ms; None where it has none there.
 
@@ -574,7 +584,7 @@ def timers_kept(path: Path) -> TimersKept | None:
             if rocksdb_store.is_text_key(key):
                 if len(value) == rocksdb_store.POSITION.sizeof():
                     marks[key] = int(rocksdb_store.POSITION.parse(value).value)
-            elif len(key) > _DUE_BYTES and len(value) == rocksdb_store.TIMER_VALUE.sizeof():
+            elif len(key) > _NUMBER_BYTES and len(value) == rocksdb_store.TIMER_VALUE.sizeof():
                 found = rocksdb_store.TIMER_VALUE.parse(value)
                 due = rocksdb_store.TIMER_KEY.parse(key).delay_time
                 rows.append((int(due), int(found.physical_offset), int(found.size)))
@@ -585,4 +595,4 @@ def timers_kept(path: Path) -> TimersKept | None:
     return TimersKept(due_ms, position, size, offset, marks.get(rocksdb_store.TIMER_DELIVERED))
 
 
-_DUE_BYTES = rocksdb_store.POSITION.sizeof()
+_NUMBER_BYTES = rocksdb_store.POSITION.sizeof()

@@ -13,18 +13,23 @@ from ...formats.client_batch import count_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
+from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.load_rules import NUMBER_BITS, unreadable_batches
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns import Ranges, rows_of
+from ..counted import counted
+from ..errors import NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
+from ..queues.rocksdb import is_rocksdb
+from ..search.find import silent
 from ..settings.options import options_of
 from ..settings.read import read_pop
-from ..settings.rocksdb import in_force
+from ..settings.rocksdb import in_force, transactions_kept
 from ..start.config import files_in_use
 from ..start.config_load import OFFSETS, config_rules
 from .context import Mergeable, Records, VerifyContext, add_rows
@@ -247,6 +252,37 @@ def positions_of_transactions(context: VerifyContext) -> None:
         database = in_force(store.layout.config, store.config).databases.get(OFFSETS)
         path = database or store.layout.config / files_in_use(store.layout, (OFFSETS,))[0]
         context.findings.add("I-189", os.fspath(path), text, repair="" if database else None)
+
+
+@after("I-014")
+def transactions_in_database(context: VerifyContext) -> None:
+    """What rocksdbstore keeps of a transaction is at the place of its half message; else no broker asks for it. Of half
+    messages that the log has not nothing is told: they are lost.
+    """
+    scope, store, path = context.scope, context.store, context.store.layout.rocksdb_store
+    if context.live or scope.quick or scope.topic not in (None, ROCKSDB_HALF_TOPIC) or not is_rocksdb(path):
+        return
+    if not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
+        return
+    from ..inspect.own_topics import topic_records  # where there are transactions
+
+    try:
+        kept = transactions_kept(path)
+    except (Unreadable, Unsupported, NoSpace):
+        return  # the check of the whole RocksDB tells
+    records = store.log.records(np.array(sorted(kept), np.int64))
+    own = PropertyItems(records.columns.ragged("properties")).find(names.UNIQ_KEY).tolist()
+    for position, key in zip(records.position.tolist(), own, strict=True):
+        if kept[position] == key:
+            del kept[position]
+    astray, there = set(kept.values()), set[bytes]()
+    for batch in topic_records(store, ROCKSDB_HALF_TOPIC, silent) if astray else ():
+        there.update(PropertyItems(batch.columns.ragged("properties")).find(names.UNIQ_KEY).tolist())
+    if count := len(astray & there):
+        text = f"the positions of {counted(count, 'open transaction')} are not those of their half messages: no broker"
+        text += f" checks them; {path.name} belongs to a log with other positions"
+        level = Severity.ERROR if store.config.get_bool("transRocksDBEnable") else None
+        context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
 
 
 @of_records("I-049")

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats import rocksdb_store
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NoSpace
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import ALL
 from mqstore.store.inspect.timers import timers
+from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import layout
 from mqstore.store.verify.context import Scope, VerifyContext
@@ -23,6 +25,7 @@ from mqstore.store.verify.verdict import Verdict
 
 from ... import stores
 from ...cli.datadriven import run_here
+from ...database_mishaps import put
 from ...verdict import said_of
 
 OPTION = "transRocksDBEnable=true"
@@ -137,6 +140,25 @@ def test_a_directory_that_is_gone(store: Path) -> None:
     assert found.message.startswith(
         "it is missing, and it held transactions: a start makes a new one, checks no earlier half"
     )
+
+
+def test_a_rocksdb_of_a_log_with_other_positions(store: Path) -> None:
+    """As one that was copied to a converted store: a real 5.5.1 asks for none of its transactions, and says nothing."""
+    pytest.importorskip("rocksdict")
+    with RocksDb.open(store / "rocksdbstore") as database:
+        rows = {key: value for key, value in database.items(rocksdb_store.TRANSACTION) if key[:1] == b"\0"}
+    changes: dict[bytes, bytes | None] = dict.fromkeys(list(rows)[1:])
+    for key in list(changes):
+        row = rocksdb_store.TRANSACTION_KEY.parse(key)
+        moved = {**row, "physical_offset": row.physical_offset + 48}
+        changes[rocksdb_store.TRANSACTION_KEY.build(moved)] = rows[key]
+    lost = {"physical_offset": 100, "name": b"@orders@gone"}
+    put(store / "rocksdbstore", {rocksdb_store.TRANSACTION: {rocksdb_store.TRANSACTION_KEY.build(lost): bytes(8)}})
+    assert severities(store, OPTION) == [], "a half message that is lost is told where it was"
+    put(store / "rocksdbstore", {rocksdb_store.TRANSACTION: changes})
+    assert severities(store) == [Severity.WARNING]
+    (found,) = verified(store, OPTION).serious
+    assert found.message.startswith(f"the positions of {len(rows) - 1} open transactions are not those of their half ")
 
 
 def test_timers_are_in_the_log_as_well(tmp_path: Path) -> None:
