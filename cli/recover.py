@@ -94,7 +94,8 @@ def recover(
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides
     messages or forgets configuration, or verify finds an error; 3 nothing is lost, but the store was not shut down
     cleanly. With --apply: 0 nothing is lost and the store is in order now; 1 something is lost or still wrong, and
-    is named.
+    is named. If a broker left out the first message of the log when it filled a new RocksDB of queues (B40), that
+    message is named but changes no exit code: a start hides nothing more, and --apply adds it to its queue.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -147,6 +148,17 @@ def test_the_record_that_a_broker_leaves_out(name: str, missing: int, tmp_path: 
         found = [one for one in verify(store).findings if one.code == "I-070"]
     assert [one.severity for one in found] == [Severity.WARNING] * missing
     assert all("B40" in one.message for one in found)
+
+
+def test_a_record_that_a_broker_has_left_out_is_named_but_no_harm(tmp_path: Path) -> None:
+    """B40: a start of 5.5.1 hides nothing that was not hidden before, and the plan brings the message back."""
+    root = unpack(FINISHED, tmp_path)
+    words = [word for name, value in config(FINISHED, root).items() for word in ("--set", f"{name}={value}")]
+    answers = []
+    for more in ([], ["--apply", "--yes"], []):
+        done = run_here(["recover", str(root), "--broker-version", "5.5.1", *more, *words, "--format", "json"])
+        answers.append((done.code, json.loads(done.stdout)["summary"]["invisible_by_broker"]))
+    assert answers[0] == (0, 1) and answers[-1] == (0, 0)
 
 
 def test_a_database_that_cannot_be_read_is_told(tmp_path: Path) -> None:
