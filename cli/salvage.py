@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, tell_nearest
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
-from .exit_codes import ExitCode
+from .exit_codes import ExitCode, exit_code_of_status
 from .options import FOUND, Common, shared
 from .terminal import page_of
 
@@ -101,8 +101,9 @@ def salvage(
     rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy it from the old
     store, unless DIR is renumbered.
 
-    Exit code: 0 every record found is whole and in DIR; 1 no record was found, some are damaged, split, refused or
-    in conflict, or no broker will ask for open transactions in DIR; 5 cannot read or write.
+    DIR is recovered as by recover --apply. Exit code: 0 every record found is whole and in DIR; 1 no record was found,
+    some are damaged, split, refused or in conflict, no broker will ask for open transactions in DIR, or verify does not
+    call DIR safe; 5 cannot read or write.
 
     \b
     Examples:
@@ -156,7 +157,26 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
             size = sum(run.length for run in done.log.runs)
             bar = stack.enter_context(common.progress("writing", size))
             write(done, to, wanted, Files(), _teller(bar.advance))
+    if to is not None and done.has_log:
+        done.left = _settle(to, wanted, common)
     return done
+
+
+def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
+    """Recover the new store where it needs that. What is left to do, "" where `verify` calls it safe."""
+    from ..store.disk.layout import Layout
+    from ..store.library import settle
+    from ..store.salvage.original import BEYOND, MORE
+    from .change_options import reading_the_log
+
+    layout = Layout.open(to, wanted.config.for_new_store())
+    with reading_the_log(layout, common, common.rate) as tell:
+        found, verdict = settle(layout, wanted.version, rate_bytes=common.rate, tell=tell)
+    if exit_code_of_status(verdict.status) is ExitCode.DONE:
+        return ""
+    if found.plan is None:
+        return str(found.refusal)
+    return BEYOND if found.nothing_to_do else MORE
 
 
 def _teller(advance: Any) -> Told:
@@ -189,11 +209,11 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
     if done.written is not None:
         record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
     if to is not None:
-        record["open_transactions"] = done.open_transactions
+        record |= {"left": done.left, "open_transactions": done.open_transactions}
     return record
 
 
-_OF_RESTORED = ("tombstones", "fillers", "unplaced", "left", "version")
+_OF_RESTORED = ("tombstones", "fillers", "unplaced", "version")
 _OF_WRITTEN = ("stored", "left_out", "refused", "op_records", "pop_records")
 
 
@@ -236,15 +256,13 @@ def _made(record: Mapping[str, Any]) -> list[str]:
         for count, what in ((others, "not selected"), (record["refused"], refused)):
             if count:
                 lines.append(f"  {count} {what}")
-        return [*lines, *(f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))]
-    if "tombstones" not in record:  # there is no record for a log
-        return lines
-    if record["tombstones"] or record["fillers"]:
+        lines += (f"  {line}" for line in left_out(record["op_records"], record["pop_records"]))
+    if record.get("tombstones") or record.get("fillers"):
         lines.append(
             f"  holes closed with {counted(record['tombstones'], 'tombstone')} and"
             f" {counted(record['fillers'], 'filler')}"
         )
-    if record["unplaced"]:
+    if record.get("unplaced"):
         missing = counted(record["unplaced"], "queue offset is", "queue offsets are")
         lines.append(
             f"  {missing} missing, and there is no room for a tombstone: consumers get a neighbouring message twice"

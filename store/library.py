@@ -247,6 +247,38 @@ def apply(
         return carry_out(layout, shown, again, files, seen=planned.seen, wait_seconds=wait_seconds)
 
 
+_LOOKS = 3
+"""At a new store: queues come with the first plan, what comes from queues with the second one."""
+
+
+def settle(
+    layout: Layout,
+    broker_version: str | None = None,
+    *,
+    rate_bytes: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> JudgedRecovery:
+    """Recover a store that was just made, once more while that changes something, and keep nothing for `undo`. A plan
+    that gives up a record is not carried out. Returns the last look at the store. Raises as `recovery` and `apply`.
+    """
+    from .disk.files import confined
+    from .salvage.original import gives_up
+    from .session.journal import Journal
+    from .session.undo import purge
+
+    for left in reversed(range(_LOOKS)):
+        found = recovery(layout, broker_version=broker_version, rate_bytes=rate_bytes, tell=tell)
+        plan = found.recovery.plan
+        if not left or plan is None or found.recovery.nothing_to_do or gives_up(plan):
+            break
+        files = confined(layout)
+        applied = apply(found, files, rate_bytes=rate_bytes)
+        if applied.session:
+            purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
+        layout = Layout.open(layout.root, layout.broker_config)
+    return found
+
+
 def undo(
     path: str | os.PathLike[str],
     session: str | None = None,

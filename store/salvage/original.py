@@ -177,7 +177,8 @@ def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> Lo
 
 _CHUNK_BYTES = 4 << 20
 _INDEX_OPTION = "messageIndexEnable"
-_MORE = "more repairs are needed; see mqstore recover"
+BEYOND = "no repair can fix what is wrong; see mqstore verify"
+MORE = "more repairs are needed; see mqstore recover"
 
 
 class Restored(NamedTuple):
@@ -360,8 +361,8 @@ def complete(
     found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
     restored = restored._replace(version=found.main_version)
     left = str(found.refusal) if found.plan is None else ""
-    if found.plan is not None and not damaged and _gives_up(found.plan):
-        left = _MORE
+    if found.plan is not None and not damaged and gives_up(found.plan):
+        left = MORE
     if left:
         remove_barriers(layout, files)
         return restored._replace(left=left)
@@ -383,11 +384,12 @@ def complete(
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = analyze(Layout.open(root, layout.broker_config), restored.version, options=RecoveryOptions(Policy.KEEP))
-    done = found.nothing_to_do and not found.harmful
-    return restored._replace(left="" if done else _MORE)
+    if not found.nothing_to_do:
+        return restored._replace(left=MORE)
+    return restored._replace(left=BEYOND if found.harmful else "")
 
 
-def _gives_up(plan: Plan) -> bool:
+def gives_up(plan: Plan) -> bool:
     """The plan loses messages, or cuts the log."""
     of_log = (edit for edit in plan.edits if COMMIT_LOG in Path(edit.path).parts)
     return plan.lost.messages > 0 or any(edit.kind != "write" for edit in of_log)

@@ -420,7 +420,7 @@ class Salvaged:
     """What was found and what was made of it. Counts are of records.
 
     aside: records that lie in `conflicts`. unreadable: bytes that a device did not give. open_transactions: those that
-    a broker finds in a RocksDB alone, which is not brought.
+    a broker finds in a RocksDB alone, which is not brought. left: what is left to do, "" for nothing.
     """
 
     sources: Sources
@@ -432,6 +432,7 @@ class Salvaged:
     restored: Restored | None = None
     written: Written | None = None
     open_transactions: int = 0
+    left: str = ""
 
     @property
     def log(self) -> Layer:
@@ -447,9 +448,14 @@ class Salvaged:
         return {grade.label: counts[grade] for grade in Grade}
 
     @property
+    def has_log(self) -> bool:
+        """The new store has a log."""
+        return self.restored is not None or (self.written is not None and self.written.stored > 0)
+
+    @property
     def complete(self) -> bool:
         """Every record found is whole and in its place."""
-        left = self.restored is not None and (self.restored.left or self.restored.unplaced)
+        left = self.left or (self.restored is not None and self.restored.unplaced)
         refused = self.written is not None and self.written.refused
         damaged = self.grades["body"] + self.grades["structure"] + self.found.split
         aside = any(layer.runs for layer in self.aside)
@@ -534,7 +540,8 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
     if log.runs:
         write_log(log, sources, target / COMMIT_LOG, salvaged.file_bytes, files, writing)
         restored, offsets = close_holes(log, salvaged.found.blanks, target, salvaged.file_bytes, files)
-        salvaged.restored = complete(target, restored, offsets, config, version, files)
+        restored = complete(target, restored, offsets, config, version, files)
+        salvaged.restored, salvaged.left = restored, restored.left
     with Manifest(target, sources, files) as manifest:
         manifest.runs(log.runs, "kept")
         _beside(salvaged, target, manifest, files)

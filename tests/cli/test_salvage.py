@@ -138,6 +138,30 @@ def test_open_transactions_that_only_a_rocksdb_names(layout: str, tmp_path: Path
     assert (found["open"], found["unknown"]) == (0, waits)
 
 
+@pytest.mark.parametrize("layout", ["original", "compact"])
+@pytest.mark.parametrize("name", ["5.3.3-timer-clean", "5.5.0-timer-killed"])
+def test_a_new_store_is_recovered_until_verify_calls_it_safe(name: str, layout: str, tmp_path: Path) -> None:
+    """Entries of timers are made of queues, which the first plan makes. No session is there to take back."""
+    root, new = stores.unpack(name, tmp_path), tmp_path / "new"
+    told = [text for text in stores.config_set(name, root) if not text.startswith("storePath")]
+    options = [*(word for text in told for word in ("--set", text)), "--broker-version", name.partition("-")[0]]
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), "--layout", layout, *options])
+    assert done.code == 0 and "incomplete" not in done.stdout, done
+    assert run_here(["verify", str(new), *options]).code == 0
+    assert "Nothing to do" in run_here(["recover", str(new), *options]).stdout
+    assert not (new / ".mqstore").exists()
+
+
+def test_what_no_repair_can_fix_is_told_so(tmp_path: Path) -> None:
+    """Topics that a broker reads from a RocksDB, which mqstore does not write."""
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    options = ["--broker-version", "5.5.1", "--set", "configManagerVersion=v2"]
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), *options])
+    told = "  incomplete: no repair can fix what is wrong; see mqstore verify"
+    assert done.code == 1 and told in done.stdout.splitlines()
+    assert "No repair can fix it" in run_here(["recover", str(new), *options]).stdout
+
+
 def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
     root = stores.unpack("4.9.7-clean", tmp_path)
     late = ["--layout", "compact", "--since", "now", "--until", "-1h"]
