@@ -96,32 +96,32 @@ def trace(
 ) -> None:
     """Show the life of one message, and why a group has got it or not.
 
-        The story lists every record of the message in order: the send, the half message and the record that decided it,
-        the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
-        index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
-        the same unique key. Each line has its position or path, so that you can look it up.
+    The story lists every record of the message in order: the send, the half message and the record that decided it,
+    the delay level or timer and when it fires, each queue and LMQ (light message queue) that names the message,
+    index items, POP, retries and dead letters of each group, records that replaced it, and messages sent again with
+    the same unique key. Each line has its position or path, so that you can look it up.
 
-        Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
-        delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
-        in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
-        delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
-        answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
+    Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
+    delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
+    in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
+    delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
+    answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
 
-        A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
-        else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
+    A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
+    else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is
     scanned once. After a crash, and if no queue leads consumers to the message, the next start is predicted: what
     it would do to the message. --next-start does so in any case. Versions differ in what they do at their start:
     without --broker-version the version is guessed, and the answer says so.
 
-        Exit code: 0 found; 1 nothing has that key, id or place.
+    Exit code: 0 found; 1 nothing has that key, id or place.
 
-        \b
-        Examples:
-          mqstore trace /data/store 4711
-          mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
-          mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
-          mqstore trace /data/store orders/0/17 --next-start --broker-version 5.3
-          mqstore trace /data/store 4711 --format ndjson | jq '.groups[] | {group, verdict, reason}'
+    \b
+    Examples:
+      mqstore trace /data/store 4711
+      mqstore trace /data/store C0000202057B4E0E2F2A668728E90004 --group billing
+      mqstore trace /data/store order-9 --topic orders --group billing --tags 'paid || sent'
+      mqstore trace /data/store orders/0/17 --next-start --broker-version 5.3
+      mqstore trace /data/store 4711 --format ndjson | jq '.groups[] | {group, verdict, reason}'
     """
     from .trace_answer import answer
 

@@ -68,7 +68,9 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     assert topic is not None
     numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
     missing: list[int] = []
-    streams = [_places(store, store.queues.open(topic, number), selection, part, missing.append) for number in numbers]
+    within = time_bounds(store, selection.times) if selection.times.bounded else None
+    queues = [store.queues.open(topic, number) for number in numbers]
+    streams = [_places(store, queue, selection, part, within, missing.append) for queue in queues]
     offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
     behind = behind_of(store, selection, offsets)
     reached = behind.reached(store, topic)
@@ -115,16 +117,25 @@ def _queues(store: StoreReader, topic: str) -> list[int]:
 
 
 def _places(
-    store: StoreReader, queue: ConsumeQueue, selection: Selection, part: Slice, missing: Callable[[int], None]
+    store: StoreReader,
+    queue: ConsumeQueue,
+    selection: Selection,
+    part: Slice,
+    within: Range | None,
+    missing: Callable[[int], None],
 ) -> Iterator[RecordPlaces]:
-    """Where the units of a queue point that may be of wanted messages. missing: as of `of_queue`."""
+    """Where the units of a queue point that may be of wanted messages.
+
+    within: the part of the log in which messages of the wanted times lie, None for all of it. missing: as of
+    `of_queue`.
+    """
     offset, count, reverse = part
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
     begin = start if offset is None or store.log_files.start > 0 else offset  # else nothing in front has expired
     stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
-    if selection.times.bounded:
-        start, stop = _of_files(store, queue, (start, stop), selection.times)
+    if within is not None:
+        start, stop = _of_files(store, queue, (start, stop), within, selection.times)
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
     # units of other tags, too: a wrong tags code would hide a message
@@ -135,13 +146,13 @@ def _places(
     return chain.from_iterable(reversed(found) if reverse else found)
 
 
-def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange) -> Range:
+def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Range, times: TimeRange) -> Range:
     """Units start ≤ k < stop of a queue without those that point in front of all records of these times, or behind.
 
-    That goes by the files of the log that a scan reads for the times: places rise, whatever a clock has done. Of few
-    files what the times of the queue's records leave is told, too.
+    That goes by the files of the log that a scan reads for the times, `within`: places rise, whatever a clock has done.
+    In few files the times of the queue's records narrow the range further.
     """
-    begin, end = time_bounds(store, times)
+    begin, end = within
     summary = store.queue_summary(queue)
     start = max(units[0], first_at(queue, summary, begin, int)[0])
     stop = min(units[1], first_at(queue, summary, end, int)[1])
@@ -154,7 +165,7 @@ def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: Time
     the last such part: by the times at its ends, and again for what is left.
 
     A bisection would be led away by a clock that was wrong for a while. Here each part counts within which a clock went
-    back.
+    back; a clock that was wrong only between the two ends of a part is not seen.
     """
     start, stop = units
     while stop - start > max(parts, _PARTS):

@@ -155,7 +155,7 @@ def test_a_bad_line_ends_it_after_the_good_ones(tmp_path: Path) -> None:
         (line(2, queue_id=-1), "line 3: queue_id"),
         (line(2, queue_id=1 << 31), "line 3: queue_id"),
         (line(2, born_host="nowhere"), "line 3: born_host"),
-        (line(2, born_host="10.0.0.1:65536"), "line 3: born_host: no port from 0 to 65535"),
+        (line(2, born_host="10.0.0.1:65536"), "line 3: born_host: not a port from 0 to 65535"),
         (line(2, topic="x" * 300), "line 3: topic of 300 bytes"),
         (line(2, topic="orders.v1"), "line 3: no broker accepts such a topic: 'orders.v1'"),
         ('{"topic":"ü","batch":[{"body":"x"}]}', "line 3: no broker accepts such a topic: 'ü'"),
