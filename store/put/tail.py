@@ -363,10 +363,13 @@ def check_layout(layout: Layout) -> None:
         )
     if layout.queue_database is None and layout.uses_queue_database:
         # a start fills a new database from the log, but for one record (B40)
+        from ..findings.next_commands import proposed
+
+        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
         raise Unsupported(
             "the options ask for queues in a RocksDB, but there is none yet",
             path=layout.root,
-            hint="run put without these options, then repair --queues --as rocksdb",
+            hint=f"write without these options first, then run `{then}`",
         )
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value

@@ -228,7 +228,10 @@ def test_kinds_that_are_not_appended_to(name: str, said: str, store: Callable[[s
 def test_no_database_yet(store: Callable[[str], Path]) -> None:
     root = store("5.3.3-clean")
     options = BrokerConfig(config("5.3.3-clean", root) | {"storeType": "defaultRocksDB"})
-    assert_refused(root, Unsupported, "there is none yet.*--as rocksdb", options)
+    then = f"mqstore repair {root} --queues --as rocksdb --apply .*--set storeType=defaultRocksDB"
+    assert_refused(
+        root, Unsupported, f"there is none yet.*write without these options first, then run `{then}`", options
+    )
 
 
 def test_places_that_are_no_stores(tmp_path: Path) -> None:
