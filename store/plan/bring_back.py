@@ -48,6 +48,7 @@ from .replica import (
     is_zeroed,
     pieces_of,
     record_at,
+    where_differing,
 )
 
 _PEEK_BYTES = 4096
@@ -153,7 +154,7 @@ def _differing(log: CommitLog, finder: DamageFinder, replica: Replica) -> Iterat
     spoilt = {position for part in finder.spoilt for position in part.tolist()}
     wanted = np.concatenate([np.zeros(0, np.int64), *finder.doubtful, *finder.silent, *finder.spoilt])
     run, is_proved = ReplicaRun(-1, -1, 0), False
-    for position in np.unique(wanted).tolist():
+    for position in where_differing(log, replica, np.unique(wanted)).tolist():
         own, other = record_at(log, position), record_at(replica.log, position)
         heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) or {} for data in (own, other)]
         differs = any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _OF_MESSAGE)

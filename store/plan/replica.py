@@ -269,6 +269,25 @@ def record_at(log: CommitLog, position: int) -> bytes:
     return log.read(position, int(found.columns.ints("total_size")[0])) if len(found) else b""
 
 
+def where_differing(log: CommitLog, replica: Replica, positions: Ints) -> Ints:
+    """Those of some positions, in order, between which and the next one the two logs differ; also the last of a window.
+
+    So records that are the same in both are not looked at one by one.
+    """
+    kept, at, size = [np.zeros(0, np.int64)], 0, log.queue.file_size
+    while at < len(positions):
+        begin = int(positions[at])
+        stop = int(np.searchsorted(positions, min(begin + _WINDOW_BYTES, (begin // size + 1) * size)))
+        some, end = positions[at:stop], int(positions[stop - 1])
+        own, other = (np.frombuffer(each.read(begin, end - begin), np.uint8) for each in (log, replica.log))
+        both = min(len(own), len(other))
+        differing = np.append(np.flatnonzero(own[:both] != other[:both]) + begin, np.arange(begin + both, end))
+        found = np.searchsorted(differing, some)
+        kept.append(some[np.append(np.diff(found) > 0, True)])
+        at = stop
+    return np.concatenate(kept)
+
+
 def is_zeroed(own: bytes, other: bytes) -> bool:
     """Of two records as long as each other: all that differs is in the properties, where the first has zeros."""
     texts = [decode_one(MESSAGE, record).ragged("properties") for record in (own, other)]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
 from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.plan.replica import where_differing
 from mqstore.store.recover.recovery import analyze
 
 from ..recover.recovered import content
@@ -65,3 +72,33 @@ def test_files_of_another_size_are_refused(unpacked: Stores, torn: Path, tmp_pat
     (log / file_name(0)).write_bytes(bytes(2 * FILE_BYTES))
     with pytest.raises(Refused, match="the files are not of"):
         planned(torn, log)
+
+
+@given(
+    st.lists(st.integers(0, 99), unique=True).map(sorted),
+    st.dictionaries(st.integers(0, 99), st.integers(1, 255), max_size=4),
+    st.integers(0, 50),
+)
+def test_where_two_logs_differ(positions: list[int], changes: dict[int, int], missing: int) -> None:
+    """In files of 40 bytes and windows of 16: every place before a difference, and few others."""
+    own = bytes(range(100))
+    other = bytearray(own)
+    for at, change in changes.items():
+        other[at] ^= change
+    end = 100 - missing
+
+    def log(data: bytes) -> SimpleNamespace:
+        read = lambda begin, size: data[begin : begin + size]
+        return SimpleNamespace(read=read, queue=SimpleNamespace(file_size=40))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mqstore.store.plan.replica._WINDOW_BYTES", 16)
+        replica = SimpleNamespace(log=log(bytes(other[:end])))
+        found = where_differing(cast(Any, log(own)), cast(Any, replica), np.array(positions, np.int64)).tolist()
+    needed = [
+        here
+        for here, behind in pairwise([*positions, 100])
+        if any(at in changes or at >= end for at in range(here, behind))
+    ]
+    assert set(needed) <= set(found) <= set(positions) and found == sorted(found)
+    assert len(found) <= len(needed) + 9, "one a window is asked for anyway"
