@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
+from types import MappingProxyType
 
 from ...formats.derive import Columns, decode_one
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_without_files
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_without_files, list_entries
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit
@@ -47,7 +49,7 @@ def normalize(
     one where the log goes on behind it. empty_log: it is meant that there is none. replica: a copy of the log that was
     named, "" for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one
     that no broker has, a log file whose name alone is wrong, a log that is not there, or not where brokers look for it,
-    or not in whole (see `missing_part`), a lock that is a directory.
+    or not in whole (see `missing_parts`), a lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
@@ -288,47 +290,88 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
     """What is missing may lie in a directory of the log that is not mounted. replica: as in `refuse_lost_log`. Raises
     Refused, and for a replica that is none Missing, NotAStore, Unsupported.
     """
-    if part := missing_part(snapshot):
+    bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
+    copies = _whole_files(replica, snapshot.log_file_bytes) if replica and bare and alone is None else {}
+    if parts := [*missing_parts(snapshot, copies)]:
         from ..findings.next_commands import NextCommand, settings  # which looks at findings, and they at recoveries
 
-        bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
             told = settings({"storePathCommitLog": os.fspath(alone)})
             gone = "if the older log is gone for good, or has just expired"
             hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(told)}"
-        elif replica and (copy := copying(snapshot, replica, bare[0])):
-            hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
-        raise Refused(f"{part}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
+        elif replica:
+            hint = _copying_lost(snapshot, copies, (lost for _, lost in parts), bare[0]) or hint
+        raise Refused(f"{parts[0][0]}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
 
 
-def missing_part(snapshot: Snapshot) -> str:
+def _copying_lost(
+    snapshot: Snapshot, copies: Mapping[int, DirectoryEntry], parts: Iterable[range], target: Path
+) -> str:
+    """What to do with a replica that was named: copy the files that are lost, those alone, if it has all of them. ""
+    where this log has files of all those names, of whatever length.
+    """
+    own, paths, parts = {entry.name for entry in snapshot.log}, list[str](), sorted(parts, key=attrgetter("start"))
+    for start in (start for part in parts for start in part if file_name(start) not in own):
+        if start not in copies:  # with what it has behind, nobody would see any more that this is lost
+            return (
+                f"mount the disk, or name another replica: this one does not have the file {file_name(start)}, or has "
+                "it compressed or with another length; if the disk is gone for good, or never had a file, remove its "
+                "directory from storePathCommitLog"
+            )
+        paths.append(copies[start].path)
+    copy = _copying_files(paths, target)
+    return copy and f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
+
+
+def _whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
+    """The files of a replica's log that this log can have as they are, by their starts. Raises as `log_of`."""
+    from .replica import log_of
+
+    directories, _ = log_of(replica)
+    entries = sorted((entry for path in directories for entry in list_entries(path)), reverse=True)
+    return {int(entry.name): entry for entry in entries if is_whole_file(entry, size)}  # of two, the first path
+
+
+def missing_parts(
+    snapshot: Snapshot, copies: Mapping[int, DirectoryEntry] = MappingProxyType({})
+) -> Iterator[tuple[str, range]]:
     """What of the log is missing where a directory that the configuration names has no file of it, or where the older
-    log has none that a DLedger log goes on from; "" for nothing.
+    log has none that a DLedger log goes on from: what tells it, and the starts of the files.
 
     What lies in front of a log has mostly expired. It has not where a broker has left what it deletes together with
-    it, whole files of queues and of the index, or has never deleted one and not run that long.
+    it, whole files of queues and of the index, or has never deleted one and not run that long. copies: files of a
+    replica, which tell of more than the last file there.
     """
     size = snapshot.log_file_bytes
-    starts = sorted(int(entry.name) for entry in snapshot.log if is_whole_file(entry, size))
-    if not starts or not directories_without_files(snapshot.layout):
-        return ""
-    front = lost_front(snapshot)
+    whole = {int(entry.name): entry for entry in snapshot.log if is_whole_file(entry, size)}
+    if not whole or not directories_without_files(snapshot.layout):
+        return
+    front, starts = lost_front(snapshot), sorted(whole)
     if snapshot.layout.dledger is not None:
-        return named_in_front(front.stop) if front else ""
+        if front:
+            yield named_in_front(front.stop), front
+        return
     for first, second in pairwise(starts):
         if second > first + size:
-            return f"the log has a gap at {first + size:,}"
+            yield f"the log has a gap at {first + size:,}", range(first + size, second, size)
     begin, end = starts[0], starts[-1] + size
     files = [sorted(entries) for entries in snapshot.queues.values()]
-    queues = [FileUnits.of(entries, snapshot.queue_file_bytes) for entries in files]
-    if any(end <= at < end + size for at in map(_last_named, queues)):
-        return f"queues name messages at the end of the log, {end:,}"
+    named = [_last_named(FileUnits.of(entries, snapshot.queue_file_bytes)) for entries in files]
+    stop = end
+    while any(stop <= at < stop + size for at in named):
+        stop += size
+    if stop > end:
+        yield f"queues name messages at the end of the log, {end:,}", range(end, stop, size)
     firsts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
-    fresh = _is_fresh(snapshot, begin) and not any(first.first for first in firsts)
-    fresh = fresh and any(_names_before(first, begin) for first in firsts)
-    return named_in_front(begin) if front or fresh else ""
+    fresh = _is_fresh(snapshot.layout, whole[begin])
+    least = min(map(_least_named, firsts), default=begin) if fresh else begin
+    if front or (least < begin and not any(first.first for first in firsts)):
+        start = min(front.start, begin - 1) // size * size
+        while least < start and start in copies and _is_fresh(snapshot.layout, copies[start]):
+            start -= size
+        yield named_in_front(begin), range(start, begin, size)
 
 
 def lost_front(snapshot: Snapshot) -> range:
@@ -372,21 +415,22 @@ def _last_named(units: FileUnits) -> int:
     return -1 if last is None else int(last[1]["physical_offset"][0])
 
 
-def _names_before(units: FileUnits, begin: int) -> bool:
-    return any(bool((some["physical_offset"][is_used(some)] < begin).any()) for _, some in units.windows())
+def _least_named(units: FileUnits) -> int:
+    """The least position that a unit names; `_NO_END` without one."""
+    positions = (some["physical_offset"][is_used(some)] for _, some in units.windows())
+    return min((int(some.min(initial=_NO_END)) for some in positions), default=_NO_END)
 
 
-def _is_fresh(snapshot: Snapshot, begin: int) -> bool:
-    """What was stored right before the log's first file, at `begin`, cannot have expired."""
-    entry = next(entry for entry in snapshot.log if start_of(entry.name) == begin)
+def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
+    """What was stored right before this file of the log cannot have expired."""
     first = _first_record(entry)
-    return first is not None and not _can_have_expired(snapshot.layout, int(first.ints("store_timestamp")[0]))
+    return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
 def copying(snapshot: Snapshot, replica: str, target: Path | None = None, end: int = _NO_END) -> str:
     """The command that copies the log of a replica to where that of this store was; "" if it has nothing of that.
 
-    target: for those files alone that this log lacks, of those that begin before `end`.
+    target: for those files alone that the log has lost in front, see `lost_front`, of those that begin before `end`.
     """
     from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
     from .replica import log_of
@@ -395,11 +439,17 @@ def copying(snapshot: Snapshot, replica: str, target: Path | None = None, end: i
     if target is None:
         target, sources = snapshot.layout.commit_log_directories[0], [f"{path}/." for path in directories]
         return str(NextCommand(("cp", "-a", *sources, os.fspath(target))))
-    begin, own = lost_front(snapshot).start, {entry.name for entry in snapshot.log}
+    begin = lost_front(snapshot).start
     files = [file for file in MappedFileQueue.open(directories).files if file.start < end and begin < file.end]
-    sources = [os.fspath(file.path) for file in files if file_name(file.start) not in own]
+    return _copying_files([os.fspath(file.path) for file in files], target)
+
+
+def _copying_files(paths: Sequence[str], target: Path) -> str:
+    """The command that copies files of a log to a directory, and makes it; "" for none."""
+    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+
     made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
-    return f"{made}{NextCommand(('cp', '-a', *sources, os.fspath(target)))}" if sources else ""
+    return f"{made}{NextCommand(('cp', '-a', *paths, os.fspath(target)))}" if paths else ""
 
 
 def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:

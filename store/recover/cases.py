@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..audit.messages import NO_UNIT, UNSERVED, Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
-from ..plan.normalize import missing_part
+from ..plan.normalize import missing_parts
 from ..plan.plan import Plan
 from ..queues.edits import is_zero_from
 from ..queues.units import is_whole_file
@@ -173,7 +173,7 @@ CASES: tuple[Case, ...] = (
         "a part of the log is missing, and one of its directories is missing or empty: is a disk not mounted?",
         "starts with the files that it finds, and treats the others as expired or lost",
         "none: refused for safety as long as the configuration names that directory",
-        lambda facts: facts.plan is None and bool(missing_part(facts.snapshot)),
+        lambda facts: facts.plan is None and any(missing_parts(facts.snapshot)),
         codes=("I-002",),
     ),
     _refusal("foreign-name", "a log file's name is not a number", _MOVED, "I-005"),

@@ -6,6 +6,7 @@ import os
 import random
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import next_commands
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -26,6 +28,7 @@ from mqstore.store.verify.run import verify
 from ... import recovery_cases, stores
 from ...cli.datadriven import run_here
 from ...mixed_store import mixed_store
+from ..put.writing import writer
 from ..recover.recovered import changes_of_starts
 
 END_OF_RECORDS, LOG_FILE_BYTES = 102_141, 262_144
@@ -347,6 +350,81 @@ def test_first_files_that_did_not_expire(tmp_path: Path) -> None:
     unmounted = analyze(both, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(copy))).refusal
     made = f"mkdir -p {root}/d1/commitlog && {wanted.replace(f'{root}/d2', f'{root}/d1')}"
     assert unmounted is not None and str(unmounted.hint).endswith(f"replica's log there: {made}")
+
+
+def _hint(layout: Layout, replica: Path) -> str:
+    """What is told of a log that is refused, with a copy that was named."""
+    found = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(replica)))
+    assert found.plan is None and found.refusal is not None
+    return found.refusal.hint or ""
+
+
+def _copied(hint: str) -> list[int]:
+    """The starts of the files that the command copies."""
+    return [int(Path(path).name) for path in shlex.split(hint.partition("cp -a ")[2])[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("lost", "starts"), [(("d1",), [0]), (("d2",), [262_144]), (("d2", "d3"), [262_144]), (("d1", "d3"), [0])]
+)
+def test_the_files_of_a_replica_that_a_lost_directory_had(
+    lost: tuple[str, ...], starts: list[int], tmp_path: Path
+) -> None:
+    """Not what the replica has behind this log; and no command where it has not all that is lost."""
+    root = stores.unpack(_THREE, tmp_path)
+    (copy := tmp_path / "copy").mkdir()
+    for path in [*root.glob("d?/commitlog/*")]:
+        shutil.copy2(path, copy)
+    shutil.copy2(copy / file_name(0), copy / file_name(3 * 262_144))
+    for name in lost:
+        shutil.rmtree(root / name)
+    layout = _of_directories(root, "d1/commitlog", "d2/commitlog", "d3/commitlog")
+    assert _copied(_hint(layout, copy)) == starts
+    (copy / file_name(starts[0])).rename(copy / f"{file_name(starts[0])}.gz")
+    told = _hint(layout, copy)
+    assert f"does not have the file {file_name(starts[0])}, or has it compressed" in told and "cp -a" not in told
+
+
+def test_all_gaps_of_a_lost_directory_are_closed(tmp_path: Path) -> None:
+    """Its files lie between those of the others: in front of the log, in gaps, and at the end."""
+    starts = _fresh_store(tmp_path)
+    root, copy = tmp_path / "store", tmp_path / "copy"
+    for at, start in enumerate(starts):
+        if at % 2 == 0:
+            (root / "d2" / file_name(start)).unlink()
+    assert _copied(_hint(_of_directories(root, "d1", "d2"), copy)) == starts[::2]
+
+
+def _fresh_store(tmp_path: Path, old: int = 0) -> list[int]:
+    """A store of today but for its first messages, `old` of them, with five files of its log in one directory; a copy
+    of the log with one file more. The starts of the five.
+    """
+    root, now = tmp_path / "store", int(time.time() * 1000)
+    root.mkdir()
+    with writer(root, config=BrokerConfig({"mappedFileSizeCommitLog": "65536"})) as out:
+        for n in range(1500):
+            stored = now - 1500 + n - (100 * 3_600_000 if n < old else 0)
+            out.append(NewMessage(b"T", b"x" * 100, store_timestamp=stored))
+    (root / "commitlog").rename(root / "d2")
+    shutil.copytree(root / "d2", copy := tmp_path / "copy")
+    starts = sorted(int(path.name) for path in copy.iterdir())
+    shutil.copy2(copy / file_name(0), copy / file_name(5 * 65_536))
+    return starts
+
+
+@pytest.mark.parametrize(("old", "first"), [(0, 0), (500, 1)])
+def test_first_files_of_a_replica_that_cannot_have_expired(old: int, first: int, tmp_path: Path) -> None:
+    """The replica's own records tell how far back; what it has in front of them may have expired here."""
+    starts = _fresh_store(tmp_path, old)
+    root, copy = tmp_path / "store", tmp_path / "copy"
+    assert starts == [0, 65_536, 131_072, 196_608, 262_144]
+    for start in starts[:3]:
+        (root / "d2" / file_name(start)).unlink()
+    layout = _of_directories(root, "d1", "d2")
+    assert _copied(_hint(layout, copy)) == starts[first:3]
+    (copy / file_name(starts[first])).unlink()
+    told = _hint(layout, copy)
+    assert f"does not have the file {file_name(starts[first])}" in told and "cp -a" not in told
 
 
 @pytest.mark.parametrize("name", ["4.9.7-expired", "5.3.3-expired"])
