@@ -338,30 +338,38 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
 
     Memory: one window of each stream.
     """
-    heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
+    heads: list[_Head] = []
     for stream in streams:
-        _advance(heads, stream)
+        _advance(heads, stream, reverse)
     while heads:
-        ends = [int(head.position[-1]) for head, _ in heads]
-        bound = max(ends) if reverse else min(ends)
-        ready: list[RecordPlaces] = []
-        rest: list[tuple[RecordPlaces, Iterator[RecordPlaces]]] = []
-        for head, stream in heads:
-            inside = head.position >= bound if reverse else head.position <= bound
-            ready.append(head.take(inside))
-            if inside.all():
-                _advance(rest, stream)
+        bound = min(int(head.keys[-1]) for head in heads)
+        ready, rest = list[RecordPlaces](), list[_Head]()
+        for head in heads:
+            stop = int(np.searchsorted(head.keys, bound, "right"))
+            if stop > head.begin:
+                ready.append(head.window.take(slice(head.begin, stop)))
+            if stop == len(head.keys):
+                _advance(rest, head.stream, reverse)
             else:
-                rest.append((head.take(~inside), stream))
+                rest.append(head._replace(begin=stop))
         heads = rest
         yield type(ready[0]).concat(ready).sorted(reverse=reverse)
 
 
-def _advance(heads: list[tuple[RecordPlaces, Iterator[RecordPlaces]]], stream: Iterator[RecordPlaces]) -> None:
+class _Head(NamedTuple):
+    """The window of a stream whose rows from `begin` on are still to come. keys: of its rows, ascending."""
+
+    window: RecordPlaces
+    keys: Ints
+    begin: int
+    stream: Iterator[RecordPlaces]
+
+
+def _advance(heads: list[_Head], stream: Iterator[RecordPlaces], reverse: bool) -> None:
     """Add the next window of a stream, if there is one."""
-    head = next(stream, None)
-    if head is not None:
-        heads.append((head, stream))
+    window = next(stream, None)
+    if window is not None:
+        heads.append(_Head(window, -window.position if reverse else window.position, 0, stream))
 
 
 class RecordNames:
