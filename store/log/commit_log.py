@@ -345,13 +345,13 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
         bound = min(int(head.keys[-1]) for head in heads)
         ready, rest = list[RecordPlaces](), list[_Head]()
         for head in heads:
-            stop = int(np.searchsorted(head.keys, bound, "right"))
+            stop = int(head.keys.searchsorted(bound, "right"))
             if stop > head.begin:
                 ready.append(head.window.take(slice(head.begin, stop)))
             if stop == len(head.keys):
                 _advance(rest, head.stream, reverse)
             else:
-                rest.append(head._replace(begin=stop))
+                rest.append(head._replace(begin=stop) if stop > head.begin else head)
         heads = rest
         yield type(ready[0]).concat(ready).sorted(reverse=reverse)
 
