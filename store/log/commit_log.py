@@ -368,8 +368,13 @@ class _Head(NamedTuple):
 def _advance(heads: list[_Head], stream: Iterator[RecordPlaces], reverse: bool) -> None:
     """Add the next window of a stream, if there is one."""
     window = next(stream, None)
-    if window is not None:
-        heads.append(_Head(window, -window.position if reverse else window.position, 0, stream))
+    if window is None:
+        return
+    keys = -window.position if reverse else window.position
+    if (keys[1:] < keys[:-1]).any():  # as damaged units name them
+        order = np.argsort(keys, kind="stable")
+        window, keys = window.take(order), keys[order]
+    heads.append(_Head(window, keys, 0, stream))
 
 
 class RecordNames:

@@ -510,7 +510,7 @@ def test_of_cut_tiered_metadata_stays_what_is_whole(root: Path) -> None:
     path = _cut_metadata(root, members, '"endTimestamp":1795210651517')
     done = run_here(["recover", str(root), "--apply", "--yes"])
     assert done.code == 1, done.stdout
-    assert "Not brought back: 1 other entry is lost, a part of tieredStoreMetadata.json is lost (" in done.stdout
+    assert "Not restored: 1 other entry is lost, a part of tieredStoreMetadata.json is lost (" in done.stdout
     kept = loads(path.read_text())
     assert kept["topicSerialNumber"] == 0
     assert list(kept["topicMetadataTable"]) == ["orders"]
