@@ -282,7 +282,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
     from ..store.session.journal import carried_out
 
     edits = carried_out(found.interrupted, found.plan)
-    if not edits or (found.not_by_files and applied is None and not asking):
+    if not edits:
         return []
     title = "What was done:" if applied else "The plan:" if asking else _PLAN
     lines = section(title, steps_text(edits, found.layout, rows is None), rows)
@@ -297,8 +297,6 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return [f"Next: {left}"]
     if found.refusal is not None and not found.interrupted:
         return ["Next: fix the problem named above, then run this command again."]
-    if found.not_by_files and not found.nothing_to_do:
-        return ["Next: correct the broker's configuration, then run this command again with it."]
     if found.not_by_files:
         return ["Next: start the broker with a configuration that fits this store."]
     steps = next_steps(seen, given)

@@ -108,10 +108,10 @@ _CODES = 6
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
     from ..store.disk.layout import is_uri
-    from ..store.findings.next_commands import calling, refused, tidying_commands
+    from ..store.findings.next_commands import calls_for_something, refused, tidying_commands
     from ..store.verify.verdict import commands_of, what_now
 
-    about = calling(verdict.findings)
+    about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
         tidy = tidying_commands(verdict.findings, path, given, recovered=verdict.recovered)
         tidy = [] if verdict.live else tidy

@@ -42,7 +42,6 @@ _SAVED = frozenset({RECOVER, ALL, QUEUE})
 """Where a store cannot be mended: what of it is rebuilt with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
-_LOSES = "I-181"
 CUT_OFF = "I-185"
 """A change is not over: that is not a matter of any plan."""
 UNREADABLE = "I-015"
@@ -214,7 +213,7 @@ def next_commands(
     """
     if is_uri(fspath(root)):
         return []
-    about = calling(findings, least)
+    about = [finding for finding in findings if calls_for_something(finding, least)]
     # nothing is planned over bytes that nobody has read: whatever else is wrong, that comes first
     unread = [finding for finding in about if finding.code == UNREADABLE]
     if (left := going_on(about, root, given)) is not None and not unread:
@@ -242,7 +241,7 @@ def next_commands(
         if renumbered and to_renumber:
             again = repair_command(root, (QUEUE,), to_renumber, given)
             commands.append(again._replace(codes=_codes(renumbered)))
-        if about and not (commands or unread or _demanded(about)) and recovered is False:
+        if about and not (commands or unread) and recovered is False:
             commands = [command("recover", root, "--apply", given=given)]
     hands = [NextCommand(words, _codes(found), True) for words, found in by_hand.items()]
     looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
@@ -324,19 +323,6 @@ def refused(findings: Iterable[Finding]) -> str:
 def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> bool:
     """It is an error, or as serious as `least`, or the shutdown was none."""
     return finding.severity >= least or finding.unclean
-
-
-def calling(findings: Iterable[Finding], least: Severity = Severity.ERROR) -> list[Finding]:
-    """Those that call for something. What follows a shutdown that was none waits until the configuration is put right,
-    where a start loses messages by it.
-    """
-    found = [finding for finding in findings if calls_for_something(finding, least)]
-    return [finding for finding in found if finding.severity >= least] if _demanded(found) else found
-
-
-def _demanded(findings: Iterable[Finding]) -> bool:
-    """A start loses messages, and nothing mends that: the configuration demands it."""
-    return any(finding.code == _LOSES and not cure_of(finding) for finding in findings)
 
 
 def is_past_repair(finding: Finding, recovered: bool | None, to_renumber: Sequence[str] | None) -> bool:

@@ -286,17 +286,6 @@ class Prediction:
         """The configuration keeps the broker from starting, or loses what it had."""
         return self.config is not None and self.config.harmful
 
-    def ends_in(self, plan: Plan | None, layout: Layout) -> bool:
-        """The start ends the log in front of records that a plan leaves as they are: it would do so after it, too."""
-        in_entries = layout.dledger is not None  # whose index and state decide, too
-        if plan is None or self.log_end is None or in_entries or plan.lost_messages:
-            return False
-        directories = {Path(directory) for directory in layout.commit_log_directories}
-        paths = [(Path(edit.path), edit.offset) for edit in plan.edits]
-        of_log = [(path.name, offset) for path, offset in paths if path.parent in directories]
-        stays = all(name.isdigit() and int(name) + offset >= plan.log_end for name, offset in of_log)
-        return stays and self.log_end < plan.log_end
-
     @property
     def badness(self) -> tuple[bool, int, int, int, bool]:
         """Orders predictions: the worse one is greater."""

@@ -106,7 +106,8 @@ class Recovery:
     @property
     def nothing_to_do(self) -> bool:
         """The store is in order: no plan is needed."""
-        return self.plan is not None and not (self.plan.edits or self.interrupted or self.barrier)
+        planned = self.plan is not None and not self.plan.edits
+        return planned and not self.interrupted and not self.barrier
 
     @property
     def recovered(self) -> bool | None:
@@ -117,9 +118,7 @@ class Recovery:
     @property
     def not_by_files(self) -> bool:
         """A start fails, or loses what no plan can keep: the files are in order by all but this configuration."""
-        worst = self.prediction
-        stays = self.nothing_to_do or (not self.barrier and worst.ends_in(self.plan, self.layout))
-        return stays and bool(worst.lost.messages or worst.case.by_options)
+        return self.nothing_to_do and bool(self.prediction.lost.messages or self.prediction.case.by_options)
 
     @property
     def harmful(self) -> bool:

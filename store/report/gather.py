@@ -20,7 +20,7 @@ from ...formats.hashing import java_string
 from ..counted import bytes_text, counted
 from ..disk.lock import holder
 from ..errors import Missing, StoreError
-from ..findings.next_commands import Given, NextCommand, calling
+from ..findings.next_commands import Given, NextCommand, calls_for_something
 from ..findings.next_commands import tidying_commands as tidying
 from ..inspect.description import last_exit
 from ..inspect.stats import BIN_BITS, size_bin
@@ -128,7 +128,7 @@ def look(
 
 def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextCommand], bool]:
     """What mends a store; where nothing has to be mended what tidies it up."""
-    about = calling(verdict.findings)
+    about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
         tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
         return ([] if verdict.live else tidy), True
