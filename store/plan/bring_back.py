@@ -36,7 +36,6 @@ from ..queues.references import commit_log_of
 from .fill import PatchedQueue, Piece
 from .gaps import Gap
 from .lost_messages import LostUnits, lost_units
-from .normalize import copying, lost_front, named_in_front
 from .replica import (
     DamageFinder,
     LogHole,
@@ -114,7 +113,6 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
     found = Brought(replica.name)
     found.earlier_bytes = max(0, log.min_offset - replica.log.min_offset)
     _check_copy(finder.samples, log, replica)
-    _refuse_lost_front(snapshot, replica)
     spans = holes(finder, log, replica)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     gaps = [Gap(hole.begin, hole.end, False, 0) for hole in spans if hole.begin < hole.end]
@@ -194,14 +192,6 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
             hint=f"the copy has {replica.log.min_offset} to {replica.log.max_file_end},"
             f" this log {log.min_offset} to {log.max_file_end}",
         )
-
-
-def _refuse_lost_front(snapshot: Snapshot, replica: Replica) -> None:
-    """The first files of the log did not expire, and the replica has them. Raises Refused."""
-    front, directory = lost_front(snapshot), snapshot.layout.commit_log_directories[0]
-    if front and (copy := copying(snapshot, replica.name, directory, front.stop)):
-        reason = f"{named_in_front(front.stop)}, and the replica has that part"
-        raise Refused(reason, path=replica.name, hint=f"copy them first: {copy}")
 
 
 def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:

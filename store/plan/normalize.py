@@ -389,12 +389,15 @@ def named_in_front(begin: int) -> str:
     return f"queues name messages before the beginning of the log, {begin:,}"
 
 
-def told_lost_front(snapshot: Snapshot) -> Iterator[str]:
-    """What to know of a log that has lost its first files, where no plan is refused for that."""
+def told_lost_front(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
+    """What to know of a log that has lost its first files, where no plan is refused for that. replica: a copy of the
+    log, "" for none.
+    """
     layout = snapshot.layout
     if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
-        yield f"{named_in_front(front.stop)}: its first files are {lost}"
+        copy = copying(snapshot, replica, layout.commit_log_directories[0], front.stop) if replica else ""
+        yield f"{named_in_front(front.stop)}: its first files are {lost}{copy and f'; before --apply: {copy}'}"
 
 
 def _left_behind(snapshot: Snapshot) -> Iterator[int]:

@@ -515,7 +515,7 @@ def _recovery(
             f"the log is read from {ours.path}, not from {other.path}: look at both before --apply"
             for ours, other in files_of_one_name(snapshot, files)
         ]
-    notes += [*told_lost_front(snapshot), *_without_wheel(watched[0][0])]
+    notes += [*told_lost_front(snapshot, options.replica or ""), *_without_wheel(watched[0][0])]
     notes += _left_behind(watched[0][0])
     notes += _unserved(layout, predictions[0])
     notes += [
