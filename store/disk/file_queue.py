@@ -363,7 +363,7 @@ class MappedFileQueue(Closing, Windows):
         found = plain_of(self.packed(file))
         problem = found.problem
         if found.size != file.size and not problem:
-            problem = f"it has {counted(found.size, 'byte')}, but its header says {file.size}"
+            problem = f"it has {counted(found.size, 'byte')}, but the compressed file says {file.size}"
         return Plain(min(file.size, found.size), problem)
 
     def packed(self, file: MappedFile) -> AnyPacked:

@@ -45,7 +45,7 @@ from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
 _LEAST = HEADER_BYTES + SMALLEST_FILLER
-_RIGHT_HEAD = "corrects the head of an entry: its record is whole", "I-052"
+_RIGHT_HEAD = "corrects the header of an entry: its record is whole", "I-052"
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 

@@ -191,7 +191,7 @@ def _head(
         fields |= {"tags_code": wanted.tags_code, "msg_store_time": wanted.store_timestamp}
     new: bytes = UNIT.build(fields)[:UNIT_BYTES_MIN]
     if new != head:
-        reason = "corrects the head of a unit"
+        reason = "corrects the header of a unit"
         yield Edit("write", file.path, reason, _CODES, begin + start, len(new), new)
 
 

@@ -53,7 +53,7 @@ _FEW = 16
 LARGEST_GAP_FILES = 1000
 """Files of the log that may be missing in a row; what lies farther away is another log."""
 _FREE, _SAME, _OTHER = 0, 1, 2
-_SPLIT = "a record head without its body"
+_SPLIT = "a record header without its body"
 _EMBEDDED = "inside another, damaged record"
 
 

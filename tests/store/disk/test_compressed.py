@@ -98,7 +98,7 @@ def test_what_they_say_is_not_trusted(folder: Path) -> None:
         assert queue.content(first).size == 1000
         assert "length check" in queue.content(first).problem
         assert queue.read(0, 2000) == content(0)[:1000]
-        assert queue.content(second) == (SIZE, f"it has {SIZE + 8} bytes, but its header says {SIZE}")
+        assert queue.content(second) == (SIZE, f"it has {SIZE + 8} bytes, but the compressed file says {SIZE}")
 
 
 def test_a_plain_file_wins(folder: Path) -> None:

@@ -367,7 +367,7 @@ def test_of_an_entry_whose_head_is_wrong_nothing_was_lost(field: str, value: int
     assert plan is not None
     edits = [edit for edit in plan.edits if DATA in str(edit.path)]
     assert [(edit.reason, edit.codes) for edit in edits] == [
-        ("corrects the head of an entry: its record is whole", ("I-052",))
+        ("corrects the header of an entry: its record is whole", ("I-052",))
     ]
 
 
