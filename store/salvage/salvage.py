@@ -551,21 +551,24 @@ def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) 
     """Duplicates and fragments are told; what has no place in the log lies in files of its own."""
     for number, layer in enumerate((each for each in salvaged.aside if each.runs), 1):
         folder = f"{CONFLICTS}/{number}"
-        _write_runs(layer.runs, salvaged.sources, target / folder, files)
+        _write_runs([[run] for run in layer.runs], salvaged.sources, target / folder, files)
         manifest.runs(layer.runs, "aside", folder)
-    if salvaged.written is not None and salvaged.written.refused_runs:
-        _write_runs(salvaged.written.refused_runs, salvaged.sources, target / REFUSED, files)
+    if salvaged.written is not None and salvaged.written.refused_runs:  # a file for each would be too many
+        _write_runs([salvaged.written.refused_runs], salvaged.sources, target / REFUSED, files)
     manifest.runs(salvaged.arranged.duplicates, "duplicate")
     for fragment in salvaged.found.fragments:
         manifest.fragment(fragment)
 
 
-def _write_runs(runs: list[SalvageRun], sources: Sources, folder: Path, files: Files) -> None:
+def _write_runs(parts: list[list[SalvageRun]], sources: Sources, folder: Path, files: Files) -> None:
+    """A file for each part: its runs one after the other, named by the position of the first."""
     files.make_directory(folder)
-    for run in runs:
-        with files.create(folder / file_name(run.position)) as file:
-            for at in range(0, run.length, _CHUNK_BYTES):
-                data = sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at))
-                file.pwrite(data, at)
+    for runs in parts:
+        with files.create(folder / file_name(runs[0].position)) as file:
+            end = 0
+            for run in runs:
+                for at in range(0, run.length, _CHUNK_BYTES):
+                    file.pwrite(sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at)), end + at)
+                end += run.length
             file.sync()
     files.sync_directory(folder)

@@ -83,6 +83,16 @@ def test_a_message_that_the_writer_refuses_lies_aside_and_the_reason_is_told(tmp
     assert len(list((tmp_path / "new" / CONFLICTS).rglob("0*"))) == 1
 
 
+def test_all_messages_that_the_writer_refuses_come_into_one_file(tmp_path: Path) -> None:
+    bodies = [b"a" * 3000, b"b", b"c" * 2000, b"d" * 1001]
+    records = [fake(4096 * n, body, crc=crc31(body)) for n, body in enumerate(bodies)]
+    asked = {**COMPACT, "config": CONFIG.with_set(["maxMessageSize=1000"])}
+    done = salvaged(tmp_path / "new", image(tmp_path, b"".join(each + bytes(9) for each in records)), **asked)
+    assert done.written is not None and (done.written.stored, done.written.refused) == (1, 3)
+    (path,) = (tmp_path / "new" / CONFLICTS / "refused").iterdir()
+    assert path.read_bytes() == records[0] + records[2] + records[3]
+
+
 def test_a_message_that_names_a_queue_of_no_broker_is_served_from_its_others(tmp_path: Path) -> None:
     """INNER_MULTI_DISPATCH without that name; other messages are as they were, but for their numbers."""
     name, new = "5.5.0-lmq-poison", tmp_path / "new"
