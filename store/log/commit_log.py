@@ -338,12 +338,12 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
 
     Memory: one window of each stream.
     """
-    heads: list[_Head] = []
+    heads: list[_StreamWindow] = []
     for stream in streams:
         _advance(heads, stream, reverse)
     while heads:
         bound = min(int(head.keys[-1]) for head in heads)
-        ready, rest = list[RecordPlaces](), list[_Head]()
+        ready, rest = list[RecordPlaces](), list[_StreamWindow]()
         for head in heads:
             stop = int(head.keys.searchsorted(bound, "right"))
             if stop > head.begin:
@@ -356,7 +356,7 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
         yield type(ready[0]).concat(ready).sorted(reverse=reverse)
 
 
-class _Head(NamedTuple):
+class _StreamWindow(NamedTuple):
     """The window of a stream whose rows from `begin` on are still to come. keys: of its rows, ascending."""
 
     window: RecordPlaces
@@ -365,7 +365,7 @@ class _Head(NamedTuple):
     stream: Iterator[RecordPlaces]
 
 
-def _advance(heads: list[_Head], stream: Iterator[RecordPlaces], reverse: bool) -> None:
+def _advance(heads: list[_StreamWindow], stream: Iterator[RecordPlaces], reverse: bool) -> None:
     """Add the next window of a stream, if there is one."""
     window = next(stream, None)
     if window is None:
@@ -374,7 +374,7 @@ def _advance(heads: list[_Head], stream: Iterator[RecordPlaces], reverse: bool) 
     if (keys[1:] < keys[:-1]).any():  # as damaged units name them
         order = np.argsort(keys, kind="stable")
         window, keys = window.take(order), keys[order]
-    heads.append(_Head(window, keys, 0, stream))
+    heads.append(_StreamWindow(window, keys, 0, stream))
 
 
 class RecordNames:
