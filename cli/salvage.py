@@ -165,13 +165,13 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
 def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
     """Recover the new store where it needs that. What is left to do, "" where `verify` calls it safe."""
     from ..store.disk.layout import Layout
-    from ..store.library import settle
+    from ..store.library import recover_new_store
     from ..store.salvage.original import BEYOND, MORE
     from .change_options import reading_the_log
 
     layout = Layout.open(to, wanted.config.for_new_store())
     with reading_the_log(layout, common, common.rate) as tell:
-        found, verdict = settle(layout, wanted.version, rate_bytes=common.rate, tell=tell)
+        found, verdict = recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell)
     if exit_code_of_status(verdict.status) is ExitCode.DONE:
         return ""
     if found.plan is None:

@@ -251,7 +251,7 @@ _LOOKS = 3
 """At a new store: queues come with the first plan, what comes from queues with the second one."""
 
 
-def settle(
+def recover_new_store(
     layout: Layout,
     broker_version: str | None = None,
     *,

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...formats.derive.ragged import Bytes
 from ...formats.dledger import HEAD, HEADER_BYTES, MAGIC_ENTRY
-from ...formats.hashing import java_hash
+from ...formats.hashing import java_hash, java_integer
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
@@ -281,7 +281,7 @@ def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[DirectoryEntry, ...
         if not topic.directory:
             continue
         for queue in list_entries(topic.path):
-            if queue.directory and _is_java_int(queue.name):
+            if queue.directory and java_integer(queue.name, 32) is not None:
                 yield QueueId(topic.name, int(queue.name)), tuple(list_entries(queue.path))
 
 
@@ -312,11 +312,6 @@ def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[
     if topics is None or not topics.known:
         return frozenset(queue.topic for queue in queues)
     return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
-
-
-def _is_java_int(name: str) -> bool:
-    digits = name.removeprefix("-").removeprefix("+")
-    return digits.isascii() and digits.isdigit() and int(name) < 1 << 31
 
 
 def _check_supported(layout: Layout) -> None:

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ...formats.hashing import java_trim
+from ...formats.hashing import java_integer, java_trim
 from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
 
@@ -201,7 +201,7 @@ class BrokerConfig(Mapping[str, str]):
         value = self.get(name)
         if value is None:
             return default
-        number = java_int(value)
+        number = java_integer(value, 32)
         if number is None:
             raise InvalidInput(f"{name} is not a number: {value}")
         return number
@@ -301,15 +301,6 @@ def _canonical(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def java_int(text: str) -> int | None:
-    """As Java's `Integer.parseInt`: a sign and digits, no blank, nothing beyond 32 bits. None for others."""
-    try:
-        number = int(text) if re.fullmatch(r"[+-]?\d+", text) else None
-    except ValueError:  # thousands of digits
-        return None
-    return number if number is not None and -(1 << 31) <= number < 1 << 31 else None
-
-
 def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, str], dict[str, str]]:
     """Options of a file with the values that a broker has of them, and why it does not take what is written, by name.
 
@@ -342,10 +333,10 @@ def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
     blanks = " (the blank counts)" if bare != text else ""
     taken = text if rules.strips is False else bare
     if name in _NUMBERS:
-        if java_int(text) is not None:
+        if java_integer(text, 32) is not None:
             return text, ""
         default = str(DEFAULTS[name]) if name in DEFAULTS else None
-        why = f"not a number for brokers{blanks if java_int(bare) is not None else ''}: the default is used"
+        why = f"not a number for brokers{blanks if java_integer(bare, 32) is not None else ''}: the default is used"
         return default, f"{why}, {default}" if default else why
     if blanks and bare.lower() == "true":
         return "false", f"false to brokers{blanks}"

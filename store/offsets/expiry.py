@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.broker_properties import FILE as BROKER_PROPERTIES
+from ...formats.hashing import java_integer
 from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
-from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig, java_int
+from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
@@ -151,7 +152,7 @@ def _hours(text: str) -> tuple[tuple[int, ...], str | None]:
         parts.pop()
     if parts == [""] and text:
         parts = []
-    numbers = [java_int(part) for part in parts]
+    numbers = [java_integer(part, 32) for part in parts]
     failing = numbers.index(None) if None in numbers else None
     found = {number for number in numbers[:failing] if number is not None}
     return tuple(sorted(found)), None if failing is None else parts[failing]

@@ -38,6 +38,7 @@ LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 _HOUR_MS = 3_600_000
 _NO_END = 1 << 62
+_LACKS = "this replica does not have the file {}, or has it compressed or with another length"
 
 
 def normalize(
@@ -211,7 +212,7 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
             why, hint = ", and the broker's configuration leaves out the DLedger log", _reading_dledger(layout, log)
             directory = log
         elif replica and layout.dledger is None and directory == layout.commit_log_directories[0]:
-            hint = f"copy the files of the replica's log there first: {copying(snapshot, replica)}"
+            hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
         hint = f"a broker that starts here would {harm}; {hint}"
         raise Refused(reason + why, path=directory, hint=hint)
 
@@ -302,27 +303,32 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
             gone = "if the older log is gone for good, or has just expired"
             hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(told)}"
         elif replica:
-            hint = _copying_lost(snapshot, copies, (lost for _, lost in parts), bare[0]) or hint
+            copy, lacking = _copying_lost(snapshot, copies, (lost for _, lost in parts), bare[0])
+            if copy:
+                hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
+            elif lacking:
+                gone = "if the disk is gone for good, or never had a file, remove its directory from storePathCommitLog"
+                hint = f"mount the disk, or name another replica: {_LACKS.format(lacking)}; {gone}"
         raise Refused(f"{parts[0][0]}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
 
 
 def _copying_lost(
     snapshot: Snapshot, copies: Mapping[int, DirectoryEntry], parts: Iterable[range], target: Path
-) -> str:
-    """What to do with a replica that was named: copy the files that are lost, those alone, if it has all of them. ""
-    where this log has files of all those names, of whatever length.
+) -> tuple[str, str]:
+    """The command that copies the files that are lost, those alone, "" where this log has files of all those names, of
+    whatever length; and the first file that the copies lack, "" for none: no command then, as with what lies behind
+    that file nobody would see any more that it is lost.
     """
-    own, paths, parts = {entry.name for entry in snapshot.log}, list[str](), sorted(parts, key=attrgetter("start"))
-    for start in (start for part in parts for start in part if file_name(start) not in own):
-        if start not in copies:  # with what it has behind, nobody would see any more that this is lost
-            return (
-                f"mount the disk, or name another replica: this one does not have the file {file_name(start)}, or has "
-                "it compressed or with another length; if the disk is gone for good, or never had a file, remove its "
-                "directory from storePathCommitLog"
-            )
-        paths.append(copies[start].path)
-    copy = _copying_files(paths, target)
-    return copy and f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
+    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+
+    own, paths = {entry.name for entry in snapshot.log}, list[str]()
+    for start in (start for part in sorted(parts, key=attrgetter("start")) for start in part):
+        if file_name(start) not in own and start not in copies:
+            return "", file_name(start)
+        if file_name(start) not in own:
+            paths.append(copies[start].path)
+    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
+    return f"{made}{NextCommand(('cp', '-a', *paths, os.fspath(target)))}" if paths else "", ""
 
 
 def _whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
@@ -396,8 +402,13 @@ def told_lost_front(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
     layout = snapshot.layout
     if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
-        copy = copying(snapshot, replica, layout.commit_log_directories[0], front.stop) if replica else ""
-        yield f"{named_in_front(front.stop)}: its first files are {lost}{copy and f'; before --apply: {copy}'}"
+        yield f"{named_in_front(front.stop)}: its first files are {lost}"
+        if replica:
+            size = snapshot.log_file_bytes
+            part = range(front.start // size * size, front.stop, size)
+            there = _whole_files(replica, size)
+            copy, lacking = _copying_lost(snapshot, there, [part], layout.commit_log_directories[0])
+            yield f"before --apply, copy the first files of the log: {copy}" if copy else _LACKS.format(lacking)
 
 
 def _left_behind(snapshot: Snapshot) -> Iterator[int]:
@@ -430,29 +441,13 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
-def copying(snapshot: Snapshot, replica: str, target: Path | None = None, end: int = _NO_END) -> str:
-    """The command that copies the log of a replica to where that of this store was; "" if it has nothing of that.
-
-    target: for those files alone that the log has lost in front, see `lost_front`, of those that begin before `end`.
-    """
+def _copying(snapshot: Snapshot, replica: str) -> str:
+    """The command that copies the log of a replica to where that of this store was."""
     from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
     from .replica import log_of
 
-    directories, _ = log_of(replica)
-    if target is None:
-        target, sources = snapshot.layout.commit_log_directories[0], [f"{path}/." for path in directories]
-        return str(NextCommand(("cp", "-a", *sources, os.fspath(target))))
-    begin = lost_front(snapshot).start
-    files = [file for file in MappedFileQueue.open(directories).files if file.start < end and begin < file.end]
-    return _copying_files([os.fspath(file.path) for file in files], target)
-
-
-def _copying_files(paths: Sequence[str], target: Path) -> str:
-    """The command that copies files of a log to a directory, and makes it; "" for none."""
-    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
-
-    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
-    return f"{made}{NextCommand(('cp', '-a', *paths, os.fspath(target)))}" if paths else ""
+    sources = [f"{path}/." for path in log_of(replica)[0]]
+    return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
 
 
 def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
