@@ -31,13 +31,13 @@ from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..disk.workers import Forked
-from ..errors import StoreError
+from ..errors import StoreError, Unreadable
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog, record_behind, used_bytes
 from ..log.message import Mark
 from ..log.window import NOTING, NOTING_HASHES
-from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Numbers, QueueNumbers, Units
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Numbers, QueueNumbers, Units
 from .messages import AT_ONCE, points_at
 from .verified import PackedItems, QueueRange, RecordFacts, VerifiedLog, VerifiedPieces, VerifiedQueue, is_long
 
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from .messages import Messages
 
 _FEW = 16
+_AHEAD_UNITS = 1 << 19
+"""Units of all queues together that are read before their messages are: a queue that gets few messages at a time is
+read less often."""
 
 
 class Lmq(NamedTuple):
@@ -96,6 +99,35 @@ class Laid(NamedTuple):
         return self.units[at : at + count] if messages.in_a_row else None
 
 
+class UnitsAhead:
+    """Units of queues in files; those behind the ones that were asked for are read with them."""
+
+    def __init__(self, queues: QueueNumbers) -> None:
+        self._queues = queues
+        self._most = min(WINDOW_UNITS, _AHEAD_UNITS // max(1, len(queues)))
+        self._read: dict[int, tuple[int, Units]] = {}
+
+    def fill(self, number: int, first: int, units: Units) -> None:
+        """The units of queue `number` from unit `first` on; zeros where a file is missing or ends. What was read ahead
+        may lag behind a broker that runs: such units do not match, and are read again. Raises Unreadable.
+        """
+        begin, known = self._read.pop(number, (first, units[:0]))
+        at, stream = first - begin, self._queues.stream(number)
+        if at < 0 or at + len(units) > len(known):
+            if 2 * len(units) > self._most:
+                stream.fill(first, units)
+                return
+            begin, at = first, 0
+            try:
+                known = stream.read(first, self._most)
+            except Unreadable:  # it may lie behind what was asked for
+                stream.fill(first, units)
+                return
+        units[:] = known[at : at + len(units)]
+        if at + len(units) < len(known):
+            self._read[number] = begin, known
+
+
 @dataclass(frozen=True)
 class Proof:
     """What it takes to prove any part of a log.
@@ -124,7 +156,8 @@ class Prover:
     """Proves one part of a log, which somebody reads for it."""
 
     def __init__(self, proof: Proof, start: int) -> None:
-        self._queues, self._index = proof.queues, proof.index
+        self._queues, self._ahead = proof.queues, UnitsAhead(proof.queues)
+        self._index = proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
         self._lmq, self._making = proof.lmq, proof.making
         self._copied, self._first_apart = proof.copied, proof.first_apart
@@ -333,7 +366,7 @@ class Prover:
         queues, firsts = messages.queue[new].tolist(), messages.offset[new].tolist()
         rows = zip(queues, firsts, new.tolist(), ends.tolist(), strict=True)
         for number, first, begin, end in rows:
-            self._queues.stream(number).fill(first, units[begin:end])
+            self._ahead.fill(number, first, units[begin:end])
         return units
 
 

@@ -101,16 +101,19 @@ def with_repairs(
     """The verdict of a `verify`, which now knows whether repairs of parts have anything to do, too (`to_renumber`).
 
     The plan of `recover` is made once more, of these parts as well, where a start needs no recovery and an error asks
-    for a repair. version: the broker's, None: the guess. tell: called with the log position reached. Writes nothing.
+    for a repair. version: the broker's, None: the guess. tell: called with the log position reached. What `verify` has
+    found in order in the log is not read again, and given up then. Writes nothing.
     """
     asking = any(cure_of(error) in PARTS | {ALL} for error in verdict.serious)
+    proved = verdict.verified and recovery.Proved(verdict.verified, None)
+    verdict = replace(verdict, verified=None)
     if not (verdict.recovered and asking) or verdict.to_renumber is not None:
         return verdict
     options = RecoveryOptions(Policy.KEEP, applicable=False)
     try:
         with at_rate(rate_bytes):
             exact = needs_log(verdict.findings)
-            found = recovery.analyze(layout, version, options=options, tell=tell, exact=exact)
+            found = recovery.analyze(layout, version, options=options, tell=tell, proved=proved, exact=exact)
             found = widened(found, verdict.findings)
     except StoreError:  # of one who only looks; a repair tells it
         return verdict

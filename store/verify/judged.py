@@ -110,7 +110,8 @@ def _verified(
     from .run import verify
 
     with StoreReader(layout, rate_bytes=rate_bytes) as store:
-        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
+        found = verify(store, scope, jobs=jobs, progress=tell)
+        return replace(found, facts=LogFacts(), verified=found.verified if scope.proof else None)
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:

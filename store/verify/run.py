@@ -36,7 +36,7 @@ from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, 
 from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
 from .start import cut_off, forgotten, proved_of, start_beside
-from .verdict import Verdict, status_of
+from .verdict import Status, Verdict, status_of
 
 if TYPE_CHECKING:
     from ..inspect.description import Description
@@ -93,8 +93,9 @@ def verify(
     with aside(store.rate_bytes is not None), noting():
         context = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
     findings = _asked_for(context)
+    status = status_of(findings)
     return Verdict(
-        status_of(findings),
+        status,
         findings,
         context.log.records,
         context.log.bytes,
@@ -105,7 +106,7 @@ def verify(
         context.log,
         str(unmendable(store.layout) or ""),
         context.predicted.recovered,
-        proved_of(context) if scope.proof else None,
+        proved_of(context) if scope.proof or status is Status.DAMAGED else None,
         context.predicted.facts,
         context.predicted.config,
         None if scope.watch is None else context.states().get(scope.watch),

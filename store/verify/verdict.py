@@ -56,7 +56,7 @@ class Verdict:
     unmendable: str = ""
     #: `recover` has nothing to do: what it would mend no repair mends. None: not known.
     recovered: bool | None = None
-    #: What of the log is in order for a start, where it was asked for.
+    #: What of the log is in order for a start: for a plan that is made next, of a damaged store or where it was asked.
     verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
     #: What the next start does, line by line, each with a label; nothing where it was not predicted.
     start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)

@@ -15,15 +15,15 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.audit import prove
 from mqstore.store.audit.messages import Messages
-from mqstore.store.audit.prove import Laid, prove_log, with_verified_queues
+from mqstore.store.audit.prove import Laid, UnitsAhead, prove_log, with_verified_queues
 from mqstore.store.audit.verified import QueueRange, VerifiedQueue
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue
 from mqstore.store.disk.layout import Layout
-from mqstore.store.queues.units import UNIT_DTYPE, FileUnits
+from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, QueueNumbers
 from mqstore.store.start.log import proof_of
 
-from ... import stores
+from ... import failing_disk, stores
 
 
 def _files(*names: str) -> MappedFileQueue:
@@ -134,3 +134,27 @@ def test_a_queue_with_much_behind_its_end_is_for_others_to_read(clean: Path, mon
     name, *_ = _last_file(clean)
     monkeypatch.setattr(prove, "_TAIL_BYTES", 0)
     assert name not in _sound_queues(clean)
+
+
+def test_units_that_are_read_ahead_are_those_of_the_file(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order they are asked for, and behind the end of the files."""
+    queues = QueueNumbers.of(Snapshot.of(Layout.open(clean)))
+    monkeypatch.setattr(prove, "_AHEAD_UNITS", 7 * len(queues))
+    ahead, random = UnitsAhead(queues), np.random.default_rng(3)
+    for _ in range(400):
+        number, first, count = random.integers(0, len(queues)), random.integers(0, 40), random.integers(1, 9)
+        units = np.zeros(count, UNIT_DTYPE)
+        ahead.fill(int(number), int(first), units)
+        assert units.tobytes() == queues.stream(int(number)).read(int(first), int(count)).tobytes()
+
+
+def test_a_byte_that_cannot_be_read_ahead_keeps_nobody_from_the_units_before_it(clean: Path) -> None:
+    queues = QueueNumbers.of(Snapshot.of(Layout.open(clean)))
+    name, file, end = _last_file(clean)
+    number, units = queues.names.index(name), np.zeros(1, UNIT_DTYPE)
+    failing_disk.fail_here(file, end, UNIT_BYTES)
+    try:
+        UnitsAhead(queues).fill(number, (int(file.name) + end) // UNIT_BYTES - 1, units)
+    finally:
+        failing_disk.mend_here()
+    assert units["size"][0] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,15 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.plan.observer import Policy, RecoveryOptions
+from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import replan
 from mqstore.store.repair.parts import Choice, RepairPart
-from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts
+from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts, with_repairs
 from mqstore.store.repair.repair import analyze
+from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status
 
 from ... import recovery_cases, stores
 from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases
@@ -34,6 +39,19 @@ def repaired(case: Case, work: Path) -> Layout:
     plan = analyze(layout, Choice(), case["version"], NOW_MS).plan
     apply(layout, None, lambda: plan, Files(), command="repair")
     return layout
+
+
+def test_what_a_verify_has_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all that is wrong is configuration, the plan of the repairs goes by what is in order in the log."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for file in (root / "config").glob("topics.json*"):
+        file.unlink()
+    with StoreReader(root) as store:
+        found = verify(store)
+        expected = with_repairs(replace(found, verified=None), store.layout)
+        monkeypatch.setattr(recovery, "_verified", lambda *_: pytest.fail("the log is read again"))
+        assert with_repairs(found, store.layout) == expected
+    assert found.status is Status.DAMAGED and found.recovered and not expected.recovered
 
 
 def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
