@@ -123,18 +123,11 @@ def files_of(layout: Layout, follow_links: bool) -> Files:
     return confined(layout, follow_links=follow_links)
 
 
-def half_rate(common: Common) -> int | None:
-    """Of `--rate`, for each of two processes: one looks at the store, one verifies it beside."""
-    return None if common.rate is None else max(1, common.rate // 2)
-
-
 @contextmanager
-def reading_the_log(layout: Layout, common: Common, rate_bytes: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar, and the limit of reading (bytes a second); what it gives is told the log position
-    reached.
-    """
+def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
+    """A progress bar, and the limit of reading of `--rate`; what it gives is told the log position reached."""
     from ..store.disk.byte_reader import at_rate
 
     files = layout.commit_log_files()
-    with at_rate(rate_bytes), common.progress("reading the log", files.size) as bar:
+    with at_rate(common.rate), common.progress("reading the log", files.size) as bar:
         yield bar.positions(files.start)

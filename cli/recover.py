@@ -150,7 +150,7 @@ def _analyze(
 
     given: dict[str, Any] = {"lost_tag": asked.lost_tag, "replica": replica, "force_empty_log": force_empty_log}
     options = {name: value for name, value in given.items() if value}
-    with reading_the_log(layout, common, common.rate) as tell:
+    with reading_the_log(layout, common) as tell:
         return recovery(
             layout,
             broker_version=asked.version,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, tell_nearest
-from .change_options import Change, agree, files_of, half_rate, reading_the_log
+from .change_options import Change, agree, files_of, reading_the_log
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
@@ -187,53 +187,44 @@ def _analyze(
     layout: Layout, judged: Layout, choice: Choice, version: str | None, common: Common, kind: QueueStoreKind | None
 ) -> JudgedRepair:
     """judged: the store as it is now, before its queues go elsewhere."""
-    from ..store.repair.repair import analyze, is_bare
+    from ..store.repair.repair import analyze, refuse_at_once
     from ..store.search.store import clock_ms
 
     now_ms = clock_ms()
 
     def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
+        if proved is not None and kind is not None:  # what is wrong where the queues are now does not count there
+            proved = proved._replace(findings=None)
         return analyze(layout, choice, version, now_ms, tell, common.jobs, kind, proved)
 
-    first = kind is None and is_bare(layout)
-    return _judged(judged, version, common, look, verified_first=first)
+    refuse_at_once(layout, version, kind)
+    return _judged(judged, version, common, look)
 
 
 def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepair:
     from ..store.disk.layout import Layout
-    from ..store.repair.recheck import is_compared, reanalyze
+    from ..store.repair.recheck import reanalyze
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
 
     def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
-        return reanalyze(found, tell, common.jobs)
+        return reanalyze(found, tell, common.jobs, proved)
 
-    return _judged(layout, version, common, look, verified_first=is_compared(found))
+    return _judged(layout, version, common, look)
 
 
 def _judged(
-    layout: Layout,
-    version: str | None,
-    common: Common,
-    look: Callable[[Callable[[int], None], Proved | None], Repair],
-    *,
-    verified_first: bool,
+    layout: Layout, version: str | None, common: Common, look: Callable[[Callable[[int], None], Proved | None], Repair]
 ) -> JudgedRepair:
-    """The plan of `look`, and the verdict on the store. verified_first: what the verdict has read of the
-    log, `look` need not read; else another process comes to the verdict meanwhile.
-    """
+    """The verdict on the store, and the plan of `look`, which need not find out again what the verdict tells."""
     from ..store.repair.recheck import JudgedRepair
-    from ..store.verify.judged import verified_before, verified_beside
+    from ..store.verify.judged import verified_before
 
-    if verified_first:
-        with reading_the_log(layout, common, common.rate) as tell:
-            judgement, proved = verified_before(
-                layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
-            )
-            return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
-    beside = verified_beside(layout, version, rate_bytes=half_rate(common))
-    with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return _with_repairs(JudgedRepair(look(tell, None), verdict()), version)
+    with reading_the_log(layout, common) as tell:
+        judgement, proved = verified_before(
+            layout, version, anew=True, rate_bytes=common.rate, jobs=common.jobs, tell=tell
+        )
+        return _with_repairs(JudgedRepair(look(tell, proved), judgement), version)
 
 
 def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:

@@ -170,7 +170,7 @@ def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
     from .change_options import reading_the_log
 
     layout = Layout.open(to, wanted.config.for_new_store())
-    with reading_the_log(layout, common, common.rate) as tell:
+    with reading_the_log(layout, common) as tell:
         found, verdict = recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell)
     if exit_code_of_status(verdict.status) is ExitCode.DONE:
         return ""

@@ -26,6 +26,8 @@ from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import Refused
+from ..findings.findings import Finding
+from ..findings.next_commands import proposed
 from ..index.read import sizes_of
 from ..inspect.timer_records import DeliveredTimers
 from ..plan.database import opened_database
@@ -225,12 +227,13 @@ class Proved(NamedTuple):
     """What is in order in a log, proved with `proof_of`, and what it was read from: taken before.
 
     files: all of the store's; where they are not the same any more nothing is proved. None: whoever has
-    proved it answers for that.
+    proved it answers for that. findings: of a `verify` of the whole store, None where there was none.
     """
 
     verified: VerifiedLog
     seen: Fingerprint | None
     files: Fingerprint | None = None
+    findings: Sequence[Finding] | None = None
 
 
 class Played(NamedTuple):
@@ -263,8 +266,7 @@ def analyze(
     options.check()
     if proved is not None and proved.files is not None and not proved.files.still_holds(layout):
         proved = None
-    seen = proved.seen if proved is not None else Fingerprint.of(layout)
-    seen = None if options.replica else seen
+    seen = None if options.replica else proved.seen if proved is not None else Fingerprint.of(layout)
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     config = layout.broker_config
@@ -407,8 +409,6 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if layout.dledger is not None:
         yield "a DLedger log: the prediction is for a single node; a follower takes over what its leader has"
     if plan and plan.index is None and options_of(layout).message_index.is_guess:
-        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
-
         yield (
             "there is no index, and no sign that there ever was one (messageIndexEnable=false?): "
             f"`{proposed(layout, 'repair', '--index')}` makes one from the log"

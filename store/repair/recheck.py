@@ -43,12 +43,17 @@ _MADE = {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT}
 """What is made of a log, besides files of config/ that were not there."""
 
 
-def reanalyze(found: Repair, tell: Callable[[int], None] | None = None, jobs: int | None = None) -> Repair:
-    """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
+def reanalyze(
+    found: Repair,
+    tell: Callable[[int], None] | None = None,
+    jobs: int | None = None,
+    proved: recovery.Proved | None = None,
+) -> Repair:
+    """The store now that `found.plan` was carried out. proved: as in `analyze`. Writes nothing. Raises as `analyze`."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
     if not is_compared(found):
-        return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind)
+        return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind, proved)
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=left))
 

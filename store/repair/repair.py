@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..audit.batches import of_right_type
 from ..audit.prove import prove_log, units_by
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import BodyCheck, load_files, truncate
@@ -27,14 +28,15 @@ from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.files import Edit
-from ..disk.layout import Layout, queue_directories
+from ..disk.layout import Layout
 from ..disk.workers import cores
-from ..errors import InvalidInput, NotFound, Refused, StoreError, Unreadable, Unsupported
+from ..errors import InvalidInput, NotFound, Refused, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..offsets.positions import Clamped
+from ..plan.normalize import normalize
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, Reading, make_plan
 from ..plan.unreferenced import pairs_of
@@ -159,8 +161,8 @@ def analyze(
     proved: Proved | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
-    kind: where the queues are to be afterwards; layout: as `as_kind` gives it. proved: of somebody who
-    has just read the log (`Scope.anew`).
+    kind: where the queues are to be afterwards; layout: as `as_kind` gives it. proved: by a `verify` that has just
+    read the log (`Scope.anew`).
 
     Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
     """
@@ -171,11 +173,19 @@ def analyze(
     if proved is not None and not (proved.files and proved.files.still_holds(layout)):
         proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)
-    verified = proved.verified if proved is not None else None
-    plan, config = _plan(layout, request, tell, jobs or cores(), verified)
+    plan, config = _plan(layout, request, tell, jobs or cores(), proved)
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     return Repair(layout, request, plan, config.clamped, cut_off, crashed, seen, bool(barriers_left(layout)))
+
+
+@refusing()
+def refuse_at_once(layout: Layout, version: str | None, kind: QueueStoreKind | None) -> None:
+    """Raise what `analyze` raises before it reads the log: Refused, Unreadable, Unsupported, InvalidInput."""
+    given = profile_of(version).version if version else None
+    refuse_kind(layout, kind, given)
+    profile = profile_of(given or generation_of(layout).version)
+    normalize(of_right_type(Snapshot.of(layout), profile.queues)[0], any_length=True)
 
 
 @refusing()
@@ -185,7 +195,7 @@ def replan(layout: Layout, request: Request) -> Plan:
 
 
 def _plan(
-    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: VerifiedLog | None = None
+    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: Proved | None = None
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
@@ -207,7 +217,7 @@ def _plan(
         queues_in_database=False,
     )
     switches = switches_of(snapshot)
-    verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved)
+    verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved and proved.verified)
     outcome = _as_it_lies(snapshot, profile, switches, verified)
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
@@ -217,7 +227,7 @@ def _plan(
     if with_log:
         whole = planned(options=options._replace(queues_in_database=True))
     _check_named(layout, choice, whole)
-    plan, config = repair_parts(snapshot, profile, switches, whole, request)
+    plan, config = repair_parts(snapshot, profile, switches, whole, request, proved and proved.findings)
     if request.kind is QueueStoreKind.FILES:
         plan = with_expired(snapshot, plan)
         settings = config_in_files(layout, request.made_ms)
@@ -225,19 +235,6 @@ def _plan(
     elif with_database_of_log and RepairPart.QUEUE in choice.parts and not with_log:
         plan = with_database(layout, profile, plan, tell, choice.topics)
     return plan, config
-
-
-def is_bare(layout: Layout) -> bool:
-    """Queues and index have no files, as far as their folders show: all of them are made of the log."""
-    if layout.queue_database is not None or layout.dledger is not None:
-        return False
-    try:
-        if layout.index.is_dir() and any(layout.index.iterdir()):
-            return False
-        parts = (layout.consume_queue, layout.batch_consume_queue)
-        return not any(any(queue_directories(part)) for part in parts)
-    except (OSError, StoreError):  # whoever reads it for its own sake says so
-        return False
 
 
 def proved_for_rebuild(

@@ -8,14 +8,12 @@ All that looks at more than single records is imported behind a first look at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import noting
-from ..disk.workers import beside, cores
+from ..disk.workers import cores
 from ..session.journal import Fingerprint
 from ..settings.options import options_of
 
@@ -34,26 +32,6 @@ class JudgedRecovery(NamedTuple):
 
     recovery: Recovery
     verdict: Verdict
-
-
-@contextmanager
-def verified_beside(
-    layout: Layout, version: str | None, *, rate_bytes: int | None = None
-) -> Iterator[Callable[[], Verdict]]:
-    """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
-
-    version: the broker's, None: the guess. Raises Unreadable.
-    """
-    from .context import Scope
-    from .start import worth_a_process
-
-    if version is None:
-        from ..settings.generation import generation_of
-
-        generation_of(layout)  # both processes go by it
-    work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
-    with beside(work, worth=worth_a_process(layout)) as verdict:
-        yield verdict
 
 
 def verified_before(
@@ -83,8 +61,8 @@ def verified_before(
     verified = verdict.verified
     if verified is not None and verified.copied is None and _tags_are_right(verdict, groups):
         verified = replace(verified, tagged=True)
-    proved = Proved(verified, seen, files) if verified and files else None
-    return replace(verdict, verified=None), proved
+    proved = Proved(verified, seen, files, verdict.findings) if verified and files else None
+    return verdict, proved
 
 
 def _tags_are_right(verdict: Verdict, groups: frozenset[str] | None) -> bool:
@@ -110,8 +88,7 @@ def _verified(
     from .run import verify
 
     with StoreReader(layout, rate_bytes=rate_bytes) as store:
-        found = verify(store, scope, jobs=jobs, progress=tell)
-        return replace(found, facts=LogFacts(), verified=found.verified if scope.proof else None)
+        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:

@@ -180,7 +180,7 @@ def test_a_log_is_read_from_its_first_file_on(tmp_path: Path, monkeypatch: pytes
     first.rename(first.with_name(f"{start:020}"))
     sizes: list[int] = []
     monkeypatch.setattr(progress.Progress, "advance", lambda self, size: sizes.append(size))
-    with reading_the_log(Layout.open(root), Common(), None) as tell:
+    with reading_the_log(Layout.open(root), Common()) as tell:
         for position in (100, 300, 200, 400):
             tell(start + position)
     assert sizes == [100, 200, 0, 100]
