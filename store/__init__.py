@@ -1,4 +1,4 @@
-"""Directories: what a broker keeps on disk, read, checked and written. No terminal, no Spark.
+"""The message store of a broker: read it, check it, repair it and write it. No terminal, no Spark.
 
-Its rooms stand on floors (ARCHITECTURE.md), and use those below them. It may use `formats`.
+Its packages are layered (ARCHITECTURE.md); each uses only those in the layers below. It may use `formats`.
 """

@@ -1,8 +1,8 @@
-"""Rows kept as columns: the base of such classes, dictionaries of byte strings, values in order, ranges.
+"""Tables as numpy columns, and dictionaries, lookups and sets of numbers over such columns.
 
-`Rows` is the base of classes whose fields are columns of one length. `dictionary` encodes byte strings:
-few different values, many rows. Others look up numbers in a column that rises, a whole column of them at
-once, or what numbers have become, or keep sets of numbers that lie mostly in a row as ranges, normally one.
+`Rows` is the base of classes whose fields are columns of one length. `dictionary` encodes byte strings of which few
+differ. Others look up many numbers at once in an ascending column, look up the new number of an old one, or keep a set
+of numbers as ranges.
 
 Nothing here knows a file or a broker. It may use `formats` and `errors`.
 """
@@ -30,10 +30,10 @@ T = TypeVar("T", bound=npt.NDArray[Any])
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Rows:
-    """Base of classes whose annotations are their fields: given in this order, or by name. Fields that are
+    """Base of classes whose annotations are their fields, passed by position in this order or by name. Fields that are
     arrays, `Ragged`, `Columns` or `Rows` have an item for each of n rows; other fields belong to all rows.
 
-    No dataclass: to make one takes as long as to look at a thousand records, and columns have no `==`.
+    Not a dataclass: creating one takes as long as looking at a thousand records, and columns have no `==`.
     """
 
     FIELDS: ClassVar[dict[str, str]] = {}
@@ -43,7 +43,7 @@ class Rows:
         cls.FIELDS = cls.FIELDS | cls.__annotations__
 
     def __init__(self, *fields: Any, **named: Any) -> None:
-        """Raises TypeError for fields that it has not, and without one that has no default."""
+        """Raise TypeError for an unknown field, and for a missing field that has no default."""
         own = vars(self)
         own.update(zip(self.FIELDS, fields, strict=False), **named)
         wrong = len(fields) > len(self.FIELDS) or not named.keys() <= self.FIELDS.keys()
@@ -55,19 +55,19 @@ class Rows:
         return next(len(column) for column in vars(self).values() if isinstance(column, columns))
 
     def replace(self, **named: Any) -> Self:
-        """The same with other fields."""
+        """Return a copy in which the named fields have other values."""
         return type(self)(**{name: getattr(self, name) for name in self.FIELDS} | named)
 
     def take(self, key: Key) -> Self:
-        """Some of the rows, by slice, mask or index."""
+        """Return some of the rows, selected by slice, mask or index."""
         return type(self)(*(_taken(getattr(self, name), key) for name in self.FIELDS))
 
     @classmethod
     def concat(cls, parts: Iterable[Self], order: Key | None = None) -> Self:
-        """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`.
+        """Join parts in their order. No parts give no rows; that works only for a class of `Ints` and `Flags`.
 
-        order: of the rows, if it is another; column by column, to keep memory small. Raises TypeError
-        for a class that has `Columns` among its fields.
+        order: the rows to take of the joined ones, None for all; applied column by column to keep memory small. Raise
+        TypeError if a field is a `Columns`.
         """
         found = list(parts)
         if not found:
@@ -80,13 +80,13 @@ class Rows:
 
 
 def kept(column: T) -> T:
-    """The column for one that keeps it for longer than its batch: a view keeps all columns of that."""
+    """Return the column for a holder that outlives the batch. A view is copied: it would keep its whole batch."""
     return column if column.base is None else column.copy()
 
 
 def _taken(value: Any, key: Key) -> Any:
     if isinstance(value, np.ndarray) and isinstance(key, np.ndarray) and key.dtype == np.int64:
-        return value.take(key, axis=0)  # the same, quicker
+        return value.take(key, axis=0)  # same result, quicker
     if isinstance(value, _ARRAYS):
         return value[key]
     return value.take(key) if isinstance(value, (Columns, Rows)) else value
@@ -103,7 +103,7 @@ def _joined(values: list[Any]) -> Any:
 
 
 def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
-    """(row, found): int64[n], bool[n] for n wanted numbers; rows of those not found mean nothing.
+    """Look up n wanted numbers: (row, found), int64[n] and bool[n]. The row of a number not found means nothing.
 
     ordered: int64[m], ascending.
     """
@@ -114,14 +114,14 @@ def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
 
 
 class Renumbered:
-    """What numbers of several origins have become; of one that comes again, what it became last. 16 bytes for each."""
+    """Maps old numbers of several origins to new ones; the last entry for an old number wins. 16 bytes for each."""
 
     def __init__(self) -> None:
-        #: by origin: old numbers, ascending, and new ones; each pair at least twice as long as the one behind it
+        #: by origin: (old numbers, ascending; new numbers); each pair is at least twice as long as the next one
         self._parts = defaultdict[int, list[tuple[Ints, Ints]]](list)
 
     def add(self, origin: Ints, old: Ints, new: Ints) -> None:
-        """Note n numbers, int64[n] each; the new ones are not negative."""
+        """Add n numbers, int64[n] each; the new ones are not negative."""
         for number in np.unique(origin).tolist():
             rows, parts = np.flatnonzero(origin == number), self._parts[number]
             before, after = old[rows], new[rows]
@@ -132,7 +132,7 @@ class Renumbered:
             parts.append((before[order], after[order]))
 
     def of(self, origin: Ints, old: Ints) -> Ints:
-        """int64[n]: the new ones of n numbers, -1 for unknown ones."""
+        """int64[n]: the new numbers of n old ones, -1 for unknown ones."""
         found = np.full(len(old), -1, np.int64)
         for number in np.unique(origin).tolist():
             rows = np.flatnonzero(origin == number)
@@ -144,10 +144,10 @@ class Renumbered:
 
 
 def order_of_pairs(major: Ints, minor: Ints) -> Ints:
-    """int64[n]: rows in the order of their pairs of numbers, equal ones as they come. n ≥ 1.
+    """int64[n]: the row numbers, sorted by (major, minor); a stable sort. n ≥ 1.
 
-    major, minor: int64[n], from 0 to 2^32 - 1. numpy sorts numbers of 16 bits by radix, much quicker
-    than larger ones: topics and queues mostly fit.
+    major, minor: int64[n], from 0 to 2^32 - 1. numpy sorts 16-bit numbers by radix, much faster than larger ones;
+    topics and queues mostly fit.
     """
     width = int(minor.max()) + 1
     if (int(major.max()) + 1) * width <= 1 << 16:
@@ -156,7 +156,7 @@ def order_of_pairs(major: Ints, minor: Ints) -> Ints:
 
 
 def begins(*columns: npt.NDArray[np.integer]) -> Flags:
-    """bool[n]: rows that differ from the one before in one of the columns; the first row does."""
+    """bool[n]: the rows that differ from the row before in at least one column; the first row counts as different."""
     new: Flags = np.arange(len(columns[0])) == 0
     for column in columns:
         new[1:] |= column[1:] != column[:-1]
@@ -164,7 +164,7 @@ def begins(*columns: npt.NDArray[np.integer]) -> Flags:
 
 
 def runs(numbers: Ints) -> Iterator[tuple[int, int]]:
-    """Row ranges [begin, end) of ascending numbers without a gap, in order."""
+    """Row ranges [begin, end) of consecutive numbers, in order. numbers: ascending."""
     if not len(numbers):
         return
     breaks = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
@@ -172,7 +172,7 @@ def runs(numbers: Ints) -> Iterator[tuple[int, int]]:
 
 
 class Ranges:
-    """A set of numbers. 16 bytes for each range, however long it is."""
+    """A set of numbers, kept as ranges of 16 bytes each, however long a range is."""
 
     def __init__(self) -> None:
         self._first = array("q")
@@ -183,7 +183,7 @@ class Ranges:
         return bool(self._first)
 
     def add_any(self, numbers: Ints) -> None:
-        """Add numbers in any order, int64[n]; those in a row quickly."""
+        """Add numbers in any order, int64[n]; fast if they are consecutive."""
         if len(numbers) and (np.diff(numbers) == 1).all():
             self.add_range(int(numbers[0]), int(numbers[-1]) + 1)
         else:
@@ -195,7 +195,7 @@ class Ranges:
             self.add_range(int(numbers[begin]), int(numbers[end - 1]) + 1)
 
     def add_range(self, first: int, end: int) -> None:
-        """Add first ≤ k < end."""
+        """Add all k with first ≤ k < end."""
         self._sorted = None
         if self._end and self._end[-1] == first:
             self._end[-1] = end
@@ -221,7 +221,7 @@ class Ranges:
         return found
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The ranges (first, end), sorted, none touching the next."""
+        """The ranges (first, end), sorted; no two overlap or touch."""
         if not self:
             return []
         first, reach = self._in_order()
@@ -230,7 +230,7 @@ class Ranges:
         return list(zip(first[begins].tolist(), reach[ends].tolist(), strict=True))
 
     def _in_order(self) -> tuple[Ints, Ints]:
-        """Starts, ascending, and how far the ranges reach that begin there or before."""
+        """(starts, ends): starts ascending; each end is the highest one of the ranges that start there or before."""
         if self._sorted is None:
             first = np.array(self._first, np.int64)
             order = np.argsort(first, kind="stable")
@@ -242,24 +242,24 @@ class Ranges:
 _WORD = np.dtype(np.uint64)
 _SLOT_BITS = 14
 _SAMPLE = 64
-"""Strings that are looked at first: often all of a batch are the same."""
+"""How many strings are compared first: often all strings of a batch are equal."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FOLD = np.uint64(29)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 class Dictionary(NamedTuple):
-    """`values[ids[i]]` is string i. ids: int64[n]; values: different, by first appearance."""
+    """A dictionary-encoded column: `values[ids[i]]` is string i. ids: int64[n]; values: distinct, by first use."""
 
     ids: Ints
     values: list[bytes]
 
 
 def dictionary(strings: Ragged) -> Dictionary:
-    """Number the different strings of a column. A missing string (length -1) counts as empty.
+    """Dictionary-encode a column. A missing string (length -1) counts as empty.
 
-    Every row is compared with the one that stands for its value, so a hash that two strings share
-    costs time and nothing else. About 40 ns a row for short strings, memory O(n).
+    Every row is compared with the row that represents its value, so a hash collision only costs time. About 40 ns a row
+    for short strings, memory O(n).
     """
     count = len(strings)
     if not count:
@@ -294,7 +294,7 @@ def _all_like_first(strings: Ragged) -> bool:
 
 
 def _with_slack(strings: Ragged) -> Ragged:
-    """The strings where whole words can be read from any of their bytes."""
+    """The same strings in a buffer in which a whole word can be read from any of their bytes."""
     length = np.maximum(strings.length, 0)
     if int((strings.start + length).max()) + _WORD.itemsize <= len(strings.buffer):
         return Ragged(strings.buffer, strings.start, length)
@@ -305,7 +305,7 @@ def _with_slack(strings: Ragged) -> Ragged:
 
 
 def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64]:
-    """Bytes `at` … `at` + 7 of strings that are longer than `at`, zero behind their end."""
+    """Bytes `at` to `at` + 7 of strings longer than `at`, with zeros after the end of a string."""
     left = strings.length[rows] - at
     words = overlapping(strings.buffer, _WORD)[strings.start[rows] + at]
     unused = (8 * np.maximum(_WORD.itemsize - left, 0)).astype(np.uint64)
@@ -313,14 +313,14 @@ def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64
 
 
 def _keep_front(words: npt.NDArray[np.uint64], unused_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Clear the last bytes in memory order, on machines of either byte order."""
+    """Clear the last bits in memory order, on machines of either byte order."""
     if np.little_endian:
         return words & (_ALL >> unused_bits)
     return words & (_ALL << unused_bits)
 
 
 def _slots(strings: Ragged) -> Ints:
-    """A number below 2^14 for each string, equal for equal strings."""
+    """A hash below 2^14 for each string."""
     mixed = strings.length.astype(np.uint64) * _MIX
     longest = int(strings.length.max())
     for at in range(0, longest, _WORD.itemsize):
@@ -331,7 +331,7 @@ def _slots(strings: Ragged) -> Ints:
 
 
 def _equal(strings: Ragged, leader: Ints) -> Flags:
-    """Whether each string is that of its leader."""
+    """bool[n]: whether each string equals the string in its leader row."""
     equal: Flags = strings.length == strings.length[leader]
     of_leader = strings[leader]
     for at in range(0, int(strings.length.max()), _WORD.itemsize):

@@ -1,12 +1,12 @@
-"""Numbers of things, as people write them."""
+"""Numbers as people write them."""
 
 from __future__ import annotations
 
 
 def counted(count: int, thing: str, several: str = "", *, form: str = "") -> str:
-    """`1 record`, `2 records`; several: what more than one of them are called, or do.
+    """Return `1 record`, `2 records`. several: the plural, or plural and verb, if it is not `thing` with an s.
 
-    form: of the number, as in a format string.
+    form: the format specification of the number.
 
     >>> counted(1, "record"), counted(0, "record"), counted(2, "index", "indexes")
     ('1 record', '0 records', '2 indexes')

@@ -1,7 +1,7 @@
-"""What can go wrong with a store: one small tree of exceptions.
+"""The exceptions of the library: one small class tree.
 
-Every error says in one line what happened, where (path and offset), and what to do about it.
-Exit codes belong to the command line: `cli/exit_codes.py` maps these classes to them.
+Every error says in one line what happened, where (path and offset) and what to do about it. Exit codes belong to the
+command line: `cli/exit_codes.py` maps these classes to them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Self
 class StoreError(Exception):
     """Base of all errors of the library.
 
-    message: what happened. path: the file or directory. offset: byte position in that file, or
-    physical offset where no single file is meant. hint: what the user can do. store: the one of several
-    that cannot be read to its end.
+    message: what happened. path: the file or directory. offset: the byte position in that file, or the physical offset
+    if no single file is meant. hint: what the user can do. store: of several stores, the one that cannot be read to its
+    end.
 
     >>> str(StoreError("cannot read", path="/s/abort", hint="check the permissions"))
     'cannot read: /s/abort; check the permissions'
@@ -46,24 +46,24 @@ class StoreError(Exception):
 
     @classmethod
     def because(cls, error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> Self:
-        """This error for an `OSError` met at `path` while `doing`."""
+        """Create this error from an `OSError` that occurred at `path` while `doing`."""
         return cls(f"{doing} ({error.strerror or error})", path=path)
 
 
 class Missing(StoreError):
-    """A path that is not there."""
+    """The path does not exist."""
 
 
 class NotAStore(StoreError):
-    """A path that is there, but is no store (a file, an empty directory, something else)."""
+    """The path exists, but is not a store (a file, an empty directory, something else)."""
 
 
 class Unreadable(StoreError):
-    """No permission, an I/O error, a symlink loop."""
+    """No permission, an I/O error, a symlink loop, or contents that make no sense."""
 
 
 class UnreadableRange(Unreadable):
-    """Bytes that a disk does not give: `length` of them at `offset` of the file. reason: the system's."""
+    """The disk does not return `length` bytes at `offset` of the file. reason: what the system says."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class InUse(StoreError):
 
 
 class NotFound(StoreError):
-    """The answer is no: no such topic, queue, offset, key or record."""
+    """There is no such topic, queue, offset, key or record."""
 
 
 class Corrupted(StoreError):
-    """A body failed its checksum, or a range of the log is damaged, where such are not taken."""
+    """A body failed its checksum, or a range of the log is damaged, and the caller does not accept that."""
 
 
 class Unclean(StoreError):
@@ -105,7 +105,7 @@ class Refused(StoreError):
 
 
 class LimitExceeded(StoreError):
-    """A bound set by the user or by the formats is exceeded."""
+    """A limit set by the user or by the formats is exceeded."""
 
 
 class NoSpace(StoreError):
@@ -117,11 +117,11 @@ class InvalidInput(StoreError):
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says of a disk or a quota that is full."""
+"""The error numbers of a full disk or quota."""
 
 
 def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:
-    """The error of this tree that fits an `OSError` met at `path` while `doing`."""
+    """Return the matching error of this tree for an `OSError` that occurred at `path` while `doing`."""
     if error.errno == errno.ENOENT:
         return Missing("no such file or directory", path=path)
     if error.errno in FULL:
@@ -131,7 +131,7 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
 
 @contextmanager
 def os_errors(path: str | PathLike[str], doing: str = "cannot read", offset: int | None = None) -> Iterator[None]:
-    """Turn an `OSError` into an error of this tree that names path, offset and intent."""
+    """Turn an `OSError` into an error of this tree with path, offset and what was being done."""
     try:
         yield
     except OSError as error:
@@ -141,7 +141,7 @@ def os_errors(path: str | PathLike[str], doing: str = "cannot read", offset: int
 
 
 def one_line(text: str) -> str:
-    """`text` with control characters escaped: a path or a topic may hold any of them."""
+    """Return `text` with control characters escaped: a path or a topic may contain any of them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -1,7 +1,7 @@
-"""A store as users of the library and of notebooks open it: that of the commands, and frames of it. And a recovery
-of it: looked at, carried out, taken back.
+"""A store as users of the library and of notebooks open it, with data frames; and its recovery: planned, applied,
+undone.
 
-It stands above all rooms, since it gives what several of them make of a store.
+It stands above all packages of store, because it combines several of them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Store(search_store.StoreReader):
-    """The message store in a directory. It is read, never written; a broker may be running on it.
+    """The message store in a directory. It is only read, never written; a broker may be running on it.
 
-    Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
-    grows it answers by that end until it is closed. For one thread at a time; others get a copy (`copy.copy`). Use as a
-    context manager or `close`.
+    Parts are opened when they are first needed. Results are kept, the end of the log too: a store that grows is seen up
+    to that end until it is closed. For one thread at a time; give other threads a copy (`copy.copy`). Use it as a
+    context manager, or call `close`.
 
-    path: the root directory. config: the broker's configuration, or its options by name, which overrides what the files
-    tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
-    Unreadable, InvalidInput.
+    path: the root directory. config: the broker's configuration, or its options by name; overrides what the files say.
+    rate_bytes: the most bytes per second that scans of the log read. Raises Missing, NotAStore, Unreadable,
+    InvalidInput.
 
     >>> with Store(path) as store:
     ...     message = store.message("orders", 0, 3)
@@ -49,9 +49,9 @@ class Store(search_store.StoreReader):
     """
 
     def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
-        """One message by its place in a queue, of a batch queue one of those inside of a record.
+        """One message by its place in a queue; in a batch queue, one of the messages inside a record.
 
-        Raises NotFound, also where the unit is damaged.
+        Raises NotFound, also if the unit is damaged.
         """
         if self.has_batch_queues(topic):
             from .search.queue_search import batch_message
@@ -61,7 +61,7 @@ class Store(search_store.StoreReader):
             return self.message_of_unit(queue, queue_offset)
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+        """The queue offset that a broker answers for a time. Raises NotFound if there is no such queue."""
         from .search.queue_search import queue_offset_at
 
         return queue_offset_at(self, topic, queue_id, time_ms)
@@ -75,12 +75,11 @@ class Store(search_store.StoreReader):
         where: str | Where | None = None,
         on_damage: OnDamage = "warn",
     ) -> Iterator[Message]:
-        """Messages in log order, those inside of batch records one by one.
+        """Messages in log order; those inside batch records one by one.
 
-        topics: names or patterns as a shell's, none for all. since ≤ store time < until: text as
-        `--since` takes it, ms since 1970, or a datetime. where: a condition in RocketMQ's filter
-        language. on_damage: `warn` (DamageWarning), `raise` or `skip` a range that cannot be read.
-        Raises InvalidInput, Unreadable, Corrupted.
+        topics: names or shell patterns; none means all. since ≤ store time < until: text as for `--since`, ms since
+        1970, or a datetime. where: a condition in RocketMQ's filter language. on_damage: for a range that cannot be
+        read: `warn` (DamageWarning), `raise` or `skip`. Raises InvalidInput, Unreadable, Corrupted.
 
         >>> with Store(path) as store:
         ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
@@ -95,9 +94,10 @@ class Store(search_store.StoreReader):
         return (message for batch in batches for message in messages(batch))
 
     def timers(self, now_ms: int | None = None, note: Callable[[str], None] = lambda _: None) -> Timers:
-        """Timer messages: due when, delivered, cancelled or never, for a broker that starts at `now_ms`.
+        """Timer messages: when each is due, and whether it is delivered, cancelled or lost, for a broker started at
+        `now_ms`.
 
-        now_ms: ms since 1970, None for now. note: called with what cannot be read. Raises Unreadable.
+        now_ms: ms since 1970, None for now. note: called with a text for what cannot be read. Raises Unreadable.
 
         >>> with Store(path) as store:
         ...     store.timers().rows
@@ -117,10 +117,10 @@ class Store(search_store.StoreReader):
         where: str | Where | None = None,
         on_damage: OnDamage = "warn",
     ) -> Reader:
-        """Records as a stream of Arrow batches: columns as the JSON names them. Needs pyarrow.
+        """Messages as a stream of Arrow batches; columns are named like the JSON fields. Needs pyarrow.
 
-        fields: some of the columns of `rocketmq-log`; None: all but what is made of bodies. The
-        rest as for `messages`. Memory: some MiB. Raises Unsupported without pyarrow.
+        fields: some columns of `rocketmq-log`; None: all but those made from bodies. The rest as in `messages`. Memory:
+        some MiB. Raises Unsupported without pyarrow.
 
         >>> with Store(path) as store:
         ...     store.to_arrow(["topic", "body"], topics="orders").read_all().num_rows
@@ -134,11 +134,11 @@ class Store(search_store.StoreReader):
         return reader(self, fields, topics=topics, since=since, until=until, where=where, on_damage=on_damage)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All messages, for whatever takes a stream of Arrow: polars, DuckDB, pyarrow."""
+        """All messages, for anything that reads an Arrow stream: polars, DuckDB, pyarrow."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_polars(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
-        """The same as a DataFrame of polars, all of it in memory. Raises as `to_arrow`."""
+        """The messages of `to_arrow` as a polars DataFrame, all in memory. Raises what `to_arrow` raises."""
         try:
             import polars
         except ImportError as error:
@@ -146,7 +146,7 @@ class Store(search_store.StoreReader):
         return polars.DataFrame(self.to_arrow(fields, **wanted))
 
     def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
-        """The same as a DataFrame of pandas, all of it in memory. Raises as `to_arrow`."""
+        """The messages of `to_arrow` as a pandas DataFrame, all in memory. Raises what `to_arrow` raises."""
         stream = self.to_arrow(fields, **wanted)
         try:
             return stream.read_pandas()
@@ -154,7 +154,7 @@ class Store(search_store.StoreReader):
             raise Unsupported("this needs pandas", hint="pip install 'mqstore[frames]'") from error
 
     def _repr_html_(self) -> str | None:
-        """Its queues as a table, for notebooks."""
+        """The queues as a table, for notebooks."""
         from .output.escaped import table_html
 
         queues = [*self.queue_summaries, *self.batch_summaries]
@@ -176,11 +176,11 @@ def recovery(
     tell: Callable[[int], None] | None = None,
     **options: Any,
 ) -> JudgedRecovery:
-    """What a start of a broker would do to a store, the verdict of `verify`, and the plan that mends it: nothing is
-    written.
+    """Return what a broker start would do to a store, the verdict of `verify`, and the plan that repairs the store.
+    Nothing is written.
 
-    config: as of a `Store`. broker_version: None for the guess. policy: `keep` or `broker`. jobs: cores, None for all.
-    rate_bytes: most bytes per second that are read. tell: called with the log position reached. options: as of a
+    config: as for `Store`. broker_version: None to guess it. policy: `keep` or `broker`. jobs: cores, None for all.
+    rate_bytes: the most bytes read per second. tell: called with the log position reached. options: those of
     `RecoveryOptions` (lost_tag, replica, force_empty_log). Raises Missing, NotAStore, Unreadable, InvalidInput.
 
     >>> found = recovery(path)
@@ -194,7 +194,7 @@ def recovery(
         _options(policy, options).check()
     with at_rate(rate_bytes):
         others, proved = verified_before(layout, broker_version, rate_bytes=rate_bytes, jobs=jobs, tell=tell)
-        # what plans comes behind the pass over the log
+        # planning comes after the pass over the log, so its modules are imported here
         from .recover.recovery import analyze
         from .repair.repair import needs_log, widened
 
@@ -222,11 +222,11 @@ def _options(policy: str, others: Mapping[str, Any]) -> RecoveryOptions:
 def apply(
     found: JudgedRecovery, files: Files | None = None, *, wait_seconds: float = 0, rate_bytes: int | None = None
 ) -> Applied:
-    """Carry out what `recovery` has planned, under the broker's lock, or go on with what was cut off. What is changed
-    is kept in `.mqstore` of the store, for `undo`. Where the store has changed since, nothing is done.
+    """Carry out the plan of `recovery` under the broker's lock, or continue an interrupted session. What changes is
+    kept in `.mqstore` of the store, for `undo`. If the store has changed since planning, nothing is done.
 
-    files: what writes; None: to the store's own files alone. wait_seconds: for the lock. rate_bytes: as of `recovery`.
-    Raises Refused, InUse, NoSpace, Unreadable.
+    files: what writes; None: only inside this store. wait_seconds: for the lock. rate_bytes: as for `recovery`. Raises
+    Refused, InUse, NoSpace, Unreadable.
     """
     from .disk.files import confined
     from .repair.repair import replan_with_parts
@@ -248,7 +248,7 @@ def apply(
 
 
 _LOOKS = 3
-"""At a new store: queues come with the first plan, what comes from queues with the second one."""
+"""Looks at a new store: the first plan restores queues, the second what is derived from queues; the last only looks."""
 
 
 def recover_new_store(
@@ -258,8 +258,8 @@ def recover_new_store(
     rate_bytes: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> JudgedRecovery:
-    """Recover a store that was just made, once more while that changes something, and keep nothing for `undo`. A plan
-    that gives up a record is not carried out. Returns the last look at the store. Raises as `recovery` and `apply`.
+    """Recover a store that was just made, again while that changes something, and keep nothing for `undo`. A plan that
+    gives up a record is not carried out. Return the last `recovery`. Raises what `recovery` and `apply` raise.
     """
     from .disk.files import confined
     from .salvage.original import gives_up
@@ -287,10 +287,10 @@ def undo(
     force: bool = False,
     wait_seconds: float = 0,
 ) -> Undone:
-    """Take a recovery, a repair or a move of offsets back: every byte, time and name is as it was.
+    """Undo a recovery, a repair or a move of offsets: restore every byte, time and name.
 
-    session: its name, None for the newest. force: also where the store has changed since. Raises NotFound, InUse,
-    Refused, Unreadable, NoSpace.
+    session: its name, None for the newest. force: even if the store has changed since. Raises NotFound, InUse, Refused,
+    Unreadable, NoSpace.
     """
     from .disk.files import confined
     from .session import undo as undoing
