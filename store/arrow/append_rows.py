@@ -1,14 +1,11 @@
-"""Rows of messages become a store, or more of one, as a broker would append them.
+"""Make a store from files of rows (Parquet, Arrow), appended as a broker would append them.
 
-Files of rows that come in: Parquet and Arrow, alone or in directories, batch by batch.
+Columns are named like the JSON fields of a message; some may be given by the path alone (`topic=T/queue_id=0/`), as
+Hive and Spark write them.
 
-The columns are named as the JSON fields of a message. They may stand in the path alone (`topic=T/queue_id=0/`),
-as Hive and Spark write them.
-
-Files of rows as one stream in the order of their times, in bounded memory.
-
-Files that are in order, one behind the other, are read as they are. Others are sorted in pieces,
-which go to an unnamed temporary file, and merged from there: nothing is left of it, however this ends.
+The rows of all files are read as one stream ordered by time, in bounded memory. Files that are in order one after the
+other are read as they are. Others are sorted in pieces, which are written to an unnamed temporary file and merged from
+there; nothing of that file is ever left behind.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ from .messages import columns_of_rows, corrupted_rows, numbered, record_of
 from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
-"""By the end of a file's name."""
+"""By the suffix of a file."""
 _IN_PATH = pa.schema(
     [
         pa.field(field.name, pa.string() if pa.types.is_nested(field.type) else field.type)
@@ -49,16 +46,16 @@ _IN_PATH = pa.schema(
         if not pa.types.is_map(field.type)
     ]
 )
-"""The columns that may stand in a path: those that an export writes."""
+"""The columns that a path may give: those that an export writes."""
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
 def files_of(places: Sequence[Path]) -> list[Path]:
-    """The files of rows that some files and directories are; those of a directory by their paths.
+    """The Parquet and Arrow files among files and directories; those of a directory in the order of their paths.
 
-    A directory may be called like a file, too, as what Spark writes is: the files in it count. One
-    that is named twice, or lies in a directory that is named as well, counts once.
-    Raises InvalidInput for none, Missing.
+    A directory may have the suffix of a file, as in Spark's output; then the files in it count. A file that is named
+    twice, or lies in a directory that is named too, counts once. Raises InvalidInput if there is none, and for another
+    suffix.
     """
     found = [file for place in places for file in (_inside(place) if place.is_dir() else [place])]
     if not found:
@@ -74,7 +71,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def form_of(path: Path) -> str:
-    """`parquet` or `arrow`. Raises InvalidInput for a name that tells neither."""
+    """`parquet` or `arrow`, by suffix. Raises InvalidInput for another suffix."""
     try:
         return FORMS[path.suffix]
     except KeyError:
@@ -82,10 +79,10 @@ def form_of(path: Path) -> str:
 
 
 def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """Batches of a file with the columns that its path names, and which share of the file they end.
+    """Yield the batches of a file, with the columns given by its path, and the share of the file that is then read.
 
-    form: `parquet` or `arrow` (file or stream). columns: only those, as far as they are there.
-    Raises Missing, Unreadable; InvalidInput for what is no such file, or a path with a value that is none.
+    form: `parquet` or `arrow` (file or stream). columns: only these, those that exist. Raises Missing, Unreadable;
+    InvalidInput for a file of another format, or a value in the path that does not fit its column.
     """
     beside = {name: value for name, value in _in_path(path).items() if columns is None or name in columns}
     for batch, share in rows_of(path, form, columns):
@@ -96,7 +93,7 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
 
 
 def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """The same with the columns of the file alone."""
+    """Like `batches_of`, without the columns of the path."""
     try:
         yield from (_parquet if form == "parquet" else _arrow)(path, columns)
     except OSError as error:
@@ -106,7 +103,7 @@ def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iter
 
 
 def schema_of(path: Path, form: str) -> pa.Schema:
-    """The columns of `batches_of`. Raises as that."""
+    """The columns that `batches_of` yields. Raises what it raises."""
     try:
         if form == "parquet":
             import pyarrow.parquet as pq
@@ -127,9 +124,9 @@ def schema_of(path: Path, form: str) -> pa.Schema:
 
 
 def _in_path(path: Path) -> dict[str, pa.Scalar]:
-    """The columns that a path names; of one that is there twice the value next to the file.
+    """The columns that a path gives, and their values; if a name occurs twice, the value nearer to the file.
 
-    Raises InvalidInput for a value that is none of its column.
+    Raises InvalidInput for a value that does not fit its column.
 
     >>> found = _in_path(Path("/x/topic=%25RETRY%25g/queue_id=3/part-0.parquet"))
     >>> {name: value.as_py() for name, value in found.items()}
@@ -149,7 +146,7 @@ def _in_path(path: Path) -> dict[str, pa.Scalar]:
 
 
 def unread_folders(files: Iterable[Path]) -> Iterator[str]:
-    """What people should know of folders `NAME=VALUE` above files that are no columns of messages."""
+    """Warnings about folders `NAME=VALUE` above the files whose name is not a column of messages."""
     folders = {folder for path in files for folder in path.parents}
     names = {folder.name.partition("=")[0] for folder in folders if "=" in folder.name}
     for name in sorted(names - {*_IN_PATH.names, DAY_FOLDERS}):
@@ -195,7 +192,7 @@ def _opened(source: pa.MemoryMappedFile) -> _Reader:
 
 
 def _error_of(error: OSError, path: Path, form: str) -> StoreError:
-    if error.errno is None:  # what pyarrow says of a file that makes no sense
+    if error.errno is None:  # this is how pyarrow reports a malformed file
         return InvalidInput(f"not a {form} file: {error}", path=path)
     return from_os_error(error, path)
 
@@ -205,20 +202,20 @@ _KEYS = (TIME, STORE, POSITION)
 _PIECE_BYTES = 96 << 20
 _BLOCK_BYTES_MAX = 1 << 20
 _HEADS_BYTES = 128 << 20
-"""Blocks that are held while pieces are merged, one of each."""
+"""The memory for the blocks held during a merge, one of each piece."""
 _GROWTH = 6
-"""How much larger rows are in memory than in their file, at most as a rule."""
+"""By how much rows are larger in memory than in their file; rarely more."""
 
 Key = tuple[int, int, int]
 Note = Callable[[int], None]
 
 
 def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterator[pa.RecordBatch]:
-    """The rows of all files in the order of `store_timestamp`, `store`, `position`.
+    """Yield the rows of all files in the order of `store_timestamp`, `store`, `position`.
 
-    What is equal, or lacks these columns, keeps the order of the files. note: told how many bytes
-    of the files were read. Raises Missing, Unreadable, NoSpace; InvalidInput for what is no such file,
-    or columns whose types do not fit together.
+    Rows that are equal in these columns, or lack them, keep the order of the files. note: called with the number of
+    bytes read. Raises Missing, Unreadable, NoSpace; InvalidInput for a malformed file, or columns whose types do not
+    fit together.
     """
     order = _SortColumns()
     schema = _schema_of(files)
@@ -237,13 +234,13 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
 
 
 class _SortColumns:
-    """Makes columns to sort by: time, number of the store, position."""
+    """Makes the columns to sort by: time, number of the store, position."""
 
     def __init__(self) -> None:
         self._stores: dict[str | None, int] = {}
 
     def keys(self, rows: pa.RecordBatch | pa.Table) -> tuple[Ints, Ints, Ints]:
-        """int64[n] each; stores are numbered as they are met."""
+        """int64[n] each; stores are numbered in order of appearance."""
         return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, POSITION)
 
     def _numbered(self, rows: pa.RecordBatch | pa.Table) -> Ints:
@@ -253,7 +250,7 @@ class _SortColumns:
 
 
 def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:
-    """A column of numbers or times (ms), 0 where there is none."""
+    """A column of numbers or times (ms); 0 for a null and for a missing column."""
     if name not in rows.schema.names:
         return np.zeros(rows.num_rows, np.int64)
     column = rows.column(name)
@@ -266,7 +263,7 @@ def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:
 
 
 def _schema_of(files: Sequence[Path]) -> pa.Schema:
-    """The columns of all files together. Raises InvalidInput."""
+    """The common schema of all files. Raises InvalidInput."""
     schemas = [schema_of(path, form_of(path)) for path in files]
     plain = [pa.schema([_plain(f) for f in schema]) for schema in dict.fromkeys(schemas)]
     try:
@@ -276,17 +273,14 @@ def _schema_of(files: Sequence[Path]) -> pa.Schema:
 
 
 def _plain(column: pa.Field) -> pa.Field:
-    """A dictionary as what it stands for: each file may have another one."""
+    """A dictionary column as its value type: each file may have another dictionary."""
     if pa.types.is_dictionary(column.type):
         return pa.field(column.name, column.type.value_type)
     return pa.field(column.name, column.type)
 
 
 def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
-    """The files one behind the other, if all rows are in order then; else none of them.
-
-    Only the columns that rows are sorted by are read.
-    """
+    """The files in the order that puts all rows in order, or [] if there is none. Reads only the sort columns."""
     ranges: list[tuple[Key, Key, Path]] = []
     for path in files:
         first: Key | None = None
@@ -319,7 +313,7 @@ def _is_sorted(keys: tuple[Ints, Ints, Ints]) -> bool:
 
 
 def _aligned(files: Sequence[Path], schema: pa.Schema, note: Note) -> Iterator[pa.RecordBatch]:
-    """The rows of files, all with the same columns. Raises InvalidInput."""
+    """Yield the rows of the files, all with the same columns. Raises InvalidInput."""
     for path in files:
         size, seen = path.stat().st_size, 0
         for batch, share in batches_of(path, form_of(path)):
@@ -344,7 +338,7 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass
 class _Head:
-    """The block of a piece that is next, from row `at` on. blocks: where the ones behind it lie."""
+    """The current block of a piece, from row `at` on. blocks: (offset, size) of the blocks that follow it."""
 
     blocks: list[tuple[int, int]]
     rows: pa.RecordBatch
@@ -356,7 +350,7 @@ class _Head:
         return _key(self.keys, -1)
 
     def taken(self, limit: Key, *, equal: bool) -> pa.RecordBatch:
-        """The rows before a key, and those that are equal to it."""
+        """Take the rows before a key, and if `equal` those with that key."""
         begin, end = self.at, len(self.keys[0])
         for column, value in zip(self.keys, limit, strict=True):
             first, behind = np.searchsorted(column[begin:end], [value, value + 1])
@@ -368,7 +362,7 @@ class _Head:
 
 @dataclass
 class _Pieces:
-    """Sorted pieces in a temporary file, each as blocks of rows."""
+    """Sorted pieces in a temporary file, each a list of blocks (offset, size)."""
 
     order: _SortColumns
     schema: pa.Schema
@@ -377,7 +371,7 @@ class _Pieces:
     pieces: list[list[tuple[int, int]]] = field(default_factory=list)
 
     def sorted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows in order. Raises OSError."""
+        """Yield all rows in order. Raises OSError."""
         with self.file:
             piece: list[pa.RecordBatch] = []
             size = 0
@@ -415,7 +409,7 @@ class _Pieces:
         taken: list[pa.RecordBatch] = []
         while heads:
             limit, first = min((head.last, number) for number, head in enumerate(heads))
-            # what is equal stays in the order of the pieces: this one may have more of it
+            # equal rows keep the order of the pieces; the next block of this piece may begin with more of them
             taken += [head.taken(limit, equal=n <= first) for n, head in enumerate(heads)]
             heads = [
                 head if head.at < head.rows.num_rows else self._next(head.blocks)
@@ -440,10 +434,10 @@ OPTIONS = frozenset({"as_broker", "keep_times", "on_damage", "broker_config"})
 
 @dataclass(frozen=True)
 class NewStore:
-    """How a store is made of rows.
+    """How a store is made from rows.
 
-    config: of its broker, as in broker.conf. as_broker: its generation, None for the newest.
-    keep_times: take `store_timestamp`. on_damage: of bodies that failed their checksum.
+    config: the broker's configuration, as in broker.conf. as_broker: its version, None for the newest. keep_times: take
+    `store_timestamp` from the rows. on_damage: what to do with bodies that failed their checksum.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -453,7 +447,7 @@ class NewStore:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> NewStore:
-        """From the options of a writer. Raises InvalidInput."""
+        """From the options of a writer, by name. Raises InvalidInput."""
         if unknown := sorted(given.keys() - OPTIONS):
             raise InvalidInput(f"no option {unknown[0]!r} here")
         on_damage = given.get("on_damage", OnDamage.FAIL.value).lower()
@@ -471,8 +465,9 @@ class NewStore:
 
 @dataclass
 class AppendedRows:
-    """What has become of some rows. left_out: those without a topic, which stand for damage. op_records, pop_records:
-    left out, too (`CopiedNumbers`)."""
+    """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
+    pop_records: also left out (`CopiedNumbers`).
+    """
 
     corrupted: CorruptedBodies
     messages: int = 0
@@ -481,7 +476,7 @@ class AppendedRows:
     pop_records: int = 0
 
     def counts(self) -> dict[str, int]:
-        """For a manifest."""
+        """The counts for a manifest."""
         return {
             "messages": self.messages,
             "left_out": self.left_out,
@@ -493,10 +488,9 @@ class AppendedRows:
 
 
 def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> AppendedRows:
-    """Append rows, in their order, to a store in a folder; on disk when this returns.
+    """Append rows in their order to a store in a folder; on disk when this returns.
 
-    Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; what the
-    writer raises.
+    Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; and what the writer raises.
     """
     made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
@@ -514,10 +508,10 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
 
 
 def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]) -> dict[str, Any]:
-    """Make a store of the messages in files at `target`, a new or empty directory: the manifest.
+    """Make a store at `target`, a new or empty directory, of the messages in files. Return the manifest.
 
-    Their order is that of `sorted_batches`, which is told `note`, too. Raises as that, `make_store`,
-    `publish_job`.
+    Messages are in the order of `sorted_batches`. note: passed to it. Raises what `sorted_batches`, `make_store` and
+    `publish_made` raise.
     """
     same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
     return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
@@ -553,7 +547,7 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
 
 
 def _where(rows: pa.RecordBatch, numbers: pa.Array, index: int) -> str:
-    """What to call a row: by the store that it was read from, if it tells it."""
+    """How to name a row in a message: with the store and position it was read from, if those are known."""
     if not {STORE, POSITION}.issubset(rows.schema.names):
         return f"row {numbers[index]}"
     return f"row {numbers[index]}, at {rows.column(POSITION)[index]} of {rows.column(STORE)[index]}"

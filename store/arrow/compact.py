@@ -1,14 +1,14 @@
-"""`pipeline compact`: a store of the newest message of each key, as a broker's compaction keeps it.
+"""`pipeline compact`: a store with the newest message of each key, as the compaction of a broker keeps it.
 
-The rule is that of spec 06, 6.1, step 3, over all messages of a queue: of those with the same text
-of KEYS the last one in the log stays, unless its body is empty, which deletes the key. Messages
-without KEYS go. A broker leaves its newest file out, so it keeps more.
+The rule is spec 06, 6.1, step 3, applied to all messages of a queue: of the messages with the same text of KEYS the
+last one in the log is kept, unless its body is empty, which deletes the key. Messages without KEYS are dropped. A
+broker does not compact its newest file, so it keeps more.
 
-Messages of a batch count one by one, and one that stays becomes a record of its own: with the batch
-others would come back that are deleted.
+Messages inside a batch record count one by one, and a kept one becomes a record of its own: keeping the whole batch
+would bring deleted messages back.
 
-The log is read twice: for what stays, and for the messages themselves. Memory grows with the number
-of keys, not of messages. No Spark: the new log has one writer.
+The log is read twice: once to choose, once for the messages. Memory grows with the number of keys, not of messages. No
+Spark: the new log has a single writer.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .stores import Ask
 _KEY = ("topic", "queue_id", "key")
 _LATEST = ("position", "number", "body_length")
 _WHOLE = 1 << 62
-"""A log is read in one part."""
+"""Split size with which a log is read in one part."""
 _HEADS_MAX = 1 << 20
-"""Messages that are looked at before the newest of each key are chosen again."""
+"""Messages collected before the newest of each key are chosen again."""
 _COLUMNS = (
     *("store", "position", "topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp"),
     *("reconsume_times", "prepared_transaction_offset", "properties", "properties_raw", "unique_key"),
@@ -53,11 +53,11 @@ Note = Callable[[int], None]
 def compact_stores(
     folders: Mapping[str, str], topics: Sequence[str], target: Path, how: NewStore, note: Note
 ) -> dict[str, Any]:
-    """Make a store of each store, at `target`, a new or empty directory: the manifest.
+    """Make a compacted store of each store below `target`, a new or empty directory. Return the manifest.
 
-    folders: by store its folder in it. topics: names or patterns. how: of the
-    new stores; its config holds for the old ones, too. note: told how many bytes were read, of each
-    log twice. Raises as `publish_job`, `make_store`, and what a log raises that cannot be read.
+    folders: by store, its folder in `target`. topics: names or patterns. how: for the new stores; its config is also
+    used for the old ones. note: called with the number of bytes read; each log is read twice. Raises what
+    `publish_made` and `make_store` raise, and errors of reading a log.
     """
 
     def make(tree: Path) -> dict[str, Any]:
@@ -72,9 +72,9 @@ def compact_stores(
 
 
 def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: Note = lambda _: None) -> dict[str, Any]:
-    """Make a store in a folder of what stays of a store.
+    """Make a compacted store of one store in a folder.
 
-    Returns how many messages there were, how many stay, what of the log could not be read.
+    Return how many messages there were, how many are kept, and what of the log could not be read.
     """
     ask = Ask((root,), topics=tuple(topics), split_bytes=_WHOLE, config=how.config)
     first = _CompactionPass(ask, note)
@@ -92,7 +92,7 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
 
 @dataclass
 class _CompactionPass:
-    """One pass over the messages of some topics in a log, those of batches one by one.
+    """One pass over the messages of some topics in a log; those inside batch records one by one.
 
     damage: what could not be read.
     """
@@ -118,7 +118,7 @@ class _CompactionPass:
         self.note(part.bytes - told)
 
     def _apart(self, batch: Batch) -> Batch:
-        """The messages of a batch of records, without the records that cannot be taken apart."""
+        """The messages of a batch of records, without batch records that cannot be split."""
         apart = unwrapped(batch)
         whole = is_batch_record(apart.columns.ints("sys_flag")) & (_numbers_in(apart) == 0)
         for row in np.flatnonzero(whole).tolist():
@@ -131,12 +131,12 @@ _NO_BATCH = "its batch cannot be split into messages"
 
 
 def _numbers_in(batch: Batch) -> Ints:
-    """Which message of its record each row is, int64[n], from 1 on; 0: it is the record."""
+    """int64[n]: the number of each row's message in its batch record, from 1 on; 0 for a whole record."""
     return np.zeros(len(batch), np.int64) if batch.inner is None else batch.inner.number + 1
 
 
 class _Places(NamedTuple):
-    """Where messages are: by position in order, and by `_numbers_in`."""
+    """Places of messages: ascending positions, and numbers as of `_numbers_in`."""
 
     position: Ints
     number: Ints
@@ -156,7 +156,7 @@ def _ids(position: Ints, number: Ints) -> Ints:
 
 
 def newest(batches: Iterable[Batch]) -> _Places:
-    """Where the messages are that stay."""
+    """The places of the messages that are kept."""
     known: pa.Table | None = None
     heads: list[pa.Table] = []
     count = 0
@@ -174,7 +174,7 @@ def newest(batches: Iterable[Batch]) -> _Places:
 
 
 def _heads(batch: Batch) -> pa.Table:
-    """Queue, key and place of the messages that have a key, which is more than spaces."""
+    """Queue, key and place of the messages with a key that is more than spaces."""
     columns = batch.columns
     table = pa.table(
         {
@@ -191,9 +191,9 @@ def _heads(batch: Batch) -> pa.Table:
 
 
 def _latest(tables: Sequence[pa.Table]) -> pa.Table:
-    """The last message of each key, of tables in the order of the log.
+    """The last message of each key; tables are in log order.
 
-    Queue offsets tell nothing: those of a topic that was deleted and made again begin at 0 again.
+    Queue offsets do not say which is last: a topic that was deleted and created again begins at 0 again.
     """
     groups = pa.concat_tables(tables).group_by(list(_KEY), use_threads=False)
     found = groups.aggregate([(name, "last") for name in _LATEST])
@@ -201,7 +201,7 @@ def _latest(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _rows(root: str, read: _CompactionPass, places: _Places) -> Iterator[pa.RecordBatch]:
-    """The messages at some places, in the order of the log, with bodies as stored."""
+    """Yield the messages at some places in log order, with bodies as stored."""
     for batch in read if len(places.position) else ():
         stays = places.mask(batch)
         if stays.any():
@@ -209,7 +209,7 @@ def _rows(root: str, read: _CompactionPass, places: _Places) -> Iterator[pa.Reco
 
 
 def _alone(batch: Batch) -> Batch:
-    """What was taken out of batches without their flags."""
+    """Clear the batch flags of messages that were taken out of batch records."""
     flags = batch.columns.ints("sys_flag")
     batch.columns.set("sys_flag", np.where(_numbers_in(batch) > 0, flags & ~BATCH_BITS, flags))
     return batch

@@ -1,15 +1,13 @@
-"""The directory that exports write into: what it tells of itself, and what one more export may do.
+"""The directory of an export: its files, its note, and what a further export into it may do.
 
     part-WRITER-N.FORMAT            of the first export
     part-SERIES-WRITER-N.FORMAT     of those that were added
 
-Columns, format and where the export of each log ended stand as a note in every file of the newest
-export; CSV and JSON have no room for it: there it is a file, whose name readers pass over.
+The note holds the columns, the format and where the export of each log ended. It is in every file of the newest export;
+for CSV and JSON, which have no room for it, it is a file whose name readers skip.
 
-Where an export of a log ended, as its data set tells, and where the next one goes on.
-
-A position alone tells nothing: a broker may have cut the log there and written on, or another log
-may lie at the path now. So a checksum of the last bytes before it is kept beside it.
+A position alone does not say where to continue: a broker may have truncated the log there and written on, or another
+log may be at the path now. So a checksum of the last bytes before the position is kept too.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from .log_rows import Damage
 from .stores import ALWAYS, Ask, open_log, place_of
 
 _LAST_BYTES = 4096
-"""Bytes before a position that tell which log it is: a record or more."""
+"""Bytes before a position that identify a log: one record or more."""
 EXPIRED = "files of the log have expired since the last export"
 
 
@@ -44,8 +42,8 @@ EXPIRED = "files of the log have expired since the last export"
 class LogEnded:
     """Where an export of one log ended.
 
-    position: behind the last message, None where nobody knows, for the reason `why`. size, crc: of
-    the bytes before. topics, queue_id: what was exported.
+    position: after the last message, None if unknown, for the reason `why`. size, crc: of the bytes before it. topics,
+    queue_id: what was exported.
     """
 
     position: int | None
@@ -57,20 +55,20 @@ class LogEnded:
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
-        """What `to_json` gave. Raises TypeError, KeyError."""
+        """The inverse of `to_json`. Raises TypeError, KeyError."""
         return cls(**{**found, "topics": tuple(found["topics"])})
 
     def to_json(self) -> dict[str, Any]:
-        """For the note in a data set."""
+        """As in the note of a data set."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class LogRange:
-    """What of one log is exported. split: None for all that is there, where no end can be told.
+    """The part of one log to export. split: None for all of it, if its end cannot be known.
 
-    lost: what has expired before it was exported. ended: what the data set tells then; moved: it
-    has to, since the place where the last export ended may go with its file, or has changed.
+    lost: what expired before it was exported. ended: what the note says afterwards. moved: the note must be written
+    even without new messages: the file that holds the end of the last export may expire, or the log has changed.
     """
 
     split: Split | None
@@ -80,10 +78,10 @@ class LogRange:
 
 
 def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False) -> Iterator[tuple[str, LogRange]]:
-    """By store what is to be exported: behind where the last export ended, else all of it.
+    """Yield for each store the part to export: what follows the end of the last export, or else all.
 
-    before: by `place_of`. append: all of it, wherever that was. Raises Refused where that cannot be told,
-    StoreError for a log that cannot be read.
+    before: by `place_of`. append: export all, wherever the last export ended. Raises Refused if the part cannot be
+    determined, StoreError for a log that cannot be read.
     """
     for root in ask.stores:
         last = before.get(place_of(root))
@@ -96,7 +94,7 @@ def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False)
 
 
 def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
-    """Raise Refused where another export than the last one is asked for."""
+    """Raise Refused if the last export was of other messages, or nobody knows where it ended."""
     if last.position is None:
         raise Refused(f"it is not known where the last export ended: {last.why}", path=root, hint=_KEEPS)
     if (sorted(last.topics), last.queue_id) != (sorted(ask.topics), ask.queue_id):
@@ -105,7 +103,7 @@ def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
 
 
 _KEEPS = "a new DIR takes all messages; --append --since TIME adds to this one; --overwrite loses expired messages"
-"""Ways on; the last one destroys what has expired since it was exported."""
+"""The ways to continue; the last one loses what has expired since it was exported."""
 _CHANGED = "a broker start or mqstore (recover, repair, undo) changed the log, or it is another log"
 
 
@@ -145,9 +143,9 @@ def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogE
 
 
 def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int], end: int, done: str) -> str:
-    """What tells that a log, which ends at `end`, is not as it was when it was read to `position`; "" for nothing.
+    """Say why a log that ends at `end` differs from when it was read up to `position`; "" if it does not.
 
-    last: what `last_bytes` gave then. done: what was done to the log.
+    last: what `last_bytes` returned then. done: the participle for that reading, as in "exported".
     """
     if end < position:
         return f"the log ends at {end}, but was {done} up to {position}: {_CHANGED}"
@@ -158,13 +156,13 @@ def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int],
 
 
 def last_bytes(queue: MappedFileQueue, position: int) -> tuple[int, int]:
-    """Size and checksum of the bytes before a position that tell which log it is; 0 of both where there are none."""
+    """Size and checksum of the bytes before a position that identify a log; (0, 0) if there are none."""
     file = queue.file_at(position - 1)
     return (0, 0) if file is None else _sum_of(queue, position, min(_LAST_BYTES, position - file.start))
 
 
 def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnded]) -> None:
-    """Raises Refused for the log of an earlier export whose store is not at its path any more."""
+    """Raise Refused if the log was exported from another path that no longer exists."""
     for place, last in before.items():
         if not last.size or last.position is None or is_uri(place) or Path(place).exists():
             continue
@@ -177,10 +175,10 @@ def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnd
 
 
 def _sum_of(queue: MappedFileQueue, position: int, size: int) -> tuple[int, int]:
-    """Size and checksum of the bytes before a position; 0 of both where they are not there."""
+    """Size and checksum of the bytes before a position; (0, 0) if they cannot all be read."""
     try:
         there = queue.read(position - size, size)
-    except UnreadableRange:  # whoever reads the log tells of it
+    except UnreadableRange:  # reading the log reports it
         return 0, 0
     return (size, zlib.crc32(there)) if len(there) == size else (0, 0)
 
@@ -195,23 +193,24 @@ _VERSION = 1
 
 
 class Mode(StrEnum):
-    """What becomes of a data set that is there."""
+    """What to do with an existing data set."""
 
     NEW = "new"
-    """Refused: there must be none."""
+    """Refuse: there must be none."""
     APPEND = "append"
-    """More files stand beside those there are."""
+    """Add files."""
     OVERWRITE = "overwrite"
-    """It is replaced."""
+    """Replace it."""
     SINCE_LAST = "since-last"
-    """Files are added with what stands behind the end of the last export."""
+    """Add files with what follows the end of the last export."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a directory tells. note: None where it tells nothing. newest: series of its newest files.
+    """What a directory of exports holds. newest: the series of its newest files. note: None if there is none, or not
+    read.
 
-    files: how many there are.
+    files: how many.
     """
 
     files: int = 0
@@ -220,9 +219,9 @@ class DataSet:
 
     @classmethod
     def at(cls, target: Path, *, note: bool = True) -> Self:
-        """What is in a directory, or is not. note: read it.
+        """Look at a directory, which need not exist. note: read the note.
 
-        Raises Refused for files of others, Unreadable.
+        Raises Refused for a file that is not of an export, Unreadable.
         """
         newest: tuple[int, str, Path] | None = None
         count = 0
@@ -244,7 +243,7 @@ _OTHER = "--to takes a new directory, or one that mqstore export made"
 
 @dataclass(frozen=True)
 class Note:
-    """What stands in the newest files. columns: names and types. ended: by `place_of` a store."""
+    """The note in the newest files. columns: names and types. ended: by `place_of` a store."""
 
     form: str
     by_day: bool
@@ -253,32 +252,32 @@ class Note:
 
     @classmethod
     def of(cls, how: ExportHow, schema: pa.Schema, ended: dict[str, LogEnded]) -> Self:
-        """Of an export."""
+        """The note of a new export."""
         columns = [(field.name, str(field.type)) for field in schema]
         return cls(how.kind.form, how.by_day, columns, ended)
 
     def to_text(self) -> str:
-        """As it stands in a file."""
+        """The text kept in a file."""
         ended = {root: one.to_json() for root, one in self.ended.items()}
         told = {"format": self.form, "by_day": self.by_day, "columns": self.columns}
         return json.dumps({"version": _VERSION, **told, "ended": ended})
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """What `to_text` gave. Raises ValueError, KeyError, TypeError for anything else."""
+        """The inverse of `to_text`. Raises ValueError, KeyError, TypeError for anything else."""
         found = json.loads(text)
         if found["version"] != _VERSION:
             raise ValueError(f"of version {found['version']}")
         columns = [(name, kind) for name, kind in found["columns"]]
         ended: dict[str, LogEnded] = {}
-        for root, one in found["ended"].items():  # older ones may have a store twice, by a link and without
+        for root, one in found["ended"].items():  # older notes may list a store twice, by a link and by its path
             last, known = LogEnded.of_json(one), ended.get(place_of(root))
             if known is None or (last.position or -1) > (known.position or -1):
                 ended[place_of(root)] = last
         return cls(found["format"], found["by_day"], columns, ended)
 
     def require_like(self, other: Note, target: Path) -> None:
-        """Raise Refused where files of another kind would come in."""
+        """Raise Refused if the files of the two notes differ in kind."""
         for what, mine, its in (
             ("format", self.form, other.form),
             ("folders by day", self.by_day, other.by_day),
@@ -302,7 +301,7 @@ def _word(value: object) -> str:
 
 
 def _files_in(target: Path) -> Iterator[tuple[Path, str]]:
-    """The files of a data set, and their paths below it with `/`."""
+    """The files of a data set, each with its relative path, separated by `/`."""
     for path in sorted(target.rglob("*")) if target.exists() else ():
         name = path.relative_to(target).as_posix()
         if name != NOTE_FILE and name.split("/")[0] != JOURNAL and not path.is_dir():
@@ -322,7 +321,7 @@ def _read_note(target: Path, newest: Path, form: str) -> Note | None:
 
 
 def require_like(found: DataSet, wanted: Note, target: Path) -> None:
-    """Raise Refused where files of another kind would come to those that are there."""
+    """Raise Refused if the new files would differ in kind from the existing ones."""
     if found.files and found.note is None:
         raise Refused("it does not say which columns it has and where an export ended", path=target, hint=_OTHER_KIND)
     if found.note is not None:

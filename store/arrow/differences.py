@@ -1,13 +1,11 @@
 """Where two logs, or two lists of logs, differ: message by message, in bounded memory.
 
-Messages meet by topic, queue and queue offset, and are compared by the digest of what the producer
-gave. Both sides are read at one pace; what has met its like is forgotten, so that copies of one log
-need hardly any memory. Of logs that have too little in common both are read again, for a part of the
-messages at a time.
+Messages are matched by topic, queue and queue offset, and compared by the digest of what the producer sent. Both sides
+are read at the same pace and equal messages are forgotten at once, so copies of one log need hardly any memory. If two
+logs have too little in common, both are read again, for a part of the messages at a time.
 
-A comparison that is cut: what is left of each part of two logs meets in the end.
-
-Parts of copies leave hardly anything. What leaves too much is no copy, and is compared as a whole.
+For parallel work `look` compares parts of two logs, and `met` matches what the parts left unmatched. Parts of copies
+leave hardly anything; if a part leaves too much, the logs are compared as a whole.
 """
 
 from __future__ import annotations
@@ -31,33 +29,33 @@ from .log_rows import Damage, LogSplit, parts_of, rows_of
 from .stores import BODY_CRC_OK, NO_BODY, Ask
 
 HOW = ("only_a", "only_b", "changed")
-"""How a message differs: one side lacks it, or it is another one."""
+"""How a message differs: only one side has it, or both have different ones."""
 FIELDS = ("position", "total_size", "topic", "queue_id", "queue_offset", DIGEST, BODY_CRC_OK)
 DAMAGE_MAX = 1000
-"""Of more places that could not be read only the numbers are kept."""
+"""Damaged ranges listed one by one; of further ones only the count and the bytes are kept."""
 WAITING_MAX = 1_500_000
-"""Messages of both sides in memory at once: with what it takes to compare them, some 250 MiB."""
+"""Messages of both sides in memory at once; comparing them needs some 250 MiB in all."""
 _ENOUGH = 0.75
-"""Where so many of them wait for their like, there is too little room for new ones."""
+"""The share of WAITING_MAX that may be unmatched; above it there is too little room for new messages."""
 _STEP = 1 << 18
-"""So many new ones are compared at once, or as many as wait."""
+"""New messages are matched when there are more than this, and more than already wait unmatched."""
 _BLOCK_BITS = 10
-"""So many neighbours of a queue stay together where the work is cut."""
+"""2^n neighbouring offsets of a queue stay in the same shard."""
 _SPLIT_MAX = 1 << 20
 
 Queue = tuple[str, int]
 Rows: TypeAlias = tuple[Ints, Ints, Ints]
-"""Messages: the number of their queue, their offset in it, their digest."""
+"""Messages: the number of their queue, their queue offset, their digest."""
 Differing: TypeAlias = dict[Queue, dict[str, Any]]
 Note: TypeAlias = Callable[[int], None]
 
 
 @dataclass
 class Unsound:
-    """What of one side is not there to be compared, or not sound.
+    """What of one side cannot be compared, or failed its checksum.
 
-    first: of DAMAGE_MAX damaged ranges; ranges, bytes: all of them, by store. bodies: how many
-    failed their checksum, and where the first one lies, by store.
+    first: the first DAMAGE_MAX damaged ranges. ranges, bytes: of all damaged ranges, by store. bodies: how many failed
+    their checksum, and the position of the first, by store.
     """
 
     first: list[Damage] = field(default_factory=list)
@@ -69,14 +67,14 @@ class Unsound:
         return bool(self.ranges or self.bodies)
 
     def add(self, damage: Damage) -> None:
-        """A range that cannot be read."""
+        """Add a range that cannot be read."""
         self.ranges[damage.store] = self.ranges.get(damage.store, 0) + 1
         self.bytes[damage.store] = self.bytes.get(damage.store, 0) + (damage.size or 0)
         if len(self.first) < DAMAGE_MAX:
             self.first.append(damage)
 
     def join(self, other: Unsound) -> None:
-        """What is unsound in other stores, or in other parts of the same."""
+        """Add what is unsound in other stores, or in other parts of the same stores."""
         self.first += other.first[: DAMAGE_MAX - len(self.first)]
         for store, count in other.ranges.items():
             self.ranges[store] = self.ranges.get(store, 0) + count
@@ -86,19 +84,19 @@ class Unsound:
 
     @property
     def cut(self) -> dict[str, tuple[int, int]]:
-        """Ranges and bytes in all, of stores of which `first` has not everything."""
+        """Number and bytes of all ranges, for stores some of whose ranges are not in `first`."""
         told = Counter(damage.store for damage in self.first)
         return {store: (count, self.bytes[store]) for store, count in self.ranges.items() if told[store] < count}
 
     def add_bodies(self, store: str, count: int, position: int) -> None:
-        """Bodies that failed their checksum, and where the first of them lies."""
+        """Add the number of bodies that failed their checksum, and the position of the first."""
         known, first = self.bodies.get(store, (0, position))
         self.bodies[store] = known + count, min(first, position)
 
 
 @dataclass
 class QueueDifferences:
-    """A row for each queue that differs, and what is unsound."""
+    """A row for each queue that differs, and what is unsound in either log."""
 
     rows: list[dict[str, Any]]
     unsound: Unsound
@@ -107,31 +105,31 @@ class QueueDifferences:
 def compare(
     a: Ask, b: Ask, name: str, note: Note = lambda size: None, within: Sequence[tuple[int, int]] | None = None
 ) -> QueueDifferences:
-    """Compare the messages of two sides. name: of the pair. note: told how many bytes were read.
+    """Compare the messages of two sides. name: of the pair. note: called with the number of bytes read.
 
-    within: positions [begin, end) of both logs outside of which these are the same; None: anything may differ.
-    Raises StoreError where a log cannot be read.
+    within: positions [begin, end) outside of which both logs are equal; None: they may differ anywhere. Raises
+    StoreError for a log that cannot be read.
     """
     shards, found = [(0, 1)], Differing()
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), Firsts()
     while shards:
         shard, of = shards.pop()
-        unsound, firsts = Unsound(), Firsts()  # those of the last reading are those of all
+        unsound, firsts = Unsound(), Firsts()  # the last reading counts everything again
         sides = [side_of(ask, _parts(ask, within), queues, unsound) for ask in (a, b)]
         left = left_of(sides, shard, of, firsts, note)
         if left is None:
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
         else:
-            # within a part nothing has expired: what is before it is the same, or was left out
+            # nothing has expired within a part: what is before it is equal, or was left out
             _join(found, differing(list(queues), *left, firsts if within is None else Firsts()))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
     return QueueDifferences(rows, unsound)
 
 
 def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]:
-    """What is read of the only store of `ask`."""
+    """The parts of the only store of `ask` that are read."""
     if within is None:
         return parts_of(ask)
     (root,) = ask.stores
@@ -144,9 +142,9 @@ def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]
 def side_of(
     ask: Ask, parts: Iterable[LogSplit], queues: dict[Queue, int], unsound: Unsound
 ) -> Iterator[tuple[Rows, int]]:
-    """The messages of one side, batch by batch, and how many bytes of the log that is.
+    """Yield the messages of one side batch by batch, and their bytes in the log.
 
-    queues: the numbers of queues; new ones get the next. unsound: is told what is.
+    queues: the numbers of queues; a new queue gets the next number. unsound: gets what is unsound.
     """
     reading = replace(ask, fields=FIELDS, body=NO_BODY)
     for part in parts:
@@ -160,7 +158,7 @@ def side_of(
 
 
 def _numbers(rows: Any, queues: dict[Queue, int]) -> Ints:
-    """The number of the queue of each message; new ones get the next numbers."""
+    """The number of each message's queue; a new queue gets the next number."""
     topics = rows.column("topic").dictionary_encode()
     ids = topics.indices.to_numpy().astype(np.int64)
     queue_id = rows.column("queue_id").to_numpy().astype(np.int64)
@@ -174,14 +172,14 @@ def _numbers(rows: Any, queues: dict[Queue, int]) -> Ints:
 
 
 class Firsts:
-    """The least offset of each queue on either side."""
+    """The lowest offset of each queue on either side."""
 
     def __init__(self) -> None:
         self.least: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        """By the number of a queue."""
+        """By side: lowest offset by queue number."""
 
     def add(self, side: int, rows: Rows) -> None:
-        """Messages of the first side (0) or of the other one."""
+        """Add messages of the first (0) or the second side (1)."""
         queue, offset, _ = rows
         order = np.lexsort((offset, queue))
         first = np.flatnonzero(np.diff(queue[order], prepend=-1))
@@ -189,12 +187,12 @@ class Firsts:
             self.add_one(side, number, value)
 
     def add_one(self, side: int, queue: int, offset: int) -> None:
-        """An offset that a queue of a side has."""
+        """Add one offset of a queue of a side."""
         least = self.least[side]
         least[queue] = min(offset, least.get(queue, offset))
 
     def common(self, queue: Ints) -> Ints:
-        """Of each queue the first offset that may be compared: what is before it has expired."""
+        """For each queue, the first offset to compare: one side may have expired what is before it."""
         numbers, inverse = np.unique(queue, return_inverse=True)
         known = [max(side.get(n, 0) for side in self.least) for n in numbers.tolist()]
         return np.array(known, np.int64)[inverse]
@@ -203,9 +201,9 @@ class Firsts:
 def left_of(
     sides: Sequence[Iterator[tuple[Rows, int]]], shard: int, of: int, firsts: Firsts, note: Note
 ) -> tuple[Rows, Ints] | None:
-    """What is left of both sides when all that is alike is gone; None where that is too much.
+    """The messages without an equal one on the other side, and their weights; None if these are too many.
 
-    Only messages of one shard count; with a weight above 0 those of the first side.
+    Only messages of one shard count. Weights above 0 stand for the first side, below 0 for the second.
     """
     waiting = UnmatchedMessages()
     ended, read = [False, False], [0, 0]
@@ -234,7 +232,7 @@ def _shard_of(rows: Rows, of: int) -> Ints:
 
 
 class UnmatchedMessages:
-    """Messages that have not met their like. count: how many waited when it was last looked."""
+    """Messages without an equal one on the other side. count: how many there were at the last matching."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -242,7 +240,7 @@ class UnmatchedMessages:
         self._columns: tuple[list[Ints], ...] = ([], [], [], [])
 
     def add(self, rows: Rows, weight: int | Ints) -> None:
-        """Messages of one side."""
+        """Add messages. weight: above 0 for the first side, below 0 for the second; one number or int64[n]."""
         weights = np.full(len(rows[0]), weight) if isinstance(weight, int) else weight
         for kept, column in zip(self._columns, (*rows, weights), strict=True):
             kept.append(column)
@@ -251,13 +249,13 @@ class UnmatchedMessages:
             self._meet()
 
     def all(self) -> tuple[Rows, Ints]:
-        """What waits in the end, and its weights."""
+        """What is unmatched in the end, and its weights."""
         self._meet()
         (queue,), (offset,), (digest,), (weight,) = self._columns
         return (queue, offset, digest), weight
 
     def _meet(self) -> None:
-        """Take out what is alike: of messages with one place and digest the weights add up."""
+        """Drop equal messages: add up the weights of messages with the same place and digest, and drop those with 0."""
         columns = [self._joined(n) for n in range(4)]
         key = mixed(columns[:3])
         order = np.argsort(key)
@@ -277,7 +275,7 @@ class UnmatchedMessages:
         self.count, self._new = len(some), 0
 
     def _joined(self, number: int) -> Ints:
-        """A column of all that waits, which is then forgotten."""
+        """One column of all kept messages, which are then forgotten."""
         kept = self._columns[number]
         found = np.concatenate(kept) if kept else np.zeros(0, np.int64)
         kept.clear()
@@ -285,7 +283,7 @@ class UnmatchedMessages:
 
 
 def differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: Firsts) -> Differing:
-    """Of each queue that differs: where first, how, and how often."""
+    """For each queue that differs: where first, how, and how often."""
     queue, offset, _ = rows
     kept = np.flatnonzero(offset >= firsts.common(queue))
     kept = kept[np.lexsort((offset[kept], queue[kept]))]
@@ -312,7 +310,7 @@ def differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: Firsts)
 
 
 def _join(found: Differing, more: Differing) -> None:
-    """Add what another part of the messages says of the same queues."""
+    """Add the differences of another shard of the messages, whose queues may be the same."""
     for queue, row in more.items():
         known = found.setdefault(queue, row)
         if known is row:
@@ -327,7 +325,7 @@ _LEVEL = 1
 
 @dataclass
 class Left:
-    """What has not met its like in one part, with weights as of `UnmatchedMessages`; queues by their numbers."""
+    """The unmatched messages of a part, with weights as in `UnmatchedMessages`; queues by their numbers."""
 
     queues: list[Queue]
     rows: Rows
@@ -336,7 +334,7 @@ class Left:
     unsound: Unsound
 
     def to_json(self) -> dict[str, Any]:
-        """For another process of a machine like this."""
+        """For another process on a machine of the same byte order."""
         columns = np.stack([*self.rows, self.weight])
         return {
             "queues": self.queues,
@@ -347,7 +345,7 @@ class Left:
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Left:
-        """What `to_json` has given."""
+        """The inverse of `to_json`."""
         data = zlib.decompress(base64.b64decode(given["left"]))
         queue, offset, digest, weight = np.frombuffer(data, np.int64).reshape(4, -1)
         firsts, unsound = Firsts(), given["unsound"]
@@ -369,9 +367,9 @@ class Left:
 
 
 def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left | None:
-    """Compare some parts of one side with some of the other; None where more than `most` is left.
+    """Compare some parts of one side with some of the other; None if more than `most` messages are unmatched.
 
-    Raises StoreError where a log cannot be read.
+    Raises StoreError for a log that cannot be read.
     """
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), Firsts()
@@ -383,7 +381,7 @@ def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left
 
 
 def met(lefts: Iterable[Left], name: str) -> QueueDifferences:
-    """What all parts of two logs say together. name: of the pair."""
+    """Combine all parts of two logs. name: of the pair."""
     queues: dict[Queue, int] = {}
     waiting, firsts, unsound = UnmatchedMessages(), Firsts(), Unsound()
     for left in lefts:

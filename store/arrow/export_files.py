@@ -1,17 +1,15 @@
-"""Rows become files of a wanted size, all in one folder or in one a day.
+"""Messages written to files of a wanted size, in one folder or in one per day.
 
     part-PART-N.FORMAT, or date=YYYY-MM-DD/part-PART-N.FORMAT
 
-with `.draft` behind until they are published.
+with the suffix `.draft` until they are published. `export_parts` is what a local export and a Spark task do.
 
-Every column stands in the files, with its type: readers guess the types of what stands in paths, and
-take the topic 00123 for a number. A day is a day for all of them. What is kept back to make large
-pieces is bounded; a piece is written by another thread while the next one is read.
+Every column is in the files, with its type, also `store_timestamp` behind the folder of a day: readers guess the types
+of values in paths, and take the topic 00123 for a number. What is kept back to make large pieces is bounded; one thread
+writes a piece while the next is read.
 
-The messages of parts of logs, written as files: what a local export and a task of Spark do.
-
-A body that fails its checksum is never written as a sound one: it is refused, left out, or stands
-beside a `body_crc_ok` that is false.
+A body that failed its checksum is never written as a sound one: it is refused, left out, or marked by a false
+`body_crc_ok`.
 """
 
 from __future__ import annotations
@@ -37,23 +35,23 @@ from .log_rows import Damage, LogSplit, fields_of, rows_of
 from .stores import BODY_CRC_OK, DAY_FOLDERS, Ask
 
 DAY_COLUMN = "store_timestamp"
-"""What tells the day of a message."""
+"""The column that determines the day of a message."""
 DAY_MS = 86_400_000
 FILE_BYTES = 128 << 20
 _KEPT_BYTES_MAX = 48 << 20
-"""Rows that are kept back, of all files together; as many are being written."""
+"""Bytes of rows kept back, for all files together; as many more may be in writing."""
 _OPEN_MAX = 64
-"""Files of different days that are open at once."""
+"""Files of different days open at once."""
 _ONE = None
-"""The key of all rows that are not sorted out by day."""
+"""The key of all rows if they are not split by day."""
 
 Day = int | None
-"""Days since 1970, UTC; None where days do not count."""
+"""Days since 1970, UTC; None if rows are not split by day."""
 
 
 @dataclass
 class ExportFile:
-    """One file that was written. path: below the target."""
+    """A file that was written. path: relative to the target."""
 
     path: str
     rows: int
@@ -62,7 +60,7 @@ class ExportFile:
 
 @dataclass
 class _KeptRows:
-    """Rows of one key that are not written yet."""
+    """Rows of one day that are not written yet."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     bytes: int = 0
@@ -70,7 +68,7 @@ class _KeptRows:
 
 @dataclass
 class _Open:
-    """A file that gets more."""
+    """A file that is being written."""
 
     path: str
     sink: ExportSink
@@ -78,11 +76,11 @@ class _Open:
 
 
 class ExportFiles:
-    """Writes rows as the files of one attempt below `folder`; a context manager.
+    """Writes rows to the files of one attempt below `folder`; a context manager.
 
-    part: names whoever writes. schema: of what is written, with its note. by_day: rows need `DAY_COLUMN`, and a day
-    has a folder. file_bytes: a file that has become so large gets no more. Leaving the context ends
-    the files. Raises NoSpace, Unreadable from any call behind the one that it belongs to.
+    part: names the writer. schema: of the files, with their note. by_day: a folder for each day; rows need
+    `DAY_COLUMN`. file_bytes: a file of that size gets no more rows. Leaving the context closes the files. Any call may
+    raise the NoSpace or Unreadable of an earlier one, as writing is asynchronous.
     """
 
     def __init__(
@@ -107,7 +105,7 @@ class ExportFiles:
         self._writing: Future[None] | None = None
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows with the columns of the schema, and the one that tells the day."""
+        """Add rows with the columns of the schema, and with `DAY_COLUMN` if split by day."""
         for day, some in by_day(rows) if self._by_day else [(_ONE, rows)]:
             part = some.select(self._schema.names)
             kept = self._kept.setdefault(day, _KeptRows())
@@ -131,15 +129,15 @@ class ExportFiles:
         finally:
             self._writer.shutdown()
             for left in self._open.values():
-                with suppress(OSError):  # on a full disk it fails once more
+                with suppress(OSError):  # on a full disk closing fails once more
                     left.sink.give_up()
 
     def write_one(self) -> None:
-        """Write a file without rows where none has any: what is read back has columns and types."""
+        """Write a file without rows, for an export without any: readers find columns and types."""
         self._write(_ONE, self._schema.empty_table())
 
     def _flush(self, day: Day) -> None:
-        """Have what is kept of a day written, as soon as what is being written is."""
+        """Start to write what is kept for a day, after the writing before it has finished."""
         kept = self._kept.pop(day)
         self._kept_bytes -= kept.bytes
         self._wait()
@@ -153,7 +151,7 @@ class ExportFiles:
 
     def _write(self, day: Day, rows: pa.Table) -> None:
         file = self._open.pop(day, None) or self._begun(day)
-        self._open[day] = file  # the last one is that of which rows came last
+        self._open[day] = file  # the dict is ordered by last use
         try:
             file.sink.write(rows)
             size = file.sink.size
@@ -199,17 +197,17 @@ def by_day(rows: pa.RecordBatch) -> list[tuple[Day, pa.RecordBatch]]:
 
 _TIME = pa.timestamp("ms", "UTC")
 _FIRST_MS, _BEHIND_MS = -62_135_596_800_000, 253_402_300_800_000
-"""The years 1 and 10000: beyond, readers have no calendar, and no message was stored."""
+"""The years 1 and 10000: outside of them readers have no calendar, and no message was stored."""
 _RAW, _SHOWN = "_timestamp", "_time"
 _READ = ("position", "total_size")
-"""Columns that are read to tell how far it is, and where something is wrong."""
+"""Columns read to report progress and the place of damage."""
 
 
 @dataclass(frozen=True)
 class ExportHow:
-    """How files are written. times: beside milliseconds a column that is a time.
+    """How files are written. times: add a timestamp column next to each column of milliseconds.
 
-    series: number of the export among those of a data set. note: what files hold beside their rows.
+    series: the number of the export in its data set. note: what files hold besides their rows.
     """
 
     kind: ExportFormat = field(default_factory=ExportFormat)
@@ -221,13 +219,13 @@ class ExportHow:
     note: str = ""
 
     def named(self, writer: str) -> str:
-        """Who writes, among all that ever write into the data set."""
+        """The name of a writer, unique in the data set."""
         return f"{self.series:05}-{writer}" if self.series else writer
 
 
 @dataclass
 class Exported:
-    """What has become of some parts."""
+    """Counts and files of exported parts."""
 
     corrupted: CorruptedBodies
     files: list[ExportFile] = field(default_factory=list)
@@ -235,7 +233,7 @@ class Exported:
 
 
 def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
-    """What is written: the columns asked for, behind a time in milliseconds the same as a time."""
+    """The schema of the files: the columns asked for, and with `times` a timestamp column after each one in ms."""
     found = []
     for name in fields_of(ask):
         found.append(SCHEMA.field(name))
@@ -254,10 +252,10 @@ def export_parts(
     files: Files,
     note: Callable[[int], None] = lambda size: None,
 ) -> Exported:
-    """Write the messages of some parts into files below a folder, in the order of the parts.
+    """Write the messages of some parts to files below a folder, in the order of the parts.
 
-    name: of the one who writes, part of the names of files. note: told how many bytes were read.
-    Raises StoreError where a log cannot be read any more, Corrupted, NoSpace, Unreadable.
+    name: of the writer, part of file names. note: called with the number of bytes read. Raises StoreError for a log
+    that cannot be read any more, Corrupted, NoSpace, Unreadable.
     """
     done = Exported(CorruptedBodies(how.on_damage))
     schema = schema_of(ask, how)
@@ -276,14 +274,14 @@ def export_parts(
 
 
 def write_empty(ask: Ask, how: ExportHow, folder: Path, files: Files) -> list[ExportFile]:
-    """A file without rows, for an export that has no other: readers find columns and types."""
+    """Write a file without rows, for an export that has no other: readers find columns and types."""
     with ExportFiles(folder, "none", how.kind, schema_of(ask, how), files) as out:
         out.write_one()
     return out.written
 
 
 def _taken(rows: pa.RecordBatch, store: str, corrupted: CorruptedBodies) -> Iterator[pa.RecordBatch]:
-    """Those that are written. Raises Corrupted."""
+    """Yield the rows to write. Raises Corrupted."""
     if BODY_CRC_OK in rows.schema.names:
         sound = rows.column(BODY_CRC_OK).fill_null(True)
         if wrong := len(rows) - sound.true_count:

@@ -1,7 +1,4 @@
-"""The files that `export` writes: Parquet, Arrow, NDJSON, CSV, Avro, from Arrow batches of messages.
-
-All of them are what `put --from` reads again.
-"""
+"""File formats of exports: Parquet, Arrow, NDJSON, CSV, Avro, written from Arrow batches of messages."""
 
 from __future__ import annotations
 
@@ -23,24 +20,24 @@ import pyarrow.compute as pc
 from ..errors import InvalidInput, Unsupported
 
 NOTE = b"mqstore_export"
-"""The key under which Parquet, Arrow and Avro files hold what their data set says of itself."""
+"""The metadata key of the data set's note in Parquet, Arrow and Avro files."""
 ZSTD = "zstd"
 NO_COMPRESSION = "none"
 COMPRESSIONS = {"parquet": (ZSTD, "snappy", "gzip", "lz4"), "arrow": (ZSTD, "lz4")}
-"""What there is by format, besides none; the first is the default."""
+"""The compressions of a format besides none; the first is the default."""
 _LEVELS = {ZSTD: 1}
-"""Of what is quick: bodies become a tenth larger than by the default level, in half the time."""
+"""Level 1 is fast: bodies are a tenth larger than with the default level, in half the time."""
 _FORMULA = r"^'*[=+\-@\t\r]"
-"""What a spreadsheet runs when a cell begins so; a quote in front of it prevents that."""
+"""The beginning of a cell that a spreadsheet would run; a quote before it prevents that."""
 _FEW = ("store", "magic_code", "topic", "born_host", "store_host", "queue_id", "tags", "sys_flag")
 _NOTES = ("raw", "body_compression", "body_error", "flag", "reconsume_times")
 _DICTIONARY = [*_FEW, *_NOTES]
-"""Columns of few different values; of all others a dictionary only costs time."""
+"""Columns with few different values; for all others a dictionary only costs time."""
 
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """A format, and how its files are written. compression: None for the default of the format."""
+    """A file format and its options. compression: None for the default of the format."""
 
     form: str = "parquet"
     compression: str | None = None
@@ -48,11 +45,11 @@ class ExportFormat:
 
     @property
     def codec(self) -> str:
-        """The compression that is meant."""
+        """The compression to use."""
         return self.compression or COMPRESSIONS.get(self.form, (NO_COMPRESSION,))[0]
 
     def require(self) -> None:
-        """Raise Unsupported where a package is missing, InvalidInput for what does not fit together."""
+        """Raise Unsupported if a package is missing, InvalidInput for options that do not go together."""
         there = (*COMPRESSIONS.get(self.form, ()), NO_COMPRESSION)
         if self.codec not in there:
             raise InvalidInput(
@@ -69,7 +66,7 @@ class ExportFormat:
 
 
 class ExportSink(ABC):
-    """A file that takes batches of one schema. `close` ends it; what was written is then whole."""
+    """A file that takes tables of one schema. It is complete once `close` has returned."""
 
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         self._file = path.open("wb")
@@ -78,7 +75,7 @@ class ExportSink(ABC):
 
     @property
     def size(self) -> int:
-        """Bytes that are written so far."""
+        """Bytes written so far."""
         return self._file.tell()
 
     @abstractmethod
@@ -86,22 +83,22 @@ class ExportSink(ABC):
         """Add rows. Raises OSError."""
 
     def close(self) -> None:
-        """End the file. Raises OSError."""
+        """Complete and close the file. Raises OSError."""
         try:
             self._end()
         finally:
             self._file.close()
 
     def give_up(self) -> None:
-        """Close the file as it is; it makes no sense."""
+        """Close the file without completing it; it is not readable."""
         self._file.close()
 
     def _end(self) -> None:  # noqa: B027 - most formats have nothing there
-        """Write what stands at the end of a file."""
+        """Write the end of the file."""
 
 
 class _Parquet(ExportSink):
-    """A row group a call."""
+    """Each call writes a row group."""
 
     def __init__(self, path: Path, schema: pa.Schema, kind: ExportFormat) -> None:
         import pyarrow.parquet as pq
@@ -119,7 +116,7 @@ class _Parquet(ExportSink):
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
     def give_up(self) -> None:
-        self._writer.is_open = False  # it would write the end of the file when it goes away
+        self._writer.is_open = False  # else it would write the end of the file when it is deleted
         super().give_up()
 
     def _end(self) -> None:
@@ -143,7 +140,7 @@ class _Arrow(ExportSink):
 
 
 class _Json(ExportSink):
-    """One object a line, with the names that `dump` has."""
+    """One object per line, with the field names of `dump`."""
 
     def write(self, rows: pa.Table) -> None:
         for record in records_of(rows):
@@ -202,17 +199,17 @@ FORMATS: dict[str, Callable[[Path, pa.Schema, ExportFormat], ExportSink]] = {
 
 
 def open_sink(kind: ExportFormat, path: Path, schema: pa.Schema) -> ExportSink:
-    """A new file. Raises OSError."""
+    """Create a file. Raises OSError."""
     return FORMATS[kind.form](path, schema, kind)
 
 
 def holds_note(form: str) -> bool:
-    """Whether files of a format have room for a note beside their rows."""
+    """Whether files of a format can hold a note."""
     return form in _NOTE_OF
 
 
 def note_of(path: Path, form: str) -> str | None:
-    """The note in a file, None where there is none. Raises OSError, ValueError for no such file."""
+    """The note in a file, None if there is none. Raises OSError, and ValueError for a file of another format."""
     return _NOTE_OF[form](path)
 
 
@@ -249,10 +246,10 @@ _NOTE_OF: dict[str, Callable[[Path], str | None]] = {
 
 
 def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as JSON objects; bytes as text, under `NAME_base64` where they are none.
+    """Rows as JSON objects. Bytes become text; bytes that are not text become `NAME_base64`.
 
-    Inside of lists and objects a number that JSON has not is text, and bytes of a list that are no text are an
-    object of `base64`. An interval is a duration of ISO 8601, a time that Python has not a text of NumPy's.
+    Inside lists and objects, a float that JSON lacks becomes text, and bytes of a list that are not text become an
+    object with `base64`. An interval becomes an ISO 8601 duration, a time outside Python's range the text of NumPy.
     """
     maps = {field.name for field in rows.schema if pa.types.is_map(field.type)}
     odd = {field.name for field in rows.schema if pa.types.is_nested(field.type) and not _is_json(field.type)}
@@ -267,7 +264,7 @@ def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _timeless(column: pa.Array) -> pa.Array:
-    """A column whose times are texts, inside of lists and objects numbers: Python has years 1 to 9999 alone."""
+    """Turn times into text, and times inside lists and objects into numbers: Python has only the years 1 to 9999."""
     kind, whole = column.type, pa.types.is_timestamp(column.type)
     if whole or pa.types.is_date(kind):
         unit = kind.unit if whole else "D" if pa.types.is_date32(kind) else "ms"
@@ -309,7 +306,7 @@ def _shown(name: str, value: Any, maps: set[str], odd: set[str]) -> Iterator[tup
 
 
 def _named(name: str, value: Any) -> tuple[str, Any]:
-    """A field as JSON can have it; of its own floats whoever prints them knows."""
+    """A field with a JSON value; non-finite floats at the top level are left to the printer."""
     if isinstance(value, bytes):
         try:
             return name, value.decode()
@@ -317,7 +314,7 @@ def _named(name: str, value: Any) -> tuple[str, Any]:
             return f"{name}_base64", base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
         return name, dict(_named(_key(key), _inside(one)) for key, one in value.items())
-    if isinstance(value, pa.MonthDayNano):  # a tuple
+    if isinstance(value, pa.MonthDayNano):  # a tuple too, so before lists
         return name, _duration(value)
     if isinstance(value, list | tuple):
         return name, [_element(_inside(one)) for one in value]
@@ -343,7 +340,7 @@ def _key(key: Any) -> str:
 
 
 def _is_json(kind: pa.DataType) -> bool:
-    """JSON has all values of a type as they are."""
+    """Whether JSON can represent every value of a type."""
     if pa.types.is_nested(kind):
         return all(_is_json(kind.field(number).type) for number in range(kind.num_fields))
     known = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean, pa.types.is_null)
@@ -359,7 +356,7 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _cells(column: pa.Array, safe: bool) -> pa.Array:
-    """A column as CSV shows it. safe: with nothing that a spreadsheet would run."""
+    """A column as CSV values. safe: quote what a spreadsheet would run."""
     if pa.types.is_binary(column.type):
         values = (None if v is None else base64.b64encode(v).decode() for v in column.to_pylist())
         return pa.array(values, pa.string())

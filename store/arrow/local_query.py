@@ -1,9 +1,9 @@
-"""A query over the views of some stores, answered in this process by DuckDB.
+"""A SQL query over the views of some stores, answered in this process by DuckDB.
 
-DuckDB plans the query over the views' schemas, and reads of each view the columns and rows that the
-plan needs: a view stands there as a data set of Arrow, which is scanned when the plan wants it.
+DuckDB plans the query over the schemas of the views and reads only the columns and rows the plan needs: each view is
+registered as an Arrow data set, which is scanned when the plan asks for it.
 
-Something that gives items is asked in a thread of its own: whoever waits for them hears Ctrl-C.
+The query runs in a thread of its own, so that the waiting main thread reacts to Ctrl-C.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _POLL_S = 0.1
 
 
 class _End(Exception):
-    """There is no more."""
+    """Marks the end of the items."""
 
 
 def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) -> Generator[_Item, None, None]:
-    """What `items` gives, a few ahead. stop: is called from here to end it before its end.
+    """Yield what `items` yields, computed in a thread a few items ahead. stop: called from this thread to end it early.
 
     Raises what `items` raises.
     """
@@ -70,7 +70,7 @@ def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) ->
 
 
 def _empty(ready: Queue[_Item], thread: Thread, stop: Callable[[], None]) -> None:
-    """Let the thread come to its end: it may wait for room, or be at work."""
+    """Drain the queue until the thread ends: it may wait for room, or be computing."""
     while thread.is_alive():
         stop()
         try:
@@ -80,35 +80,35 @@ def _empty(ready: Queue[_Item], thread: Thread, stop: Callable[[], None]) -> Non
 
 
 _MEMORY = "200MB"
-"""What DuckDB may use; what is more goes to a temporary directory."""
+"""DuckDB's memory limit; beyond it DuckDB uses a temporary directory."""
 _CLOSED = (
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
-"""A query reads views, and nothing else of this machine."""
+"""A query can read the views and nothing else on this machine."""
 _TABLE = "BASE_TABLE"
 _ROWS = 1 << 11
-"""Rows of a batch of the answer, those of one step of DuckDB: bodies may be large."""
+"""Rows per batch of the answer, as many as one step of DuckDB has: bodies may be large."""
 _NO_MEMORY = "Out of Memory Error"
-"""A result that is read says so in words only."""
+"""Recognized by its text: while a result is read, the exception has no own type."""
 _AT = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
 
 
 def require_duckdb() -> None:
-    """Raise Unsupported where DuckDB is missing."""
+    """Raise Unsupported if DuckDB is missing."""
     if importlib.util.find_spec("duckdb") is None:
         raise Unsupported("no SQL without DuckDB", hint="pip install 'mqstore[sql]'")
 
 
 class LocalQuery(Closing):
-    """A query that makes sense; no store is looked at before `answer`. A context manager.
+    """A valid query; stores are read only by `answer`. A context manager.
 
-    views: those that it reads; columns: of its answer, in order, and whether they are bytes.
+    views: those the query reads. columns: by name, in order, whether each column of the answer is binary.
     """
 
     def __init__(self, text: str, jobs: int | None = None) -> None:
-        """jobs: threads of DuckDB, None for one a core. Raises InvalidInput, Unsupported."""
+        """jobs: threads of DuckDB, None for one per core. Raises InvalidInput, Unsupported."""
         require_duckdb()
         import duckdb
 
@@ -116,7 +116,7 @@ class LocalQuery(Closing):
         self._answer: Generator[pa.RecordBatch, None, None] | None = None
         self._spill = TemporaryDirectory(prefix="mqstore-sql-")
         self._connection = duckdb.connect(config=_settings(self._spill.name, jobs))
-        for setting in _CLOSED:  # a temporary directory can only be named before
+        for setting in _CLOSED:  # the temporary directory must be set before
             self._connection.execute(setting)
         self._scans = {name: ViewScan(view) for name, view in VIEWS.items()}
         try:
@@ -143,9 +143,9 @@ class LocalQuery(Closing):
         self.columns = named_apart((name, str(kind) == "BLOB") for name, kind in columns)
 
     def answer(self, ask: Ask, lacking: Lacking) -> Iterator[pa.RecordBatch]:
-        """The rows, as they come; what cannot be read is told to `lacking`.
+        """Yield the rows of the answer; `lacking` is told what cannot be read.
 
-        Raises StoreError, also for a value of a row that an expression does not take, InvalidInput, LimitExceeded.
+        Raises StoreError (also for a value of a row that an expression cannot take), InvalidInput, LimitExceeded.
         """
         for scan in self._scans.values():
             scan.begin(ask, lacking)
@@ -165,18 +165,18 @@ class LocalQuery(Closing):
                     raise scan.failed from error
             if _NO_MEMORY in str(error):
                 raise LimitExceeded("the query needs too much memory", hint="select less, or use --master") from error
-            if isinstance(error, duckdb.DataError):  # it made sense, and may do for other rows
+            if isinstance(error, duckdb.DataError):  # the query is valid, and may work for other rows
                 raise StoreError(f"a value that the query cannot use: {_line(error)}") from error
             raise InvalidInput(f"the query: {_line(error)}") from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         relation = self._relation
-        # DuckDB 2 has a new name for it
+        # the name in DuckDB 2, then the old one
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         yield from read(_ROWS)
 
     def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Sums of DuckDB have 128 bits, decimals of Arrow: as numbers of 64 bits, if they fit."""
+        """Turn the 128-bit sums of DuckDB, decimals in Arrow, into 64-bit numbers where they fit."""
         columns = []
         for column in rows.columns:
             if pa.types.is_decimal(column.type) and column.type.scale == 0:
@@ -186,7 +186,7 @@ class LocalQuery(Closing):
         return pa.RecordBatch.from_arrays(columns, names=list(self.columns))
 
     def close(self) -> None:
-        """End it, wherever it is."""
+        """Stop the query and release everything."""
         if self._answer is not None:
             self._answer.close()
         self._relation = None
@@ -195,7 +195,7 @@ class LocalQuery(Closing):
 
 
 class _Scanned:
-    """What DuckDB wants of a scan: a reader."""
+    """The part of an Arrow scanner that DuckDB uses: a reader."""
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
@@ -205,7 +205,7 @@ class _Scanned:
 
 
 class ViewScan(dataset.Dataset):  # type: ignore[misc]
-    """A view as the data set that DuckDB asks for some columns of some rows."""
+    """A view as an Arrow data set, of which DuckDB asks for some columns of some rows."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -218,18 +218,18 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
         return self._view.schema
 
     def begin(self, ask: Ask, lacking: Lacking) -> None:
-        """From now on there are these stores."""
+        """Set the stores to read."""
         self._asked, self.failed = (ask, lacking), None
         self._context = copy_context()
 
     def scanner(self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any) -> _Scanned:
-        """The rows that a filter takes. Threads of DuckDB take turns with the reader."""
+        """The rows that pass a filter. DuckDB's threads take turns reading."""
         names = list(self._view.columns if columns is None else columns)
         schema = pa.schema([self._view.schema.field(name) for name in names])
         return _Scanned(pa.RecordBatchReader.from_batches(schema, self._rows(names, filter)))
 
     def _rows(self, names: Sequence[str], wanted: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        # whichever thread asks: what is noted of unread bytes belongs to the one that waits
+        # any thread may ask: unread bytes are noted in the context of the waiting thread
         if self._asked is None:
             return
         rows = rows_of_view(self._view, self._asked[0], names, self._asked[1], wanted)
@@ -237,7 +237,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
         try:
             while (batch := context.run(next, rows, None)) is not None:
                 yield batch
-        except Exception as error:  # DuckDB makes a text of it
+        except Exception as error:  # DuckDB turns it into a text
             self.failed = error
             raise
         finally:
@@ -250,9 +250,9 @@ def _settings(spill: str, jobs: int | None) -> dict[str, Any]:
 
 
 def _tables_in(connection: Any, text: str) -> set[str]:
-    """The tables that a query names, and maybe some that WITH makes, as its syntax tree has them.
+    """The tables that a query names, perhaps some made by WITH, from its syntax tree.
 
-    None of one that describes something.
+    Empty for a DESCRIBE.
     """
     (found,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
     return set(_named(json.loads(found[0])))
@@ -269,6 +269,6 @@ def _named(tree: Any) -> Iterator[str]:
 
 
 def _line(error: Exception) -> str:
-    """What DuckDB says, without the query."""
+    """DuckDB's message on one line, without the query."""
     text = _AT.sub("", str(error)).strip()
     return " ".join(line.strip() for line in text.splitlines() if line.strip())

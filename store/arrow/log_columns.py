@@ -1,9 +1,7 @@
-"""The columns of `rocketmq-log`: messages as the JSON of `dump` names them, made in bulk.
+"""The columns of `rocketmq-log`: messages with the field names of `dump`, converted in bulk.
 
-Only the columns asked for are made. Bodies, and whether their CRC fits, are among them only where
-they are named: each costs more than all the rest.
-
-Columns of the decoder as Arrow arrays: byte strings, texts, few different values.
+Only the columns asked for are made. Bodies and their CRC check must be named: each costs more than all the rest.
+Helpers turn decoder columns into Arrow arrays of bytes, of text, and of text with few different values.
 """
 
 from __future__ import annotations
@@ -40,18 +38,18 @@ from .stores import BODY, BODY_CRC_OK, RAW
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _OFFSET_MAX = int(np.iinfo(np.int32).max)
-"""Arrow's plain strings count their bytes in 32 bits."""
+"""Arrow's plain strings have 32-bit offsets."""
 
 
 def bit_map(flags: Flags) -> pa.Buffer | None:
-    """Arrow's validity bits; None where all are valid."""
+    """Arrow's validity bitmap; None if all are valid."""
     if flags.all():
         return None
     return pa.py_buffer(np.packbits(flags, bitorder="little").tobytes())
 
 
 def offsets_of(lengths: Ints) -> npt.NDArray[np.int32]:
-    """int32[n + 1]: where each item begins and the last ends. Raises LimitExceeded."""
+    """int32[n + 1]: where each item begins, and the end of the last. Raises LimitExceeded above 2 GiB."""
     ends = np.cumsum(lengths)
     if len(ends) and ends[-1] > _OFFSET_MAX:
         raise LimitExceeded("a column of one batch has more than 2 GiB")
@@ -59,17 +57,17 @@ def offsets_of(lengths: Ints) -> npt.NDArray[np.int32]:
 
 
 def binary_of(strings: Ragged) -> pa.Array:
-    """Byte strings; a missing one (length -1) is null."""
+    """Byte strings as Arrow; a missing one (length -1) is null."""
     return _from_buffers(strings, pa.binary())
 
 
 def text_of(strings: Ragged) -> pa.Array:
-    """UTF-8 strings as Java reads them: malformed bytes become U+FFFD. A missing one is null."""
+    """UTF-8 strings as Arrow, decoded as Java does: malformed bytes become U+FFFD. A missing one is null."""
     return _text_as_stored(strings)[0]
 
 
 def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
-    """The same, and whether nothing of it is malformed."""
+    """The result of `text_of`, and whether all strings are well-formed."""
     array = _from_buffers(strings, pa.string())
     try:
         array.validate(full=True)
@@ -82,20 +80,20 @@ def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
 
 
 def few_texts(strings: Ragged, text: Callable[[bytes], str | None] = java_string) -> pa.Array:
-    """The same for a column of few different values; `text` is asked once for each."""
+    """Like `text_of`, for a column with few different values; `text` is called once for each and decodes it."""
     found = dictionary(strings)
     values = pa.array([text(value) for value in found.values], pa.string())
     return values.take(pa.array(found.ids))
 
 
 def constant(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
-    """The same value in every row."""
+    """A column with the same value in every row."""
     value = path_text(value) if isinstance(value, str) else value
     return pa.repeat(pa.scalar(value, arrow_type), count)
 
 
 def path_text(path: str) -> str:
-    """A path, or a text of Java, as text: what is none in it becomes U+FFFD.
+    """A path, or a text of Java, as valid Unicode: lone surrogates become U+FFFD.
 
     >>> path_text("caf\\udce9"), path_text("half of a \\ud83d")
     ('caf\ufffd', 'half of a \ufffd')
@@ -104,12 +102,12 @@ def path_text(path: str) -> str:
 
 
 def numbers(column: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
-    """Numbers of any byte order, copied: a scan uses its buffer again."""
+    """Numbers of any byte order as Arrow, copied: a scan reuses its buffer."""
     return pa.array(column.astype(column.dtype.newbyteorder("="))).cast(arrow_type)
 
 
 def batch_of(names: Sequence[str], arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """Some of the columns of `schema`, in the order of `names`."""
+    """A batch of some columns of `schema`, in the order of `names`."""
     wanted = pa.schema([schema.field(name) for name in names])
     return pa.RecordBatch.from_arrays(list(arrays), schema=wanted)
 
@@ -127,17 +125,18 @@ DIGEST = "digest"
 _SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
 _ARROW = {"int": pa.int32(), "bigint": pa.int64()}
 _PORTS = 1 << 32
-"""What a port may be: the field is wider than any port."""
+"""The number of 32-bit port values: the field is wider than a port."""
 _ROWS_MAX = 1 << 14
-"""Rows of a batch that goes to Spark; more are no faster."""
+"""Rows per batch for Spark; more are no faster."""
 _BODY_BYTES_MAX = 32 << 20
-"""Bodies of a batch, unless one alone is larger."""
+"""Bytes of bodies per batch, unless a single body is larger."""
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
 
 
 class PropertyPairs(NamedTuple):
-    """Names and values of some texts: the text that each is in, whether they are as they are stored, the bytes of
-    each item."""
+    """Names and values of all properties: row of the message, name, value; whether all texts are as stored; the bytes
+    of each item with its separators.
+    """
 
     row: Ints
     name: pa.Array
@@ -148,9 +147,9 @@ class PropertyPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """A batch of one store and what is made of it more than once.
+    """A batch of one store, and values derived from it that several columns use.
 
-    bodies: as they are shown, where that is not as they are stored. raw: they are wanted as stored.
+    bodies: decompressed, None if they are shown as stored. raw: bodies are wanted as stored.
     """
 
     store: str
@@ -163,19 +162,19 @@ class BatchColumns:
 
     @cached_property
     def items(self) -> PropertyItems:
-        """Of the properties."""
+        """The items of the properties."""
         return PropertyItems(self.batch.columns.ragged("properties"))
 
     @cached_property
     def pairs(self) -> PropertyPairs:
-        """All of the properties."""
+        """Names and values of all properties."""
         row, name, value = self.items.pairs()
         (names_, plain), (values, as_stored) = _text_as_stored(name), _text_as_stored(value)
         length = name.length + value.length + len(names.NAME_VALUE_SEPARATOR + names.ITEM_SEPARATOR)
         return PropertyPairs(row, names_, values, plain and as_stored, length)
 
     def odd_properties(self) -> Flags:
-        """bool[n]: the text may be another one than what is made of its names and values."""
+        """bool[n]: whether the properties text may differ from a text made of its names and values."""
         if not self.pairs.as_stored:
             return np.ones(len(self), np.bool_)
         texts, of_items = self.batch.columns.ragged("properties"), self.pairs.length
@@ -187,13 +186,13 @@ class BatchColumns:
             odd[some[opened]] |= self.raw
             wanted = wanted.copy()
             wanted[some[opened]] += 1
-        if int(of_items.sum()) != int(wanted.sum()):  # an item is empty
+        if int(of_items.sum()) != int(wanted.sum()):  # some item is empty
             odd |= np.bincount(self.pairs.row, of_items, len(self)) != wanted
         return odd
 
 
 class LogColumn(NamedTuple):
-    """Type in SQL, type in Arrow, how it is made, whether it is there if no columns are named."""
+    """Its SQL type, its Arrow type, how it is made, and whether it is there if no columns are named."""
 
     sql: str
     arrow: pa.DataType
@@ -211,7 +210,7 @@ def _text(make: Callable[[BatchColumns], pa.Array], usual: bool = True) -> LogCo
 
 
 def _host(name: str) -> LogColumn:
-    """`ip:port`: few different ones in a batch."""
+    """`ip:port`; a batch has few different ones."""
 
     def make(taken: BatchColumns) -> pa.Array:
         columns = taken.batch.columns
@@ -236,7 +235,7 @@ def _magic_code(taken: BatchColumns) -> pa.Array:
 
 
 def _keys(taken: BatchColumns) -> pa.Array:
-    """The parts of KEYS that single spaces separate, without empty ones; an empty list without."""
+    """KEYS split at single spaces, without empty parts; an empty list for a message without KEYS."""
     text = text_of(taken.items.find(names.KEYS))
     parts = pc.split_pattern(text.fill_null(""), names.KEY_SEPARATOR)
     flat, lengths = parts.flatten(), parts.value_lengths().to_numpy(zero_copy_only=False)
@@ -251,7 +250,7 @@ _MAP = pa.map_(pa.string(), pa.string())
 
 
 def _properties(taken: BatchColumns) -> pa.Array:
-    if taken.items.repeated().any():  # rare: what a text has twice counts once
+    if taken.items.repeated().any():  # rare: of a name that occurs twice one value counts
         texts = taken.batch.columns.ragged("properties").tolist()
         return pa.array([list(names.parse(text).items()) for text in texts], _MAP)
     pairs = taken.pairs
@@ -260,7 +259,7 @@ def _properties(taken: BatchColumns) -> pa.Array:
 
 
 def _properties_raw(taken: BatchColumns) -> pa.Array:
-    """Null where the map gives them back, as beside a message's JSON."""
+    """The properties text; null if the map can rebuild it, as in the JSON of a message."""
     rows = np.flatnonzero(taken.odd_properties())
     if not len(rows):
         return pa.nulls(len(taken), pa.binary())
@@ -299,7 +298,7 @@ def _message_id(taken: BatchColumns) -> pa.Array:
 
 
 def _topic_base64(taken: BatchColumns) -> pa.Array:
-    """Null where the text of the topic gives its bytes back, as beside a message's JSON."""
+    """The bytes of the topic; null if its text gives them back, as in the JSON of a message."""
     return few_texts(taken.batch.columns.ragged("topic"), lambda topic: topic_json(topic).get("topic_base64"))
 
 
@@ -309,7 +308,7 @@ def _body_crc_ok(taken: BatchColumns) -> pa.Array:
 
 
 def _digest(taken: BatchColumns) -> pa.Array:
-    """Of what the producer gave; the CRC in it is that of the body as it lies there."""
+    """Digest of what the producer sent; its CRC is that of the stored body."""
     columns = taken.batch.columns
     crc = columns.ints("body_crc").astype(np.int64)
     if (sound := taken.batch.body_crc_ok) is not None and not sound.all():
@@ -325,7 +324,7 @@ def _digest(taken: BatchColumns) -> pa.Array:
 
 
 def _given_properties(texts: Ragged) -> Ragged:
-    """Without what a broker puts behind them: its checksum of the record, a last separator."""
+    """Properties without what a broker appends: its checksum of the record, a last separator."""
     length = np.maximum(texts.length, 0) - names.CRC_ITEM_BYTES * ends_with_crc_item(texts)
     some = np.flatnonzero(length > 0)
     last = texts.buffer[texts.start[some] + length[some] - 1]
@@ -388,14 +387,15 @@ COLUMNS: Mapping[str, LogColumn] = _columns()
 SCHEMA = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])
 USUAL = tuple(name for name, column in COLUMNS.items() if column.usual)
 CHECKED = frozenset({BODY_CRC_OK, DIGEST})
-"""Columns for which a scan has to check bodies."""
+"""Columns for which a scan must check bodies."""
 _WITH_BODY = (BODY, "body_compression", "body_error")
 
 
 def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False) -> Iterator[pa.RecordBatch]:
-    """The records of a batch as rows of `fields`, which are names in `COLUMNS`.
+    """The records of a batch as rows of `fields`, names in `COLUMNS`.
 
-    raw: bodies as stored, else decompressed. Memory: one batch of rows; with bodies some 64 MiB of them, or one.
+    raw: bodies as stored, otherwise decompressed. Memory: one batch of rows; with bodies some 64 MiB of them, or one
+    body.
     """
     with_body = any(name in _WITH_BODY for name in fields)
     for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):
@@ -404,7 +404,7 @@ def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool 
 
 
 def _shown(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]:
-    """Parts of a batch whose bodies are not too large together, and these bodies."""
+    """Parts of a batch with bounded size of bodies, and the bodies, None if they are shown as stored."""
     flags = batch.columns.ints("sys_flag")
     if raw or not (flags & int(SysFlag.COMPRESSED)).any():
         yield from _cut(batch, np.maximum(batch.columns.ragged("body").length, 0))
@@ -423,7 +423,7 @@ def _shown(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]
 
 
 def _cut(batch: Batch, weight: Ints | None) -> Iterator[tuple[Batch, None]]:
-    """Parts of a batch: few enough rows, and with a weight of each, bytes of bodies, of these."""
+    """Parts of a batch with bounded number of rows, and with `weight`, bytes of each body, bounded size."""
     part = np.arange(len(batch)) // _ROWS_MAX
     if weight is not None:
         part = np.maximum(part, np.cumsum(weight) // _BODY_BYTES_MAX)

@@ -1,11 +1,10 @@
-"""The messages in the commit logs of many stores as rows of Arrow.
+"""The messages in the commit logs of many stores as Arrow rows, and counts of them.
 
-A row is a message that a broker would still find; records behind the end of a log are none. What cannot be read is told
-beside the rows (`Damage`). A log is cut anywhere into splits; all of them together give what one walk over it gives.
+A row is a message that a broker would still find; records after the end of a log are not rows. What cannot be read is
+reported beside the rows (`Damage`). A log can be cut into splits anywhere; together they give what a single scan gives.
 
-`store.inspect.stats` of many logs: part by part, on several cores or tasks, added up in the end.
-
-The messages of a store as a stream of Arrow: what `Store.to_arrow` gives.
+`count_part` and `count_here` are `store.inspect.stats` over many logs: by part, on several cores or tasks, then added
+up. `reader` makes the Arrow stream of `Store.to_arrow`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, changed
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _TAIL_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
-"""What is a row where what lies behind the last message is asked for, too."""
+"""The kinds that become rows if what follows the last message is asked for too."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +53,25 @@ class Damage:
 
 
 Tell = Callable[[Damage], None]
-"""Is told what cannot be read."""
+"""Called with each range that cannot be read."""
 
 
 class Condition(Protocol):
-    """What takes some records of a batch: a `Selection`, say."""
+    """Selects records of a batch, for example a `Selection`."""
 
     def mask(self, batch: Batch) -> Flags:
-        """bool[n]: those that it takes."""
+        """bool[n]: the selected records."""
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """Conditions of which all must hold, of each list one, and store times. Default: none."""
+    """Filters that Spark pushes down: of each inner list at least one condition must hold. Default: no filter."""
 
     conditions: list[list[Condition]] = field(default_factory=list)
     times: TimeRange = ALWAYS
 
     def within(self, times: TimeRange) -> TimeRange:
-        """The times that are wanted both ways; none is a range that ends where it begins."""
+        """The intersection with other times; an empty one is a range that ends where it begins."""
         since = max(times.since_ms, self.times.since_ms)
         return TimeRange(since, max(since, min(times.until_ms, self.times.until_ms)))
 
@@ -82,21 +81,21 @@ _ALL_OF_THEM: Mapping[str, Split] = {}
 
 
 def fields_of(ask: Ask) -> tuple[str, ...]:
-    """The columns asked for: those named, else the usual ones and a body if the option says so."""
+    """The columns asked for: those named, else the usual ones, and a body if the option `body` says so."""
     body = () if ask.body == NO_BODY else with_notes((BODY,), ask.body)
     return ask.columns(COLUMNS, (*USUAL, *body))
 
 
 def ddl_of(ask: Ask) -> str:
-    """The schema of the columns asked for, in SQL."""
+    """The schema of the columns asked for, as SQL DDL."""
     return ", ".join(f"{name} {COLUMNS[name].sql}" for name in fields_of(ask))
 
 
 @dataclass(frozen=True)
 class LogSplit:
-    """What is read at once: a split of the log of a store, or all of a small log (`split` None).
+    """A unit of reading: a split of the log of a store, or all of a small log (`split` None).
 
-    behind: the log has ended; there may be damage, but no message. bytes: of the log.
+    behind: the split follows the end of the log: it may have damage, but no messages. bytes: of the log.
     """
 
     store: str
@@ -106,17 +105,17 @@ class LogSplit:
 
     @classmethod
     def of(cls, told: Sequence[Any]) -> Self:
-        """From what `astuple` makes of one, through JSON or not."""
+        """The inverse of `astuple`, also after a way through JSON."""
         store, split, *others = told
         return cls(store, None if split is None else Split(*split), *others)
 
 
 def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogSplit]:
-    """What the tasks of a read are. Raises StoreError for a store that cannot be read.
+    """The parts to read, one per task. Raises StoreError for a store that cannot be read.
 
-    within: of some stores, where their messages are read from, and where their log is to end.
+    within: for some stores, where reading begins, and where the log ends.
     """
-    with noting():  # whoever reads these bytes tells of them
+    with noting():  # the bytes are read again, and reported then
         return _parts_of(ask, within)
 
 
@@ -152,7 +151,7 @@ def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list
 
 
 def _remote_splits(root: str, size: int, ask: Ask) -> list[LogSplit]:
-    """All files but the last one in parts; the end of the log lies in the last, or in none."""
+    """All files but the last in parts; the end of the log is in the last file, or there is none."""
     log = open_log(root, ask.broker_config)
     with log.queue:
         last = log.files[-1].start
@@ -165,9 +164,9 @@ def _part(root: str, split: Split) -> LogSplit:
 
 
 def rows_of(ask: Ask, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
-    """The rows of one split, of the columns `ask.fields`.
+    """Yield the rows of one part with the columns `ask.fields`.
 
-    Raises StoreError where the log cannot be read any more; for damage, if that is to end the query.
+    Raises StoreError if the log cannot be read any more, and for damage if damage ends the query.
     """
     fields = fields_of(ask)
     for some in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
@@ -183,9 +182,9 @@ def messages_of(
     crc: bool = False,
     noting: Noting | None = None,
 ) -> Iterator[Batch]:
-    """The messages of one split that are asked for; a batch is valid until the next one is asked for.
+    """Yield the messages asked for of one part; a batch is valid until the next one is taken.
 
-    crc, noting: as of `CommitLog.scan`. Raises as `rows_of`.
+    crc, noting: as for `CommitLog.scan`. Raises what `rows_of` raises.
     """
     conditions = _conditions(ask, pushed)
     try:
@@ -200,15 +199,15 @@ def messages_of(
 
 
 def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
-    """What of one split cannot be read. Raises as `rows_of`."""
+    """The damage in one part. Raises what `rows_of` raises."""
     return (item for item in items_of(ask, part, tails=ask.tails) if isinstance(item, Damage))
 
 
 def items_of(
     ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
 ) -> Iterator[Batch | Damage]:
-    """Messages that a broker would find, and what of one split is damage; with `tails` also what lies behind the
-    last message. Raises as `rows_of`.
+    """Yield the messages a broker would find in one part, and the damage; with `tails` also what follows the last
+    message. Raises what `rows_of` raises.
     """
     if part.split is not None and part.split.start >= part.split.stop:
         return
@@ -227,21 +226,21 @@ def items_of(
                     yield Damage(part.store, item.position, item.size, item.told)
             elif not part.behind and item.mark <= Mark.AFTER_DAMAGE:
                 yield item
-    for unread in noted:  # each is damage, too
+    for unread in noted:  # unread ranges are damage too
         if ask.fails_at(unread.error()):
             raise unread.error()
 
 
 def _has_all(log: CommitLog, part: LogSplit) -> bool:
-    """The log reaches as far as when the part was made of it: what is missing at its ends nobody sees otherwise."""
+    """Whether the log still has the range of the part. Otherwise what is missing at its ends would go unnoticed."""
     if part.split is None:
         return log.queue.size >= part.bytes
     return log.min_offset <= part.split.start and part.split.stop <= log.max_file_end
 
 
 def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterator[Batch | Extent]:
-    """All but damage behind the last message, which is none, as for a broker: the rest of a record at which a start
-    has cut the log, with dead records behind it. goes_on: messages follow behind these items.
+    """Drop damage after the last message: for a broker it is not damage, but the rest of a record at which a start
+    truncated the log, followed by dead records. goes_on: messages follow these items.
     """
     waiting: list[Extent] = []
     for item in items:
@@ -256,7 +255,7 @@ def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterat
 
 
 def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:
-    """Nobody sees otherwise that a file in front of the log, or behind it, is not read because of its name."""
+    """Scan a split, or all. Log files at its ends that are not read because of their name are MISSING extents."""
     size, names = log.queue.file_size, [(at, os.path.basename(path)) for at, path in log.misnamed]  # noqa: PTH119
     lost = [Extent(ExtentKind.MISSING, at, size, f"{name} is not read, because of its name") for at, name in names]
     if split is None or split.start <= log.min_offset:
@@ -270,7 +269,7 @@ def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None)
 
 
 def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
-    """Conditions that must hold together: of each list one is enough."""
+    """The conditions of the read and those pushed down: of each list at least one must hold."""
     one = Selection(queue_id=ask.queue_id, times=ask.times)
     found: list[list[Condition]] = [[one]] if one.asks else []
     if ask.topics:
@@ -279,7 +278,7 @@ def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
 
 
 def _wanted(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
-    """The records of a batch that all conditions take."""
+    """The records of a batch that fulfil all conditions."""
     for either in conditions:
         if len(batch):
             mask = reduce(np.logical_or, [selection.mask(batch) for selection in either])
@@ -289,14 +288,14 @@ def _wanted(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
 
 @dataclass
 class Counted:
-    """Records of some logs in groups, and what of the logs is in none of them."""
+    """Statistics of records, and the damage of the same logs."""
 
     stats: Stats
     damage: list[Damage] = field(default_factory=list)
 
     def add(self, other: Counted, store: str) -> None:
-        """Count what `other` has, whose records are those of a store: first of the groups' names, if
-        this one has one more. Raises LimitExceeded.
+        """Add the counts of `other`, whose records are those of one store. If the groups here have one name more, the
+        store becomes the first name. Raises LimitExceeded.
         """
         if len(self.stats.by) > len(other.stats.by):
             groups = other.stats.groups
@@ -311,13 +310,13 @@ class Counted:
 
     @classmethod
     def from_json(cls, store: str, by: Sequence[str], found: Sequence[Any]) -> Self:
-        """What `to_json` gave of a store."""
+        """The inverse of `to_json`, for a store."""
         stats, places = found
         return cls(Stats.from_json(by, stats), [Damage(store, *place) for place in places])
 
 
 def count_part(ask: Ask, part: LogSplit, by: Sequence[str]) -> Counted:
-    """The records of one part in the times asked for. by: of `stats_dimensions.DIMENSIONS`.
+    """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`.
 
     Raises StoreError.
     """
@@ -336,10 +335,10 @@ def _file_starts(ask: Ask, part: LogSplit) -> list[int]:
 
 
 def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]) -> Counted:
-    """All logs, on so many cores. by: as above, with `store` before it or not; advance: is told of
-    bytes that are done. Raises StoreError.
+    """Count all logs. jobs: processes, None for one per core. by: as for `count_part`, also with `store` first.
+    advance: called with the number of bytes done. Raises StoreError.
     """
-    jobs = 1 if reading_rate() else jobs or cores()  # several would read more
+    jobs = 1 if reading_rate() else jobs or cores()  # several processes would exceed the rate
     total = Counted(Stats(by))
     inside = [name for name in by if name != STORE]
     parts = parts_of(ask)
@@ -350,7 +349,7 @@ def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[
 
 
 def _counted(ask: Ask, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) -> Iterator[Counted]:
-    """The counts of each part, so many at a time in processes of their own."""
+    """Yield the counts of each part in order, `jobs` parts at a time in child processes."""
     if min(jobs, len(parts)) < 2:
         yield from (count_part(ask, part, by) for part in parts)
         return
@@ -379,13 +378,13 @@ _KNOWN = tuple(SCHEMA.names)
 
 
 def _named_fields(fields: str | Sequence[str] | None) -> list[str]:
-    """Columns by name; None: all but the store and what is made of bodies. Raises InvalidInput."""
+    """Check column names; None: all but the store and the columns of bodies. Raises InvalidInput."""
     if fields is None:
         return [name for name in USUAL if name != STORE]
     names = [fields] if isinstance(fields, str) else list(dict.fromkeys(fields))
     if unknown := [name for name in names if name not in _KNOWN]:
         raise InvalidInput(f"no column {unknown[0]!r}", hint=f"there are {', '.join(_KNOWN)}")
-    if not names:  # a stream without columns has no rows either, whatever is in the store
+    if not names:  # a stream without columns would have no rows, whatever the store holds
         raise InvalidInput("no column is named", hint=f"there are {', '.join(_KNOWN)}")
     return list(with_notes(tuple(names), PLAIN_BODY))
 
@@ -400,10 +399,10 @@ def reader(
     where: str | Where | None = None,
     on_damage: OnDamage = "warn",
 ) -> Reader:
-    """The records that `selected` gives as batches of Arrow, some MiB of them in memory at a time.
+    """The records of `selected` as a stream of Arrow batches, some MiB in memory at a time.
 
-    A body is decompressed; what stands beside it says how it is stored, whether it is sound, and
-    why one is shown as it is stored.
+    Bodies are decompressed; the columns beside a body say how it is stored, whether it is sound, and why it is shown as
+    stored.
     """
     names = _named_fields(fields)
     wanted = selected(

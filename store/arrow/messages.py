@@ -1,7 +1,7 @@
-"""Rows of Arrow with the names of a message's JSON: as columns of MESSAGE, or one by one.
+"""Arrow rows with the field names of a message's JSON: as columns of MESSAGE, or row by row.
 
-What is not plain (JSON in a cell, records that are no messages, what is refused) takes the way of
-JSON.
+Rows that are not plain (JSON in a cell, records that are not messages, values that are refused) are converted row by
+row, as JSON.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ODD = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
-"""Columns whose values make a row one for the slow way."""
+"""If one of these columns has a value, rows are converted row by row."""
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
 
 def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
-    """The columns of MESSAGE that a producer gives; None where rows are not plain."""
+    """The columns of MESSAGE that a producer sends; None if the rows are not plain."""
     import pyarrow as pa
 
     table = {name: batch.column(name) for name in batch.schema.names}
@@ -62,12 +62,12 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
         if _has_values(table, "born_host"):
             columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
     except (pa.ArrowException, InvalidInput, UnicodeError):
-        return None  # the slow way says which row it is
+        return None  # converting row by row will name the row
     return None if properties is None else columns | {"properties": properties}
 
 
 def _all_raw(table: dict[str, Any]) -> bool | None:
-    """Whether all bodies are as they were stored; None where only some are."""
+    """Whether all bodies are as stored; None if only some are."""
     values = set(table["raw"].unique().to_pylist()) if "raw" in table else {None}
     if values <= {False, None}:
         return False
@@ -75,7 +75,7 @@ def _all_raw(table: dict[str, Any]) -> bool | None:
 
 
 def _pack_bodies(columns: dict[str, Any], table: dict[str, Any], *, raw: bool) -> None:
-    """Make the bodies what is to be stored, in place, see `stored_body`. Raises InvalidInput."""
+    """Replace bodies by what is to be stored, see `stored_body`. Raises InvalidInput."""
     import numpy as np
 
     if raw:
@@ -101,7 +101,7 @@ def _texts(table: dict[str, Any], name: str, count: int) -> list[str | None]:
 
 
 def _replaced(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
-    """The strings with other ones in some rows."""
+    """The strings with others in some rows."""
     import numpy as np
 
     behind = Ragged.of(others)
@@ -111,7 +111,7 @@ def _replaced(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
 
 
 def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
-    """Bodies that failed their checksum where they were read keep one that fails."""
+    """Give bodies that failed their checksum where they were read a checksum that fails again."""
     import numpy as np
 
     rows = corrupted_rows(table.get("body_crc_ok"))
@@ -124,7 +124,7 @@ def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
 
 
 def corrupted_rows(body_crc_ok: Any) -> Ints:
-    """The rows whose body failed its checksum, by the column that tells; None: nothing does."""
+    """The rows whose body failed its checksum, by the column `body_crc_ok`; none if there is no such column."""
     import numpy as np
     import pyarrow as pa
 
@@ -138,7 +138,7 @@ def _has_values(table: dict[str, Any], name: str) -> bool:
 
 
 def _strings(array: Any) -> Ragged:
-    """A column of texts or bytes, where it lies. Raises ArrowInvalid for another type."""
+    """A column of texts or bytes without copying it. Raises ArrowInvalid for another type."""
     import numpy as np
     import pyarrow as pa
 
@@ -159,7 +159,7 @@ def _strings(array: Any) -> Ragged:
 
 
 def _numbers(array: Any, missing: int) -> Any:
-    """A column of whole numbers or times (ms since 1970), int64[n]."""
+    """A column of integers or times (ms since 1970) as int64[n]. Raises ArrowInvalid for another type."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(array.type):
@@ -170,7 +170,7 @@ def _numbers(array: Any, missing: int) -> Any:
 
 
 def numbered(array: Any, number_of: Callable[[Any], int]) -> Ints:
-    """int64[n]: a number for each row of a column with few different values, which a function gives."""
+    """int64[n]: `number_of` the value in each row; called once for each different value."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -185,7 +185,7 @@ def numbered(array: Any, number_of: Callable[[Any], int]) -> Ints:
 
 
 def _hosts(array: Any) -> tuple[Ragged, Any]:
-    """Addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
+    """The addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
     import numpy as np
 
     known = dictionary(_strings(array))
@@ -194,7 +194,7 @@ def _hosts(array: Any) -> tuple[Ragged, Any]:
 
 
 def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) -> Ragged | None:
-    """Property texts as `MessageReader` makes them; None where rows are not plain."""
+    """The properties as texts, as `MessageReader` makes them; None if rows are not plain."""
     import numpy as np
 
     if _has_values(table, "properties_raw"):
@@ -225,7 +225,7 @@ def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) ->
 
 
 def _plain(strings: Ragged) -> bool:
-    """Whether no separator is in the strings, nor between them."""
+    """Whether no separator is in the strings, nor in their buffer between them."""
     import numpy as np
 
     length = np.maximum(strings.length, 0)
@@ -236,13 +236,13 @@ def _plain(strings: Ragged) -> bool:
 
 
 def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
-    """Whether the properties have KEYS wherever there is a list of keys beside them."""
+    """Whether each row with a list of keys also has KEYS among its properties. Lists of tags are never known."""
     sizes = table[field].value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     return field == "keys" and bool((PropertyItems(texts).find(KEYS).length[sizes > 0] > 0).all())
 
 
 def _given_texts(array: Any, count: int) -> Ragged | None:
-    """The texts of a column of maps or of objects; None for what is not plain."""
+    """The texts of a column of maps or structs; None if it is not plain."""
     import numpy as np
     import pyarrow as pa
 
@@ -271,7 +271,7 @@ def _given_texts(array: Any, count: int) -> Ragged | None:
 
 
 def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) -> Ragged:
-    """A unique key for each row that lacks one, new where the file has no column of them."""
+    """The column of unique keys, or else a new one for each row that lacks one."""
     if "unique_key" in table:
         return _strings(table["unique_key"])
     lacks = PropertyItems(texts).find(UNIQ_KEY).length < 0
@@ -281,7 +281,7 @@ def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) ->
 
 
 def record_of(row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A row as NDJSON would have it. Raises InvalidInput."""
+    """A row as its NDJSON record would be. Raises InvalidInput."""
     record: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
@@ -296,7 +296,7 @@ def record_of(row: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def _properties(value: Any, number: int) -> Any:
-    """Properties that are a map, an object or JSON text. Raises InvalidInput."""
+    """Properties given as a map, an object or JSON text. Raises InvalidInput."""
     if isinstance(value, str):
         try:
             return json.loads(value)

@@ -1,13 +1,12 @@
-"""Which stores are meant, and how to come by their files: directories, patterns, lists, object storage.
+"""Store locations: directories, patterns, lists, object storage; how to read files there; and the options of a read.
 
-Logs are read where they are, by ranges (`open_log`). Queues, index, timer log and configuration are
-small beside them, and findings need all of a store: these are copied for as long as a task reads.
+Logs are read in place, by ranges (`open_log`). Queues, index, timer log and configuration are small beside them, and
+findings need the whole store: these are copied for the time of a task.
 
-Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`. Compressed files of a log are
-unpacked where a task reads; the other parts of a store are copied. `file:///data/store` is a directory
-like any other.
+Object storage is what `pyarrow.fs` can read: `s3://bucket/store`, `gs://…`. Compressed files of a log are decompressed
+by the task that reads. `file:///data/store` is an ordinary directory.
 
-What a source is asked for, the options of `spark.read`, is understood and checked once (`Ask`).
+The options of a source (`spark.read`) are parsed and checked once (`Ask`).
 """
 
 from __future__ import annotations
@@ -44,36 +43,36 @@ from ..queues.references import commit_log_of
 from ..search.selection import TimeRange, parse_range
 
 LIST = "@"
-"""A word that begins so names a file with a store on each line."""
+"""A word with this prefix names a file that lists a store on each line."""
 _COMMENT = "#"
 _LIST_BYTES_MAX = 64 << 20
 
 
 def as_path(store: str) -> Path:
-    """An absolute path that stands for a store: where it lies, or what its URI says."""
+    """A path for a store: the store's path, or one made from its URI."""
     return Path(_absolute("/" + store.replace("://", "/")) if is_uri(store) else store)
 
 
 def place_of(store: str) -> str:
-    """What a store is known by: a link to it is the same store, and so is the `file:///…` URI of it."""
+    """What identifies a store: a link to it and its `file:///…` URI give the same."""
     place = _of_uri(store) if is_uri(store) else store
     return place if is_uri(place) else os.path.realpath(place)
 
 
 def _of_uri(uri: str) -> str:
-    """The place that a URI names: of `file:///…` a path of this machine, else what it says."""
+    """The path of a `file:///…` URI, or another URI without its last slash."""
     if not uri.startswith("file:///"):
         return uri.rstrip("/")
     return _absolute(unquote(uri.removeprefix("file://"), errors="surrogateescape"))
 
 
 def stores_of(words: Iterable[str]) -> list[str]:
-    """The stores that some words mean, in their order, each once, as it was named first; local ones as absolute paths.
+    """The stores that words name, in order, each once under its first name; local ones as absolute paths.
 
-    A word is a directory, a pattern as a shell's (`/data/*/store`), a URI, or `@FILE`: a word a
-    line, where a line that is empty or begins with `#` means nothing. A directory need not be
-    there: what is wrong with one is told where it is read. Raises Missing for a pattern that fits
-    nothing and for a list that is not there, Unreadable, InvalidInput for no store at all.
+    A word is a directory, a shell pattern (`/data/*/store`), a URI, or `@FILE`: a file with one word on each line, in
+    which empty lines and lines with `#` first are skipped. A directory need not exist: reading it reports that. Raises
+    Missing for a pattern without a match and for a list that does not exist, Unreadable, and InvalidInput if there is
+    no store at all.
     """
     found: dict[str, str] = {}
     for store in (store for word in words for store in _expanded(word)):
@@ -105,7 +104,7 @@ def _matches(pattern: str) -> list[str]:
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise InvalidInput("a path with a zero byte in it", path=path)
-    # not resolve(): it fails at a loop of links, which Layout tells better
+    # not resolve(): it fails at a loop of links, which Layout reports better
     return os.path.abspath(path)  # noqa: PTH100
 
 
@@ -123,17 +122,17 @@ def _lines(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class StoreLocation:
-    """Where the files of a store can be read. root: what the store is called."""
+    """Where the files of a store can be read. root: the name of the store. folder: its directory, or that of a copy."""
 
     root: str
     folder: Path
 
     def text(self, text: str) -> str:
-        """A text with the store's own name for a path in it."""
+        """Replace the path of the copy in a text by the store's name."""
         return text.replace(str(self.folder), self.root)
 
     def named(self, value: Any) -> Any:
-        """A value, or values in a list or by name, whose texts have the store's own name."""
+        """Replace it in all texts of a value, also in lists and mappings."""
         if str(self.folder) == self.root:
             return value
         if isinstance(value, str):
@@ -147,10 +146,10 @@ class StoreLocation:
 
 @contextmanager
 def in_directory(root: str, parts: Collection[str] | None = None) -> Iterator[StoreLocation]:
-    """A store as a directory: itself, or what was copied from object storage.
+    """Give a store as a directory: its own, or a temporary copy from object storage.
 
-    parts: names in the store's directory whose files are needed, None for all. Raises Missing,
-    Unreadable, NoSpace where it does not fit; what the block raises has the store's own name in it.
+    parts: names in the store's directory whose files are needed, None for all. Raises Missing, Unreadable, NoSpace if
+    the copy does not fit. Errors of the block name the store instead of the copy.
     """
     if not is_uri(root):
         yield StoreLocation(root, Path(root))
@@ -185,7 +184,7 @@ def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
 
 
 def _listed(root: str, part: str = "") -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
-    """All that lies below a URI, or what lies in a part of the store there. Raises Missing, Unreadable."""
+    """All below a URI, or the entries of one directory of the store. Raises Missing, Unreadable."""
     try:
         place, path = fs.FileSystem.from_uri(root)
         base = str(PurePosixPath(path, part))
@@ -200,7 +199,7 @@ def _listed(root: str, part: str = "") -> tuple[fs.FileSystem, str, list[fs.File
 
 
 def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
-    """One file, with the time of its last change."""
+    """Copy one file with its modification time."""
     with _read_errors(info.path):
         source = place.open_input_file(info.path)
     with os_errors(path, "cannot write"):
@@ -212,13 +211,14 @@ def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
 
 
 _BLOCK_BYTES = 1 << 20
-"""What is fetched where a few bytes are wanted: around damage they are, many times."""
+"""Bytes fetched where a few are wanted: around damage a few are wanted many times."""
 _BLOCKS = 8
 
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
-    """The commit log of a store. Raises Missing, NotAStore, Unsupported for files with other names than those of a log,
-    Unreadable, Refused where a directory is not there that had files; of object storage as `plain_of`."""
+    """Open the commit log of a store. Raises Missing, NotAStore, Unsupported (no file has a name of a log file; a
+    DLedger log in object storage), Unreadable, and Refused if a directory that had files is missing.
+    """
     if is_uri(root):
         _refuse_dledger(root, config)
         return _with_files(CommitLog(RemoteFiles(root)))
@@ -228,22 +228,22 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
 
 
 def _refuse_lost_directory(layout: Layout) -> None:
-    """Raises Missing, Refused where nobody would see that messages of the log are not there."""
+    """Raise Missing or Refused if messages of the log are missing and nothing else would show that."""
     directories, bare = layout.commit_log_directories, directories_without_files(layout)
     missing = [directory for directory in directories if not directory.is_dir()]
     if missing and len(bare) in (0, len(directories)):
         raise Missing(f"no {missing[0].name} here", path=missing[0].parent)
-    if bare:  # rare: what looks at all of a store need not be there for each command
+    if bare:  # rare, so this module, which looks at whole stores, is imported only here
         from ..plan.normalize import refuse_lost_directory
 
         refuse_lost_directory(Snapshot.of(layout))
 
 
 def _refuse_dledger(root: str, config: BrokerConfig) -> None:
-    """Raises Unsupported where a log goes on in that of DLedger: nobody would see that it is not read."""
+    """Raise Unsupported if the log continues in a DLedger log, which is not read here; nothing else would show that."""
     if not config.get_bool("enableDLegerCommitLog", True):
         return
-    with suppress(Missing):  # told of the log itself
+    with suppress(Missing):  # the missing log itself is reported
         names = [info.base_name for info in _listed(root, ".")[2] if info.type is fs.FileType.Directory]
         alone = f", or read {COMMIT_LOG}/ alone with --set enableDLegerCommitLog=false" if COMMIT_LOG in names else ""
         if name := next((name for name in names if name.startswith(DLEDGER_PREFIX)), ""):
@@ -252,7 +252,7 @@ def _refuse_dledger(root: str, config: BrokerConfig) -> None:
 
 
 def _with_files(log: CommitLog) -> CommitLog:
-    """Raises Unsupported for a log whose files all have other names: nobody would see that its messages are missing."""
+    """Raise Unsupported if no file has a name of a log file: nothing else would show that all messages are missing."""
     if (others := log.misnamed) and not log.files:
         hint = f"a name must be digits, optionally with {' or '.join(COMPRESSED)} behind them"
         raise Unsupported("no file of the log has a name that can be read", path=others[0][1], hint=hint)
@@ -260,7 +260,7 @@ def _with_files(log: CommitLog) -> CommitLog:
 
 
 def log_sizes(roots: Iterable[str], config: BrokerConfig) -> tuple[dict[str, int], dict[str, StoreError]]:
-    """Bytes of the log of each store, and why of the others none can be read."""
+    """(bytes of the log by store, errors by store whose log cannot be read)."""
     sizes: dict[str, int] = {}
     unread: dict[str, StoreError] = {}
     for root in roots:
@@ -276,7 +276,7 @@ class RemoteFiles(MappedFileQueue):
     """The files of a log in object storage, read by ranges."""
 
     def __init__(self, root: str) -> None:
-        """The log of the store at a URI. Raises Missing, and as `plain_of`."""
+        """The log of the store at a URI. Raises Missing, Unreadable."""
         self._place, _, found = _listed(root, COMMIT_LOG)
         self._packed = {info.path: _PackedObject(root, self._place, info) for info in found}
         files, foreign = list[MappedFile](), list[Foreign]()
@@ -298,7 +298,7 @@ class RemoteFiles(MappedFileQueue):
         return self._packed[file.path]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of one file from its byte `offset` on."""
+        """Up to `size` bytes of one file from `offset` on."""
         if file.compressed:
             return super().read_file(file, offset, size)
         end = min(file.size, offset + size)
@@ -316,14 +316,14 @@ class RemoteFiles(MappedFileQueue):
         return block[offset - start : end - start]
 
     def _fetch(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """One range by one request."""
+        """Read a range with one request."""
         with _read_errors(file.path):
             if file.path not in self._opened:
                 self._opened[file.path] = self._place.open_input_file(file.path)
         return _range(self._opened[file.path], file.path, offset, size)
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
+        """Fill `buffer` with one file from `offset` on. Return how many bytes there were, and no unread ranges."""
         if file.compressed:
             return super().fill(file, offset, buffer)
         data = self.read_file(file, offset, len(buffer))
@@ -331,7 +331,7 @@ class RemoteFiles(MappedFileQueue):
         return len(data), []
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """Object storage has no holes; what a compressed file unpacks to has."""
+        """Object storage has no holes; a decompressed file has."""
         if file.compressed:
             return super().next_data(file, offset)
         return offset if offset < file.size else None
@@ -340,7 +340,7 @@ class RemoteFiles(MappedFileQueue):
         return super().data_end(file, offset) if file.compressed else file.size
 
     def descriptor(self, file: MappedFile) -> int:
-        """Of what a compressed file unpacks to. Raises Unsupported for another one: there is none."""
+        """The descriptor of a decompressed file. Raises Unsupported for a plain one, which has none."""
         if file.compressed:
             return super().descriptor(file)
         raise Unsupported("object storage is read by ranges only", path=file.path)
@@ -383,12 +383,12 @@ class _PackedObject(PackedFile):
 
 
 def changed(path: str) -> Unreadable:
-    """What of object storage is not as it was listed any more; read on, it would be told as a log that ends there."""
+    """The error for an object that differs from its listing; reading on would look like the end of the log."""
     return Unreadable("the file has changed since it was listed", path=path, hint="try again when nobody writes to it")
 
 
 def _range(source: Any, path: str, offset: int, size: int) -> bytes:
-    """A range of an object that has it, as the listing says. Raises Unreadable."""
+    """A range within the listed size of an object. Raises Unreadable."""
     with _read_errors(path):
         data: bytes = source.read_at(size, offset)
     if len(data) < size:
@@ -410,15 +410,15 @@ FAIL_UNREADABLE = "fail-unreadable"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
 LOG = "log"
 DAMAGE_OF = (LOG, "queue", "index", "timer", "offsets", "lag")
-"""Of what damage may be asked for (`damage_rows`)."""
+"""What may be asked for damage (`damage_rows`)."""
 _ALL = "*"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
 BODY, BODY_CRC_OK, RAW = "body", "body_crc_ok", "raw"
 DAY_FOLDERS = "date"
-"""What an export by day calls its folders, `date=2026-01-31`."""
+"""The prefix of folders in an export by day, `date=2026-01-31`."""
 _NOTES = {STORED_BODY: (BODY_CRC_OK, RAW), PLAIN_BODY: (BODY_CRC_OK, "body_compression", "body_error")}
-"""What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
+"""The columns beside a body that say whether it is sound and how a writer must take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
     | {"pushdown", "split_bytes", "broker_config", "quick", "tables", "of", "tails"}
@@ -429,16 +429,14 @@ OPTIONS = frozenset(
 class Ask:
     """The options of a read.
 
-    stores: root directories or URIs. fields: columns by name, None for the usual ones. topics:
-    names or patterns as a shell's, none for all. times: by store time. body: `none`, `plain`
-    (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report`
-    gives a row for what cannot be read, `fail` ends the query, `fail-unreadable` does so for bytes
-    that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and
-    the DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size of a part
-    that one task reads, None for what fits. config: of the brokers, as in broker.conf.
-    quick: of findings, structure and ends only. tables: of offsets, some of `OFFSET_TABLES`. of_what:
-    of damage, some of `DAMAGE_OF`. tails: what lies behind the last message of a log is damage, too, where damage is
-    asked for.
+    stores: root directories or URIs. fields: column names, None for the usual ones. topics: names or shell patterns,
+    none for all. times: store times. body: `none`, `plain` (decompressed) or `stored`; `fields` that name the body
+    override `none`. on_damage: `report` gives a row for what cannot be read, `fail` ends the query, `fail-unreadable`
+    ends it only for bytes that the disk does not return. pushdown: let Spark push filters down; its session must allow
+    that, and the DataFrame must serve a single query (see `PushingLogReader`). split_bytes: the size of a task's part,
+    None to choose it. config: of the brokers, as in broker.conf. quick: findings of structure and file ends only.
+    tables: kinds of offsets, from `OFFSET_TABLES`. of_what: files whose damage is asked for, from `DAMAGE_OF`. tails:
+    report also what follows the last message of a log as damage.
     """
 
     stores: tuple[str, ...]
@@ -458,9 +456,9 @@ class Ask:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """From Spark's options, whose names it may have put into lower case.
+        """From Spark's options, whose names it may have put in lower case.
 
-        Raises InvalidInput, and as `stores_of`.
+        Raises InvalidInput, and what `stores_of` raises.
         """
         given = {name.lower(): value for name, value in options.items()}
         if unknown := sorted(given.keys() - OPTIONS):
@@ -490,16 +488,16 @@ class Ask:
 
     @property
     def fails(self) -> bool:
-        """Damage ends the query."""
+        """Whether damage ends the query."""
         return self.on_damage == FAIL
 
     def fails_at(self, error: StoreError) -> bool:
-        """This error ends the query."""
+        """Whether this error ends the query."""
         gone = self.on_damage == FAIL_UNREADABLE and isinstance(error, UnreadableRange)
         return self.fails or gone
 
     def columns(self, known: Iterable[str], usual: Iterable[str]) -> tuple[str, ...]:
-        """The columns asked for. Raises InvalidInput for one that is not known."""
+        """The columns asked for. Raises InvalidInput for an unknown one."""
         if self.fields is None:
             return tuple(usual)
         names = tuple(known)
@@ -509,7 +507,7 @@ class Ask:
 
 
 def with_notes(fields: tuple[str, ...], body: str) -> tuple[str, ...]:
-    """Some columns, and beside a body what tells how it is to be taken. body: as `Ask.body`.
+    """Add to columns that include a body the ones that say how to take it. body: as `Ask.body`.
 
     >>> with_notes(("topic", "body"), "plain")
     ('topic', 'body', 'body_crc_ok', 'body_compression', 'body_error')
@@ -519,7 +517,7 @@ def with_notes(fields: tuple[str, ...], body: str) -> tuple[str, ...]:
 
 
 def _paths(given: Mapping[str, str]) -> list[str]:
-    """What `load` was given: one word, several lines of words, or several words."""
+    """The words given to `load`: one, several lines, or several strings."""
     several = json.loads(given["paths"]) if given.get("paths") else []
     words = [*given.get("path", "").splitlines(), *several]
     if not words:
@@ -533,7 +531,7 @@ def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _some_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Some of the values, or `*` for all; the first is the default. Raises InvalidInput."""
+    """Some of the values, or all for `*`; the first is the default. Raises InvalidInput."""
     wanted = _list(given, name) or values[:1]
     if unknown := [one for one in wanted if one not in (*values, _ALL)]:
         known = f"{', '.join(values)} or {_ALL}"
@@ -554,7 +552,7 @@ _DIGITS_MAX = 19
 
 
 def _split_bytes(given: Mapping[str, str]) -> int | None:
-    """So many bytes are not worth a task of their own: who gives fewer means another unit."""
+    """The size of a part. Raises InvalidInput for a tiny one: the user probably meant another unit."""
     size = _number(given, "split_bytes")
     if size is not None and size < _SPLIT_BYTES_LEAST:
         raise InvalidInput(f"option split_bytes: {size} is below {_SPLIT_BYTES_LEAST} bytes")
@@ -565,7 +563,7 @@ _SPLIT_BYTES_LEAST = 4096
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
-    """The option's value, which must be one of some; the first is the default."""
+    """The value of an option, one of `values`; the first is the default. Raises InvalidInput."""
     value = given.get(name, values[0]).lower()
     if value not in values:
         raise InvalidInput(f"option {name}: not one of {', '.join(values)}: {value!r}")
@@ -573,7 +571,7 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str
 
 
 def parse_object(given: Mapping[str, str], name: str) -> dict[str, str]:
-    """A JSON object of an option, its values as texts. Raises InvalidInput."""
+    """The JSON object in an option, its values as texts. Raises InvalidInput."""
     try:
         found: Any = json.loads(given.get(name, "{}"))
     except ValueError as error:

@@ -1,19 +1,9 @@
-"""What the tables of files other than the log have in common: columns, parts, unread stores.
+"""The files of a store other than the log as tables: queue units, index items, timer units, offsets, lag, findings.
 
-What of a store cannot be read is told beside the rows, as it is of logs (`Damage`); of findings
-alone it is a row.
-
-The units of consume queues as rows (spec 02, 2.1).
-
-The items of index files as rows (spec 03, 3.1).
-
-The timer log's units as rows (spec 04, 4.4).
-
-How far consumer groups have come, from the files in `config/`.
-
-How many messages of a queue a consumer group has still before it.
-
-What `verify` finds in a store as rows.
+What cannot be read is reported beside the rows, as for logs (`Damage`); in the findings it is a row. Rows are units of
+consume queues (spec 02, 2.1), items of index files (spec 03, 3.1), units of the timer log (spec 04, 4.4), offsets of
+consumer groups from the files in `config/`, the messages of a queue that a group still has to consume, and findings of
+`verify`.
 """
 
 from __future__ import annotations
@@ -76,22 +66,22 @@ SQL_TYPES: Mapping[str, pa.DataType] = {
 _WIDTHS = {"i4": "int", "i8": "bigint"}
 
 Values = Mapping[str, Any]
-"""Columns by name: an array, or a value that is that of every row. One that lacks is null."""
+"""Columns by name: an array, or one value for every row. A missing one is null."""
 
 
 def fields_of_schema(schema: Any) -> dict[str, str]:
-    """The columns of a fixed-size schema of `formats`, with their types in SQL."""
+    """The columns of a fixed-size schema of `formats`, with their SQL types."""
     return {column.name: _WIDTHS[column.type] for column in columns_of(schema)}
 
 
 class Table(ABC):
-    """One kind of rows. columns: names and SQL types, without `store`.
+    """A kind of rows. columns: names and SQL types, without `store`.
 
-    A table may have rows of `problem` alone: what of its files cannot be read.
+    A table may have rows with only `problem`: what of its files cannot be read.
 
-    of: what `Ask.of_what` calls it. needs: what of a store's directory is read, None for all; of a store in object
-    storage that is copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
-    cannot be read, which is an error of all others.
+    of: its name in `Ask.of_what`. needs: the parts of a store's directory that are read, None for all; only they are
+    copied from object storage. tells_unread: unread ranges are already among its rows, and so is a store that cannot be
+    read, which is an error for the other tables.
     """
 
     of: ClassVar[str] = ""
@@ -101,24 +91,24 @@ class Table(ABC):
 
     @abstractmethod
     def parts(self, layout: Layout, ask: Ask) -> list[Any]:
-        """What tasks can do apart from each other, small objects. Raises StoreError."""
+        """Parts that tasks can read independently, small objects. Raises StoreError."""
 
     @abstractmethod
     def rows(self, layout: Layout, ask: Ask, part: Any) -> Iterator[tuple[int, Values]]:
-        """Numbers of rows and their columns. Raises StoreError."""
+        """Yield numbers of rows and their columns. Raises StoreError."""
 
     def unread(self, root: str, error: StoreError) -> Values:
         """The row for a store, or a part of it, that cannot be read."""
         return {PROBLEM: str(error)}
 
     def all_columns(self) -> dict[str, str]:
-        """Of a row."""
+        """The columns of a row, with `store`, and `problem` if the table has it."""
         problem = {PROBLEM: "string"} if self.tells_unread else {}
         return {STORE: "string", **self.columns, **problem}
 
 
 class TablePart(NamedTuple):
-    """A part of a store that is read apart, `part` None for nothing. problem: why it cannot be read."""
+    """A part of a store that a task reads, `part` None for none. problem: why the store cannot be read."""
 
     root: str
     part: Any
@@ -126,13 +116,13 @@ class TablePart(NamedTuple):
 
 
 def columns_asked(table: Table, ask: Ask) -> dict[str, str]:
-    """The columns asked for with their types in SQL. Raises InvalidInput for one that is not known."""
+    """The columns asked for, with their SQL types. Raises InvalidInput for an unknown one."""
     known = table.all_columns()
     return {name: known[name] for name in ask.columns(known, known)}
 
 
 def parts_of(table: Table, ask: Ask) -> list[TablePart]:
-    """All parts of all stores; object storage is one. Raises StoreError for a store that is none."""
+    """The parts of all stores; object storage is one part. Raises StoreError for a path that is not a store."""
     found: list[TablePart] = []
     for root in ask.stores:
         if is_uri(root):
@@ -155,7 +145,7 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
 
 
 def table_rows(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell) -> Iterator[pa.RecordBatch]:
-    """The rows of one part. Raises StoreError if the query is to fail."""
+    """Yield the rows of one part; `tell` gets the problems. Raises StoreError if the query is to fail."""
     if table.tells_unread:
         yield from _with_problems(table, ask, names, mine)
         return
@@ -170,7 +160,7 @@ def table_rows(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, 
 
 
 def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart) -> Iterator[pa.RecordBatch]:
-    """The same, where a row may say in `problem` what cannot be read."""
+    """Yield the rows of one part, with problems as rows."""
     root = mine.root
     if mine.problem is not None:
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
@@ -200,7 +190,7 @@ def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int
 
 
 def _lacking(table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError) -> Iterator[pa.RecordBatch]:
-    """What cannot be read as a row. Raises Unreadable if the query is to fail."""
+    """Yield a row for what cannot be read. Raises Unreadable if the query is to fail."""
     if ask.fails_at(error):
         raise Unreadable(str(error)) from error
     yield _batch(table, names, 1, root, table.unread(root, error))
@@ -227,20 +217,20 @@ def _array(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
 
 
 _PART_UNITS = 8 << 20
-"""Units of a queue that one task reads."""
+"""Units of one queue per task."""
 _PART_QUEUES = 64
-"""Queues that one task reads."""
+"""Queues per task."""
 _PARTS_MAX = 128
-"""A store that would have more has larger ones: each task looks at the directories of all topics."""
+"""Parts of a store; a larger store gets larger parts, because each task lists the directories of all topics."""
 _BATCH_UNITS = 1 << 16
-"""Units of small queues that become rows together."""
+"""Units of small queues that become one batch of rows."""
 _INVALID, _PRE_FILL = 0, 1
 _STATES = ["invalid", "pre_fill"]
-"""No Arrow array: that imports pandas, and every session looks at this module."""
+"""Not an Arrow array: making one imports pandas, and every session imports this module."""
 
 
 class QueuePart(NamedTuple):
-    """Units start ≤ k < stop of a queue; stop None for all of it."""
+    """Units start ≤ k < stop of a queue."""
 
     topic: str
     queue_id: int
@@ -249,7 +239,7 @@ class QueuePart(NamedTuple):
 
 
 class QueueTable(Table):
-    """A row is a unit. state: `invalid` or `pre_fill` where it points at no message."""
+    """A row is a unit. state: `invalid` or `pre_fill` if the unit points at no message, else null."""
 
     of = "queue"
     columns: ClassVar = {
@@ -277,7 +267,7 @@ class QueueTable(Table):
                     yield count, _values(waiting)
                     waiting, count = [], 0
         except StoreError:
-            if waiting:  # what was read before
+            if waiting:  # what was read before the error
                 yield count, _values(waiting)
             raise
         if waiting:
@@ -298,7 +288,7 @@ def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
 
 @contextmanager
 def _queues(layout: Layout) -> Iterator[ConsumeQueues]:
-    """The queues that count, in files or in a RocksDB. Raises Unsupported, Unreadable."""
+    """The active queues, in files or in RocksDB. Raises Unsupported, Unreadable."""
     queues, problem = open_queues(layout)
     if problem:
         raise Unreadable(problem, path=layout.queue_database)
@@ -307,7 +297,7 @@ def _queues(layout: Layout) -> Iterator[ConsumeQueues]:
 
 
 class _Window(NamedTuple):
-    """Units of a queue that follow one another; first: the number of the first one."""
+    """Consecutive units of a queue. first: the queue offset of the first one."""
 
     topic: str
     queue_id: int
@@ -324,7 +314,7 @@ def _windows(layout: Layout, part: list[QueuePart]) -> Iterator[_Window]:
 
 
 def _values(windows: list[_Window]) -> Values:
-    """The columns of units of several queues: many have a few each."""
+    """The columns of units of several queues; many queues have only a few units."""
     units = windows[0].units if len(windows) == 1 else np.concatenate([window.units for window in windows])
     counts = [len(window.units) for window in windows]
     names = units.dtype.names or ()
@@ -342,7 +332,7 @@ def _values(windows: list[_Window]) -> Values:
 
 
 class IndexTable(Table):
-    """A row is an item. begin_timestamp: of its file, ms; time_diff counts seconds from there."""
+    """A row is an item. begin_timestamp: of its file, in ms; time_diff counts seconds from there."""
 
     of = "index"
     columns: ClassVar = {
@@ -378,7 +368,7 @@ class IndexTable(Table):
 
 
 class TimerTable(Table):
-    """A row is a unit of the timer log; a range that is none is damage."""
+    """A row is a unit of the timer log; a range without units is damage."""
 
     of = "timer"
     columns: ClassVar = {"position": "bigint", **fields_of_schema(TIMER_UNIT)}
@@ -403,10 +393,10 @@ class TimerTable(Table):
 
 
 class OffsetTable(Table):
-    """A row is an entry: a group of a topic goes on in this queue at this offset.
+    """A row is an entry: the offset from which a group continues in a queue.
 
-    table: which of `OFFSET_TABLES` it is in; there are those of `Ask.tables`. A delay level has no
-    group, and the queue is its own. A group that has never committed (-1, or nothing) has no row.
+    table: the kind of offsets, one of `OFFSET_TABLES`; only those in `Ask.tables` are read. A delay level has no group
+    and its own queue. A group that has never committed (-1, or nothing) has no row.
     """
 
     of = "offsets"
@@ -438,7 +428,7 @@ def _fields(rows: list[Position], names: tuple[str, ...]) -> dict[str, list[Any]
 
 
 def _group_and_queue(rows: list[Position]) -> dict[str, list[Any]]:
-    """A delay level has no group."""
+    """Both columns; a delay level has no group."""
     return {"group": [row.group or None for row in rows], "queue_id": [r.queue_id for r in rows]}
 
 
@@ -447,11 +437,11 @@ def _problems(file: StoredPositions) -> list[dict[str, str]]:
 
 
 class LagTable(Table):
-    """A row is a group in a queue: where it goes on, where the queue ends, how many messages are between.
+    """A row is a group in a queue: its offset, the end of the queue, and the number of messages between.
 
-    lag is 0 where a group is ahead of its queue, so that sums are what groups lack; null where queues that
-    are behind the log do not tell it. max_offset and lag are null where the store has nothing of the queue.
-    A group that has never committed has no row; nor has one in another table than the offsets (`Ask.tables`).
+    lag is 0 for a group ahead of its queue, so that sums count missing messages; it is null if the queues are behind
+    the log. max_offset and lag are null if the store has nothing of the queue. A group that has never committed has no
+    row. Only the tables in `Ask.tables` are read.
     """
 
     of = "lag"
@@ -491,7 +481,7 @@ class LagTable(Table):
 
 
 class FindingTable(Table):
-    """A row is a finding as `verify --format json` tells it.
+    """A row is a finding as in `verify --format json`.
 
     A store that cannot be read is a fatal finding without a code.
     """

@@ -1,7 +1,7 @@
-"""The views that queries over stores know: their names, columns and types, on Spark and without it.
+"""The views that SQL queries over stores can use: their names, columns, types and rows, with and without Spark.
 
-The rows of a view of many stores come one store after the other. What cannot be read as rows is told: ranges of logs,
-whole stores, and what of other files. A filter says which columns it is about, and what it takes of rows and batches.
+The rows of several stores come one store after the other. What cannot be read is reported: ranges of logs, whole
+stores, parts of other files. A filter of a query is an Arrow expression, evaluated on rows and on batches of messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .tables import (
 )
 
 COLUMNS: Mapping[str, str] = {STORE: "string", "position": "bigint", "size": "bigint", "reason": "string"}
-"""Names and SQL types. position, size: null for all of a store."""
+"""Names and SQL types. position, size: null for a whole store."""
 
 
 _TABLES: Mapping[str, Table] = {
@@ -50,7 +50,7 @@ _TABLES: Mapping[str, Table] = {
 
 
 class DamagePart(NamedTuple):
-    """What is looked at once; `part` is None for a store that cannot be read, for a reason.
+    """A unit of reading; `part` is None for a store that cannot be read, see reason.
 
     of: one of `DAMAGE_OF`.
     """
@@ -62,7 +62,7 @@ class DamagePart(NamedTuple):
 
 
 def damage_parts(ask: Ask) -> list[DamagePart]:
-    """What the tasks of a read are. Raises StoreError for a store, if the query is to fail."""
+    """The parts to read, one per task. Raises StoreError for a store if the query is to fail."""
     found: list[DamagePart] = []
     for store in ask.stores:
         for of in ask.of_what:
@@ -79,7 +79,7 @@ def damage_parts(ask: Ask) -> list[DamagePart]:
 
 
 def damage_rows(ask: Ask, names: Sequence[str], mine: DamagePart) -> Iterator[pa.RecordBatch]:
-    """The rows of one part, of the columns `names`. Raises StoreError if the query is to fail."""
+    """Yield the rows of one part with the columns `names`. Raises StoreError if the query is to fail."""
     schema = pa.schema([(name, SQL_TYPES[COLUMNS[name]]) for name in names])
     for damage in _damage(ask, mine):
         row = asdict(damage) | {STORE: path_text(damage.store), "reason": path_text(damage.reason)}
@@ -114,9 +114,9 @@ FINDINGS = "findings"
 
 @dataclass(frozen=True)
 class View:
-    """One view. source: its data source on Spark; columns: names and SQL types, in order.
+    """A view. source: its data source on Spark. columns: names and SQL types, in order.
 
-    table: what it is read from, None for what is read from commit logs.
+    table: the table it is read from, None for a view that is not read from one.
     """
 
     name: str
@@ -127,12 +127,12 @@ class View:
 
     @property
     def ddl(self) -> str:
-        """The schema in SQL."""
+        """The schema as SQL DDL."""
         return ", ".join(f"{name} {sql}" for name, sql in self.columns.items())
 
     @property
     def tells(self) -> bool:
-        """What cannot be read is among its rows, or is all of them."""
+        """Whether what cannot be read is among its rows."""
         return self.name in (DAMAGE, FINDINGS)
 
 
@@ -163,7 +163,7 @@ VIEWS: Mapping[str, View] = {
 
 
 def named_apart(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
-    """The columns of an answer, and whether they are bytes; of two with one name the second has a number.
+    """The columns of an answer, and whether they are binary; a repeated name gets a number.
 
     >>> named_apart([("topic", False), ("body", True), ("body", True)])
     {'topic': False, 'body': True, 'body_2': True}
@@ -179,7 +179,7 @@ _KEPT = "kept"
 
 
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
-    """The columns of `schema` without which a filter means nothing: Arrow does not tell them."""
+    """The columns of `schema` that a filter needs; pyarrow does not tell them, so each is left out once."""
     empty = schema.empty_table()
     return [name for name in schema.names if not _means(expression, empty.drop_columns([name]))]
 
@@ -193,12 +193,12 @@ def _means(expression: pc.Expression, rows: pa.Table) -> bool:
 
 
 def mask_of(expression: pc.Expression, rows: pa.RecordBatch) -> Flags:
-    """bool[n]: the rows that a filter takes; where it is null it takes none."""
+    """bool[n]: the rows that a filter accepts; null counts as no."""
     return _mask(expression, pa.Table.from_batches([rows]))
 
 
 def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
-    from pyarrow import acero  # which imports pandas
+    from pyarrow import acero  # acero imports pandas
 
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source])
@@ -209,9 +209,9 @@ def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
 
 @dataclass(frozen=True)
 class OfBatches:
-    """A filter over messages of a store: asked before the other columns are made.
+    """A filter over the messages of a store, applied before the other columns are made.
 
-    fields: the columns that it is about.
+    fields: the columns it needs.
     """
 
     store: str
@@ -219,24 +219,24 @@ class OfBatches:
     fields: Sequence[str]
 
     def mask(self, batch: Batch) -> Flags:
-        """bool[n]: the records of a batch that it takes."""
+        """bool[n]: the records that pass."""
         parts = rows_of_batch(self.store, batch, self.fields)
         return np.concatenate([mask_of(self.expression, rows) for rows in parts])
 
 
 @dataclass
 class Lacking:
-    """What an answer lacks, or has though it is not sound.
+    """What an answer lacks, and how many unsound bodies it has.
 
-    damage: ranges and stores that were passed over, as keys in the order they were met; bodies: how
-    many of those that were read fail their checksum, and nobody asked for that.
+    damage: ranges and stores that were skipped, as keys in the order they were found. bodies: how many of the bodies in
+    the answer failed their checksum, if the query does not ask for that.
     """
 
     damage: dict[Damage, None] = field(default_factory=dict)
     bodies: int = 0
 
     def add(self, damage: Damage) -> None:
-        """A range that is passed over; that a query comes there twice counts once."""
+        """Add a skipped range; a query that reads it twice counts it once."""
         self.damage.setdefault(damage)
 
     def __bool__(self) -> bool:
@@ -244,11 +244,11 @@ class Lacking:
 
 
 def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError]]:
-    """What is asked of the stores of which these views can be read, and why the others cannot."""
+    """Limit a read to the stores that can be opened for these views, and return the errors of the others."""
     of_log = any(view.name in OF_LOG for view in views)
     found: list[str] = []
     unread: dict[str, StoreError] = {}
-    with noting():  # whoever reads these bytes tells of them
+    with noting():  # the bytes are read again, and reported then
         for root in ask.stores:
             try:
                 if of_log or is_uri(root):
@@ -264,10 +264,9 @@ def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError
 def rows_of_view(
     view: View, ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Rows of `columns` that a filter takes; what cannot be read is told to `lacking`.
+    """Yield the rows of `columns` that pass a filter; `lacking` gets what cannot be read.
 
-    ask: stores that can be read. Memory: a batch, some MiB; with bodies some 64 MiB. Raises
-    StoreError.
+    ask: stores that can be read. Memory: a batch, some MiB; with bodies some 64 MiB. Raises StoreError.
     """
     about = [] if wanted is None else columns_of(wanted, view.schema)
     if view.table is None and view.name != OF_LOG[0]:
@@ -287,7 +286,7 @@ def rows_of_view(
 def _messages(
     ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None, about: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """A body comes with its check: one that fails counts, unless it is the query that looks for it."""
+    """Yield messages. Bodies are read with their check; failed ones are counted unless the query itself asks for it."""
     checked = BODY in columns or not CHECKED.isdisjoint(about)
     fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
     ask = replace(ask, fields=fields)
