@@ -1,4 +1,4 @@
 """Finding messages: by key, queue, time, address, filter; following a log that grows.
 
-`Store` in `store` is the door for whoever reads. It may use `settings` and all below it.
+`StoreReader` in `store` is the entry point for readers. It may use `settings` and all below it.
 """

@@ -1,7 +1,7 @@
-"""What somebody sees who walks through a store: topics, their queues, pages of messages.
+"""Browsing a store: topics, their queues, pages of messages.
 
-A page is a range of queue offsets: what is not there, or cannot be read, is a row, too. Everything is
-read through the queues; where those are missing, or cannot be read, there is nothing to walk through.
+A page is a range of queue offsets; an offset whose message is missing or unreadable is a row too. Everything is read
+through the queues; without readable queues there is nothing to browse.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .selection import Selection
 from .store import FoundMessage, StoreReader
 
 PAGE = 200
-"""Messages of a page."""
+"""Messages per page."""
 _LOOKED_AT = 20_000
-"""Messages that one search for a text looks at."""
+"""Messages per search for a text."""
 Queue = tuple[str, int]
 """Topic and queue id."""
 
 
 class Usage(NamedTuple):
-    """What a topic, or one queue of it, holds of the log. queues: how many. size_bytes: of the records, None
-    while nobody has counted them. behind: messages that the group lacks which is farthest behind, None
-    without one. unread: some queue could not be read to its end, so there are more bytes.
+    """The size of a topic or of one queue. queues: how many. size_bytes: of the records, None until they are counted.
+    behind: the lag of the consumer group that lags most, in messages, None without a group. unread: a queue could not
+    be read to its end, so there are more bytes.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class Usage(NamedTuple):
 
 
 class BrowseRow(NamedTuple):
-    """A place in a queue. problem: why there is no message, "" where there is one."""
+    """A place in a queue. problem: why there is no message, "" if there is one."""
 
     queue_offset: int
     message: Message | None
@@ -49,8 +49,8 @@ class BrowseRow(NamedTuple):
 
 
 class Browser:
-    """A store that somebody walks through. behind, topics_behind: how many messages the group lacks that is
-    farthest behind, by queue and by topic. lacking: what the queues lack of the log, "" for nothing.
+    """Browses a store. behind, topics_behind: the lag of the group that lags most, by queue and by topic. lacking: says
+    what the queues lack of the log, "" for nothing.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Browser:
 
     @property
     def unread(self) -> str:
-        """Why there is nothing to walk through, or not all of it, "" where nothing is wrong."""
+        """Why there is nothing to browse, or not everything; "" if all is well."""
         return self._store.queues_problem or ("" if self.queues else self._store.queues_unread) or self._lacking
 
     def topics(self) -> list[Usage]:
-        """All topics that have queues, by name."""
+        """All topics with queues, by name."""
         by_topic: dict[str, list[QueueSummary]] = {}
         for queue in self.queues.values():
             by_topic.setdefault(queue.topic, []).append(queue)
@@ -99,7 +99,7 @@ class Browser:
         )
 
     def count_bytes(self, queue: QueueSummary) -> None:
-        """Add up the sizes that the units of a queue tell, as far as they can be read."""
+        """Add up the record sizes in the units of a queue, as far as they can be read."""
         key, total = (queue.topic, queue.queue_id), 0
         try:
             for size in self._sizes(queue):
@@ -138,8 +138,8 @@ class Browser:
         return offset_at(self._store, queue.topic, queue.queue_id, time_ms)
 
     def having(self, queue: QueueSummary, first: int, text: str) -> tuple[list[BrowseRow], int]:
-        """Messages at or behind an offset whose keys, tags or body have a text, up to `PAGE`, and the offset
-        before which was looked: 20,000 messages at most. Raises Unreadable.
+        """Up to `PAGE` messages from an offset on whose properties or body contain a text, and the offset where to
+        search next. Looks at 20,000 messages at most. Raises Unreadable.
         """
         count = min(_LOOKED_AT, queue.max_offset - first)
         if count <= 0:
@@ -152,8 +152,8 @@ class Browser:
     def _numbered(
         self, queue: QueueSummary, found: Iterable[FoundMessage], first: int, stop: int
     ) -> Iterator[tuple[int, Message]]:
-        """Messages with their offsets in this queue, of those first ≤ k < stop: an LMQ, or one that got
-        copies, has messages of other topics, which only its units number.
+        """Messages with their offsets in this queue, first ≤ k < stop. An LMQ, or a queue that gets copies, has
+        messages of other topics, whose offsets in this queue only the units tell.
         """
         own, numbers = queue.topic.encode("utf-8", "surrogateescape"), None
         for message in (each.message for each in found):
@@ -166,7 +166,7 @@ class Browser:
                 yield number, message
 
     def _numbers(self, queue: QueueSummary, first: int, stop: int) -> dict[int, list[int]]:
-        """The queue offsets of the units that name a position."""
+        """The queue offsets of units by the position they point at."""
         numbers: dict[int, list[int]] = {}
         with self._store.queues.open(queue.topic, queue.queue_id) as opened:
             for begin, units in opened.units(first, stop):

@@ -1,12 +1,12 @@
-"""Finding messages by the cheapest way there is: queue, index or scan; many at once by their addresses.
+"""Finding messages in the cheapest way: by queue, by index or by scan; and many at once by their addresses.
 
-Heavy modules are imported on their way only: one message by queue offset is there before numpy would be
-(`read_queue`; `queue_search` reads many, and a test holds the two together).
+Heavy modules are imported only when needed: one message is read by its queue offset before numpy would be imported
+(`read_queue`; `queue_search` reads many, and a test checks that both agree).
 
-An address, as `get --addresses` reads them, is a position in the log, an offset message id, a unique key, or a place
-in a queue, and gets one answer. Keys are looked up in the index; the log is scanned once for all that it lacks.
-A record that holds a batch of messages is one answer, as it is stored, to its position and its ids; a message
-inside of it has a unique key and a place in a queue of its own.
+An address, as in `get --addresses`, is a position in the log, an offset message id, a unique key, or a place in a
+queue, and gets one answer. Keys are looked up in the index; one scan of the log finds all that the index lacks. The
+position and the ids of a batch record lead to the record as stored; a message inside it has its own unique key and
+place in a queue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def silent(_: str) -> None:
-    """A note that nobody wants to read."""
+    """Ignore a note."""
 
 
 def find(
@@ -41,16 +41,16 @@ def find(
     reverse: bool = False,
     note: Note = silent,
 ) -> Iterator[FoundMessage]:
-    """The messages that a selection describes, in the order of the log, of one queue in its order.
+    """The messages that a selection describes, in log order; of a single queue in queue order.
 
-    offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names; without offset, or
-    with further conditions and a count above 1, the first `count` messages that are wanted. Of a compaction topic the
-    first `count` that are left at or behind offset. reverse: the last one first. note: told in one line each what is
-    worth knowing: damage met, another way taken.
+    offset, count: queue offsets offset ≤ k < offset + count of the queue in the selection. Without offset, or with
+    further conditions and a count above 1: the first `count` wanted messages. For a compaction topic: the first `count`
+    that are left from offset on. reverse: last message first. note: called with one line for damage and for a fallback
+    taken.
 
-    A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic is read through its
-    queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave. Raises NotFound
-    for an unknown topic, queue or offset, Unreadable.
+    A key or unique key is looked up in the index, and scanned for where the index does not cover the log. A topic is
+    read through its queues. Everything else, also a pattern of topics, is a scan of the log files that the times allow.
+    Raises NotFound for an unknown topic, queue or offset, Unreadable.
 
     >>> from mqstore.store.search.selection import Selection
     >>> [found.message.queue_offset for found in find(store, Selection(key="key28"))]
@@ -71,7 +71,7 @@ def find(
 
 
 def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """The messages of one topic, by its queues, whatever they are, or by a scan."""
+    """The messages of one topic, through its queues of any kind, or by a scan."""
     topic = selection.one_topic
     assert topic is not None
     if store.has_compaction_queues(topic):
@@ -110,7 +110,7 @@ def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note
 
 
 def _without_unit(store: StoreReader, topic: str, queue_id: int | None) -> str:
-    """Says of a queue that is there that it has no unit, "" where it has, or where there is none."""
+    """Say that a queue exists without a unit; "" if it has one, or does not exist."""
     if queue_id is None or queue_id not in store.empty_queues(topic, queue_id):
         return ""
     return f"queue {queue_id} of {topic} has no unit"
@@ -119,7 +119,7 @@ def _without_unit(store: StoreReader, topic: str, queue_id: int | None) -> str:
 def _few(
     store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
-    """Messages of one queue, read one by one; where the queue has no unit `offset`, by a scan."""
+    """Messages of one queue, read one by one; by a scan if the queue has no unit `offset`."""
     if selection.topic is None or selection.queue_id is None:
         raise ValueError("an offset needs a topic and a queue")
     try:
@@ -129,7 +129,7 @@ def _few(
             raise
         yield from _without_units(store, selection, (offset, count), reverse, error, note)
         return
-    if not read:  # why is noted
+    if not read:  # the reason is noted already
         why = NotFound(f"unit {offset} of {selection.topic}/{selection.queue_id} names no message")
         with suppress(NotFound):
             yield from _without_units(store, selection, (offset, count), reverse, why, note)
@@ -150,7 +150,7 @@ def _and_rest(
     reverse: bool,
     note: Note,
 ) -> Iterator[FoundMessage]:
-    """What is found of one queue, and of the offsets `rest` behind it what the queue lacks; or a note of it."""
+    """`found`, and messages of the offsets `rest` after it that the queue lacks; or a note about those."""
     from .log_search import behind_of, lacks_of, note_behind, with_lacks
 
     topic, queue_id = selection.topic or "", selection.queue_id or 0
@@ -169,9 +169,9 @@ def _without_units(
     error: NotFound,
     note: Note,
 ) -> Iterator[FoundMessage]:
-    """Messages of one queue that has no unit of them, by a scan of where they may lie.
+    """Messages of one queue without units for them, by a scan of where they may be.
 
-    place: offset and count, as of `find`. Raises the error where there is none.
+    place: offset and count, as in `find`. Raises `error` if there are none.
     """
     topic, queue_id = selection.topic, selection.queue_id
     if topic is None or queue_id is None or not store.queues.has_topic(topic):
@@ -191,9 +191,9 @@ def _without_units(
 
 
 def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[int, int] | None) -> tuple[int, int]:
-    """The part of the log that may have what a queue has no unit for, as far as its other units tell.
+    """The part of the log that may hold messages for which a queue has no unit, judged by its other units.
 
-    offsets: queue offsets first ≤ k < stop that are wanted.
+    offsets: wanted queue offsets first ≤ k < stop, None for all.
     """
     begin, end = store.log_files.start, store.log_end.position
     try:
@@ -215,7 +215,7 @@ def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[
 def _there(
     store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage] | None:
-    """The same; None where a broker may have more of them in memory."""
+    """The messages of `_few`; None if a broker may have more of them in memory."""
     try:
         found = [*_few(store, selection, offset, count, reverse, note)]
     except NotFound:
@@ -227,7 +227,7 @@ def _there(
 
 
 def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, note: Note = silent) -> int:
-    """The queue offset that a broker answers for a time, by scanning where no queue can be read.
+    """The queue offset that a broker answers for a time; found by a scan if no queue can be read.
 
     Raises NotFound for an unknown topic or queue.
 
@@ -253,7 +253,7 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
 
 
 def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, note: Note) -> None:
-    """Tell of messages that a queue lacks next to the offset that it answers for a time."""
+    """Note messages missing from a queue next to the offset that it answers for a time."""
     from .log_search import behind_of, lacks_of, told_of
 
     asked = Selection(topic=topic, queue_id=queue_id)
@@ -266,9 +266,9 @@ def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, not
 OPEN_QUEUES = 16
 LARGEST = (1 << 63) - 1
 _HEX = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
-"""As long as both an offset message id and a unique key are, of IPv4 and of IPv6."""
+"""The form of an offset message id and of a unique key, for IPv4 and for IPv6."""
 _HEX_OF_GRPC = re.compile(r"[0-9A-Fa-f]{34}")
-"""As long as a unique key of a gRPC client (spec 1.8)."""
+"""The form of a unique key of a gRPC client (spec 1.8)."""
 _HINT = (
     "one per line: a position in the log, a message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON "
     "object with message_id, physical_offset, unique_key, or topic, queue_id and queue_offset"
@@ -276,10 +276,10 @@ _HINT = (
 
 
 class Address(NamedTuple):
-    """One of: position; message_id; topic, queue_id and queue_offset; unique_key, with a topic or not.
+    """One of: position; message_id; topic, queue_id and queue_offset; unique_key, with or without topic.
 
-    Both message_id and unique_key: the first that leads to a message. inner_number: with position
-    or message_id, which message of a batch record.
+    With both message_id and unique_key, the first that leads to a message counts. inner_number: with position or
+    message_id, the number of a message inside a batch record.
     """
 
     position: int | None = None
@@ -292,7 +292,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """An address as text or as a JSON object. Raises InvalidInput.
+    """Parse an address, text or a JSON object. Raises InvalidInput.
 
     >>> parse_address("orders/0/17").queue_offset
     17
@@ -313,7 +313,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_unique_key(text: str) -> bool:
-    """Whether a text has the form of a unique key that a client of RocketMQ makes."""
+    """Whether a text has the form of a unique key made by a RocketMQ client."""
     return bool(_HEX.fullmatch(text) or _HEX_OF_GRPC.fullmatch(text))
 
 
@@ -324,7 +324,7 @@ def _place(topic: str, queue_id: int, queue_offset: int) -> Address:
 
 
 def _of_object(text: str) -> Address:
-    """The first address that an object has, such as an answer of `put` or a record of `dump`."""
+    """The address in an object, for example an answer of `put` or a record of `dump`. Raises InvalidInput."""
     from json import loads
 
     try:
@@ -349,7 +349,7 @@ def _of_object(text: str) -> Address:
 
 
 def _typed(found: dict[str, Any], name: str, kind: type) -> Any:
-    """A field, None where it is missing, null or empty. Raises InvalidInput for one of another type."""
+    """A field of a JSON object; None if missing, null or empty. Raises InvalidInput for another type."""
     value = found.get(name)
     if value is None or value == "":
         return None
@@ -365,9 +365,9 @@ def _typed(found: dict[str, Any], name: str, kind: type) -> Any:
 
 
 class Finder:
-    """Looks addresses up in one store; a context manager.
+    """Looks up addresses in one store; a context manager.
 
-    note: told of scans and of damage.
+    note: called with one line for scans and damage.
     """
 
     def __init__(self, store: StoreReader, note: Note) -> None:
@@ -376,11 +376,11 @@ class Finder:
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
 
     def find(self, addresses: Sequence[Address]) -> Iterator[FoundMessage | NotFound]:
-        """The message of each, in this order, or why there is none.
+        """Yield the message of each address in order, or why there is none.
 
-        Of several messages with one unique key the first one in the log. Raises Unreadable.
+        Of several messages with a unique key, the first in the log counts. Raises Unreadable.
         """
-        _ = self._store.log_end  # once known it tells dead records quickly
+        _ = self._store.log_end  # once the end is known, dead records are recognized quickly
         keys = list(self._keys(addresses))
         places: KeyPlaces = {}
         if keys:
@@ -394,7 +394,7 @@ class Finder:
                 yield error
 
     def _keys(self, addresses: Sequence[Address]) -> Iterator[tuple[str, str | None]]:
-        """Unique keys, with their topics, that no message id leads to."""
+        """The unique keys, with their topics, of addresses without a message id that leads to a message."""
         for address in addresses:
             if address.unique_key is not None and self._by_id(address.message_id) is None:
                 yield address.unique_key, address.topic
@@ -441,7 +441,7 @@ class Finder:
             raise NotFound(error.message) from error
 
     def _in_queue(self, topic: str, queue_id: int, offset: int) -> FoundMessage:
-        """Raises NotFound."""
+        """Read the message at a place in a queue. Raises NotFound."""
         store = self._store
         if (
             store.queues_unread
@@ -452,7 +452,7 @@ class Finder:
         ):
             selection = Selection(topic=topic, queue_id=queue_id)
             one = next(find(store, selection, offset=offset, count=1, note=self._note), None)
-            # of a compaction topic the next one that is left is found; in an LMQ messages have other numbers
+            # a compaction topic may answer with a later message; in an LMQ messages have other queue offsets
             compacted = store.has_compaction_queues(topic)
             if one is None or (compacted and one.message.queue_offset > offset):
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")
@@ -460,7 +460,7 @@ class Finder:
         return FoundMessage(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """An open queue; a few of them stay so."""
+        """An open queue; the `OPEN_QUEUES` used last stay open."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._queues[topic, queue_id] = self._store.queues.open(topic, queue_id)
@@ -478,7 +478,7 @@ class Finder:
 
 
 def message_in(store: StoreReader, message: Message, number: int) -> Message:
-    """A message inside of a batch record that was read. Raises NotFound where there is none."""
+    """A message inside a batch record. Raises NotFound if there is none."""
 
     from ..log.batch import messages, unwrapped
 
@@ -490,16 +490,16 @@ def message_in(store: StoreReader, message: Message, number: int) -> Message:
 
 
 MOST = 64
-"""More messages than so are read faster in columns."""
+"""Above this number, messages are read faster in columns."""
 
 
 def read_queue(
     store: StoreReader, topic: str, queue_id: int, offset: int, count: int, note: Note
 ) -> Iterator[FoundMessage]:
-    """Messages with queue offsets offset ≤ k < offset + count, those that there are.
+    """Yield the existing messages with queue offsets offset ≤ k < offset + count.
 
-    A unit that points at no record, or at another message's, is noted and passed over; one that points behind the end
-    of the log counts as not there. Raises NotFound where the queue, or its unit `offset`, does not exist.
+    A unit that points at no record, or at another message, is noted and skipped; one that points past the end of the
+    log counts as missing. Raises NotFound if the queue, or its unit `offset`, does not exist.
     """
     with store.queues.open(topic, queue_id) as queue:
         messages = list(_messages(store, queue, offset, count, note))
@@ -536,7 +536,7 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
 
 
 def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:
-    """The error for an offset that is not there, with those that are."""
+    """The error for a missing offset, with those that exist."""
     summary = store.queue_summary(queue)
     there = f"it has {summary.min_offset} to {summary.max_offset - 1}"
     return NotFound(

@@ -1,14 +1,13 @@
-"""Following a live commit log: each message once, as soon as it is whole (`tail -f`).
+"""Following a live commit log: each message once, as soon as it is complete (`tail -f`).
 
-A broker writes through a memory map into files that it made and zeroed ahead: where the log ends is
-where the next record is not whole yet. A record is whole when its fields add up, its body has its
-checksum and its property text ends with a byte that is written. What stays broken while good
-records follow is damage: it is told and passed over. A broker that starts may cut the log and write on
-earlier: the records that were delivered last are looked at again, and reading goes on behind the last
-one that is still there.
+A broker writes through a memory map into files that it created full of zeros. So the log ends where the next record is
+not complete. A record is complete when its fields add up, its body has its checksum and the last byte of its properties
+is written. A record that stays broken while good ones follow is damage: it is noted and skipped. A starting broker may
+truncate the log and write on from there: so the records delivered last are checked again, and reading continues after
+the last one that still exists.
 
-Where the system has inotify a change of a file's length or name ends a wait at once. Nobody is told
-of what is written through a memory map: so a wait is short at first, and doubles while nothing happens.
+With inotify, a change of a file's length or name ends a wait at once. Writes through a memory map give no event, so
+waits begin short and double while nothing happens.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ class Watch:
         self._held = dict(_held(directories))
 
     def missing(self) -> str:
-        """A directory that is not where it was, "" where all are."""
+        """A watched directory that no longer exists, "" if all do."""
         return next((path for path in self._held if not os.path.isdir(path)), "")  # noqa: PTH112
 
     def replaced(self) -> str:
-        """A directory in whose place another one is, "" where there is none."""
+        """A watched path where another directory is now, "" if there is none."""
         for path, descriptor in self._held.items():
             try:
                 if not os.path.samestat(os.stat(path), os.fstat(descriptor)):  # noqa: PTH116
@@ -69,11 +68,11 @@ class Watch:
         return ""
 
     def active(self) -> None:
-        """Something happened: wait only shortly again."""
+        """Something happened: begin with short waits again."""
         self._pause = SHORTEST_SECONDS
 
     def wait(self) -> None:
-        """Until something changes, or the pause is over; each is twice as long as the last."""
+        """Wait for a change or the end of the pause; each pause is twice as long as the one before."""
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST_SECONDS)
         if self._descriptor < 0:
             time.sleep(pause)
@@ -92,14 +91,14 @@ class Watch:
 
 
 def _held(directories: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, int]]:
-    """Directories with descriptors, by which one that was made anew is never taken for the old one."""
+    """Directories with open descriptors, so that a directory created anew is never taken for the old one."""
     for directory in directories:
         with suppress(OSError):
             yield os.fspath(directory), os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _inotify(directories: Iterable[str | os.PathLike[str]]) -> int:
-    """A descriptor that can be read once something changes, -1 where there is no inotify."""
+    """A descriptor that becomes readable on a change, -1 without inotify."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
         descriptor = int(library.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
@@ -114,25 +113,25 @@ def _inotify(directories: Iterable[str | os.PathLike[str]]) -> int:
 WINDOW_BYTES = 1 << 20
 _REMEMBERED = 4096
 _REMEMBERED_OF_A_BATCH = 256
-"""Records that are looked at again after a cut."""
+"""Delivered records that are remembered, in all and of one batch, to find the place after a truncation."""
 _HEAD_BYTES = 64
 _BROKEN_SECONDS = 2.0
-"""How long something that is no record may be a record that is still being written."""
+"""How long an invalid record may be one that is still being written."""
 _REST = 50
-"""A search for what follows damage is not begun again before so many times what it took."""
+"""A search for good records after damage is repeated only after this many times its duration."""
 _GIVE_UP_BYTES = 64 << 20
-"""A record is not larger: more is not read for one."""
+"""No record is larger: a size above it is damage."""
 
 
 def _nothing() -> None:
-    """Nobody wants to know that nothing happens."""
+    """The default for `idle`."""
 
 
 class Follower:
     """Reads a log from `position` on, and waits for more.
 
-    position: behind the last record that was delivered. note: told in one line of a cut, of damage
-    and of files that are gone.
+    position: after the last delivered record. note: called with one line for a truncation, damage and files that are
+    gone.
     """
 
     def __init__(self, layout: Layout, position: int, note: Note) -> None:
@@ -144,11 +143,11 @@ class Follower:
         self._broken: tuple[int, int, float] | None = None
 
     def batches(self, idle: Callable[[], None] = _nothing) -> Iterator[Batch]:
-        """New records in log order, for ever; a batch is valid until the next one is asked for.
+        """Yield new records in log order, forever; a batch is valid until the next one is taken.
 
-        idle: called whenever there is nothing to read; what it raises ends it. Raises Unreadable, also where
-        another directory is in the place of the log's, and lacks the record that was delivered last, or none was yet:
-        then nothing tells a copy of the log from another one.
+        idle: called when there is nothing to read; an exception from it ends the loop. Raises Unreadable, also if
+        another directory takes the place of the log's and lacks the last delivered record, or none was delivered: then
+        a copy of the log cannot be told from another log.
         """
         while True:
             with Watch([d for d in self._layout.commit_log_directories if d.is_dir()]) as watch:
@@ -156,7 +155,7 @@ class Follower:
             self._reopen()
 
     def _until_replaced(self, watch: Watch, idle: Callable[[], None]) -> Iterator[Batch]:
-        """The same, until another directory is in the place of one, with the record that was delivered last.
+        """Yield new records until a directory is replaced by another one with the last delivered record.
 
         Raises Unreadable.
         """
@@ -181,9 +180,9 @@ class Follower:
             watch.wait()
 
     def skip(self) -> bool:
-        """Go on at the next record behind what is none, zeros, too; False: there is none.
+        """Continue at the next good record, also past zeros; return False if there is none.
 
-        For whoever knows that what is not there is not being written. Raises Unreadable.
+        For callers who know that the missing bytes are not being written. Raises Unreadable.
         """
         self._reopen()
         file = self._log.queue.file_at(self.position)
@@ -195,10 +194,10 @@ class Follower:
         return False
 
     def poll(self) -> Batch | None:
-        """The next records, None where there are none yet. Raises Unreadable."""
+        """The next records, None if there are none yet. Raises Unreadable."""
         try:
             return self._poll()
-        except Missing:  # a file expired since it was listed
+        except Missing:  # a file expired after it was listed
             self._reopen()
             return None
 
@@ -212,7 +211,7 @@ class Follower:
         head = items.peek(at, HEAD_BYTES)
         if not head.unread and not any(head.data):
             self._broken = None
-            # it grows, or was made ahead by a broker that has started again
+            # it has grown, or a restarted broker created it anew
             if self._log.queue.grown_bytes(file) or self._log.queue.is_deleted(file):
                 self._reopen()
             return None
@@ -222,7 +221,7 @@ class Follower:
         return batch if batch is not None else self._over_damage(file, at)
 
     def _records(self, items: LogItems, file: MappedFile, at: int) -> Batch | None:
-        """The whole records from byte `at` on, None where the first one is not whole."""
+        """The complete records from byte `at` on, None if the first is not complete."""
         size = items.size(at)
         if size is None or size > _GIVE_UP_BYTES:
             return None
@@ -249,7 +248,7 @@ class Follower:
     # -- files ----------------------------------------------------------------------------------
 
     def _file(self) -> MappedFile | None:
-        """The file that holds the position; None while it is not there yet."""
+        """The file that holds the position; None if it does not exist yet."""
         file = self._file_at(self.position)
         if file is None:
             self._reopen()
@@ -259,12 +258,12 @@ class Follower:
         return file
 
     def _file_at(self, position: int) -> MappedFile | None:
-        """The file as it was listed; None for one that is shorter now: it was made anew."""
+        """The file as listed; None if it is shorter now, because it was created anew."""
         file = self._log.queue.file_at(position)
         return file if file is not None and self._log.queue.grown_bytes(file) >= 0 else None
 
     def _next_file(self, file: MappedFile) -> Batch | None:
-        """Behind a BLANK: go on in the next file once it is there."""
+        """After a BLANK record: continue in the next file once it exists."""
         if self._log.queue.file_at(file.end) is None:
             self._reopen()
         if self._log.queue.file_at(file.end) is None:
@@ -273,7 +272,7 @@ class Follower:
         return self._poll()
 
     def _expired(self, position: int) -> bool:
-        """Files at and behind a position were deleted: go on where the log begins now."""
+        """If the files at a position were deleted, continue where the log begins now, and return True."""
         if not self._log.files or position >= self._log.min_offset:
             return False
         self.position = self._log.min_offset
@@ -289,22 +288,22 @@ class Follower:
     # -- what may go wrong ----------------------------------------------------------------------
 
     def _is_there(self, record: tuple[int, int, int]) -> bool:
-        """A record that was delivered is still what it was."""
+        """Whether a delivered record is unchanged."""
         position, crc, size = record
         if self._file_at(position) is None:
             return False
         return zlib.crc32(self._log.queue.read(position, size)) == crc
 
     def _look_back(self) -> None:
-        """After a cut: back to the last record that is still there."""
+        """After a truncation go back to the last delivered record that still exists."""
         if not self._delivered or self._is_there(self._delivered[-1]):
             return
         self._reopen()
-        # a disk that was not mounted for a while tells nothing of a cut
+        # a disk that was not mounted for a while is not a truncation
         if not self._log.files or self._is_there(self._delivered[-1]):
             return
         while self._delivered and self._log.queue.file_at(self._delivered[-1][0]) is None:
-            if self._delivered[-1][0] < self._log.min_offset:  # expired, not cut
+            if self._delivered[-1][0] < self._log.min_offset:  # expired, not truncated
                 self._delivered.clear()
                 return
             self.position = self._delivered.pop()[0]
@@ -317,8 +316,8 @@ class Follower:
         self._note(f"the log was cut: continuing at {self.position}")
 
     def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
-        """No record at byte `at`: one that is being written, or damage with good ones behind it."""
-        if self._log.queue.grown_bytes(file) > 0:  # more of it is there now
+        """Handle an invalid record at byte `at`: it is being written, or is damage with good records after it."""
+        if self._log.queue.grown_bytes(file) > 0:  # the file has grown since it was listed
             self._reopen()
             return None
         head = zlib.crc32(LogItems(self._log, file).peek(at, WINDOW_BYTES).data)
@@ -343,41 +342,41 @@ class Follower:
         return None
 
     def _go_on(self, found: int) -> Batch | None:
-        """Behind damage, at the next record."""
+        """Skip damage, and read the record after it."""
         self._tell_of_damage(found)
         return self._poll()
 
     def _tell_of_damage(self, end: int) -> None:
-        """Pass it over."""
+        """Note the damage up to `end`, and skip it."""
         size, at = end - self.position, self.position
         bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
         self._note(f"{bytes_are} damaged: skipped")
         self.position, self._broken = end, None
 
     def _deliver(self, damaged: Batch) -> Batch:
-        """A record with good ones behind it is not being written, whatever its body's checksum says."""
+        """Deliver a record with good ones after it: it is not being written, even if its body's checksum is wrong."""
         self._note(f"the record at {self.position} has a damaged body or properties")
         self.position, self._broken = damaged.end, None
         return damaged
 
 
 def _written(properties: Ragged) -> Flags:
-    """bool[n]: the last byte of the text is no zero, which it is before it is written."""
+    """bool[n]: whether the last byte of the text is not zero, as it is before it is written."""
     last = np.maximum(properties.start + properties.length - 1, 0)
     written: Flags = (properties.buffer[last] != 0) | (properties.length == 0)
     return written
 
 
 _PATIENCE_S = 2.0
-"""A log that has not moved for so long may have a hole with records behind it."""
+"""A log that has not grown for this long may have a hole with records after it."""
 _GIVE_UP_S = 5.0
 _POLL_S = 0.1
 _RECENT_MS = 60_000
-"""A log whose last record is older is not one in which a record is half written."""
+"""If the last record is older, no record is being written."""
 
 
 class LiveEnd:
-    """Where a log ends that may be written, asked again and again. Raises StoreError."""
+    """The end of a log that may be growing, to be asked repeatedly. Raises StoreError."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -389,7 +388,7 @@ class LiveEnd:
         self._looked_behind = False
 
     def position(self) -> int:
-        """Behind the last whole record."""
+        """The end of the last complete record."""
         while self._follower.poll() is not None:
             pass
         now, at = time.monotonic(), self._follower.position
@@ -402,7 +401,7 @@ class LiveEnd:
         return self._follower.position
 
     def settled(self) -> int:
-        """The same, behind damage, too: what is no record may be one that is being written."""
+        """The same, also past damage: an invalid record may be one that is being written."""
         with StoreReader(self._layout.root, self._layout.broker_config) as store:
             end = store.log_end.position
         while self.position() < end and time.monotonic() < self._since + _GIVE_UP_S:
@@ -411,11 +410,11 @@ class LiveEnd:
 
 
 def end_of(layout: Layout) -> int:
-    """Behind the last whole record of a log now. Raises StoreError."""
+    """The current end of the last complete record of a log. Raises StoreError."""
     with StoreReader(layout.root, layout.broker_config) as store:
         end = store.log_end
     now_ms = time.time_ns() // 1_000_000
     if end.store_timestamp is None or abs(now_ms - end.store_timestamp) > _RECENT_MS:
         return end.position
-    # records that a broker has cut off may follow the end: a follower would take them
+    # records that a broker has cut off may follow the end; the follower would accept them
     return min(end.position, LiveEnd(layout).settled())

@@ -1,11 +1,11 @@
-"""Messages found by key: through the index, and by scanning what the index does not cover.
+"""Messages by key: through the index, and by scanning what the index does not cover.
 
-An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the log that no sound
-index file covers are scanned; where all this finds nothing, the rest is, too. The index has a key only together with
-its topic: where nothing tells all topics, all of the log is scanned. It has the keys of a record, not those of the
-messages inside of it: the records of batch queues are read.
+An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the log without a sound
+index file are scanned; if that finds nothing, the rest is scanned too. The index hashes a key together with its topic:
+if not all topics are known, the whole log is scanned. It has the keys of a record, not those of the messages inside it:
+so records in batch queues are read.
 
-Where the messages with many unique keys lie: by the index, and one scan for what it lacks.
+`places_of_keys` finds the places of many unique keys: by the index, and one scan for those it lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .store import FoundMessage, Note, StoreReader, Via
 def search_key(
     store: StoreReader, selection: Selection, *, reverse: bool = False, note: Note
 ) -> Iterator[FoundMessage]:
-    """Messages with the key or unique key that the selection names, in log order."""
+    """Messages with the key or unique key in the selection, in log order."""
     key = selection.key or selection.unique_key
     if key is None:
         raise ValueError("a search by key needs a key")
@@ -67,7 +67,7 @@ def search_key(
 
 
 def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iterator[FoundMessage]:
-    """What the records hold that the batch queues name, in log order."""
+    """Messages in the records that batch queues point at, in log order."""
     streams = [
         batch_places(store, open_batch_queue(store, queue.topic, queue.queue_id), selection, Slice(reverse=reverse))
         for queue in queue_directories(store.layout.batch_consume_queue)
@@ -79,7 +79,7 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
 
 
 def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
-    """What the index says of a key in one topic, or in every topic that something names."""
+    """The index answers for a key, in one topic or in every known topic."""
     topic = _own_topic(selection)
     topics = store.named_topics if topic is None else [topic]
     if topic is None and selection.topic is not None and selection.further is None:
@@ -95,15 +95,15 @@ def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
 
 
 def _own_topic(selection: Selection) -> str | None:
-    """The topic under which the index has the key, None for any: an LMQ has messages of others."""
+    """The topic under which the index has the key, None for any: an LMQ has messages of other topics."""
     return selection.one_topic if selection.further is None else None
 
 
 def _covered(store: StoreReader, answer: Answer, log_end: int) -> list[Range]:
-    """From the first to the last record of each file that can be trusted.
+    """The range from the first to the last record of each index file that can be trusted.
 
-    A file that goes on behind the end of the log is left from before the log was cut; a broker puts
-    no record in it until the log is as long again (spec 3.4).
+    A file that reaches past the end of the log is from before the log was truncated; a broker adds no record to it
+    until the log is as long again (spec 3.4).
     """
     damaged = {file.path for file in answer.damaged}
     headers = [file.header for file in store.index.files if file.last and file.consistent and file.path not in damaged]
@@ -113,14 +113,14 @@ def _covered(store: StoreReader, answer: Answer, log_end: int) -> list[Range]:
 def _records(
     store: StoreReader, selection: Selection, places: RecordPlaces, via: Via, reverse: bool
 ) -> Iterator[FoundMessage]:
-    """The wanted ones of the messages at some places, in the order of these."""
+    """The wanted messages at some places, in the order of the places."""
     for _, batch in batches(store.log, places):
         store.searched.add_batch(via, batch)
         yield from found_in(selection.wanted(batch, last_first=reverse), via)
 
 
 def uncovered(start: int, end: int, covered: list[Range]) -> list[Range]:
-    """Parts of start ≤ p < end outside the ranges begin ≤ p < stop, in order."""
+    """The parts of start ≤ p < end outside the ranges begin ≤ p < stop, in order."""
     gaps = []
     at = start
     for begin, stop in sorted(covered):
@@ -136,14 +136,14 @@ def uncovered(start: int, end: int, covered: list[Range]) -> list[Range]:
 Key = tuple[str, str | None]
 """A unique key, and the topic of the message or None for any."""
 KeyPlaces = dict[Key, tuple[int, int, Via]]
-"""Position of the record; number of the message inside of it, -1 for the record; how it was found."""
+"""By key: position of the record; number of the message inside it, -1 for the record itself; how it was found."""
 
 
 def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPlaces:
-    """Where the first message with each key is, and how it was found; none for those not found.
+    """Find the first message with each key; keys without one are not in the result.
 
-    The index is asked first. The log is scanned once for the others, until all are found: those of
-    messages inside of batch records are in no index. Memory: that of the keys. Raises Unreadable.
+    The index is asked first. One scan of the log finds the others, and ends when all are found; keys of messages inside
+    batch records are in no index. Memory: that of the keys. Raises Unreadable.
     """
     wanted = dict.fromkeys(keys)
     places: KeyPlaces = {}
@@ -160,10 +160,10 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
 
 
 def _by_index(store: StoreReader, key: Key) -> int | None:
-    """Position of the first message with a key that the index leads to."""
+    """The position of the first message with a key, by the index."""
     unique_key, topic = key
     if topic is None and store.queues_unread:
-        return None  # the first one may be of a topic that nothing names
+        return None  # the first may be of a topic that is not known
     topics = store.named_topics if topic is None else [topic]
     hits = {hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits}
     end = store.log_end.position
@@ -179,7 +179,7 @@ def _by_index(store: StoreReader, key: Key) -> int | None:
 
 
 def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
-    """Positions of the first messages with the keys, by one pass over the log."""
+    """The places of the first messages with the keys, by one pass over the log."""
     left = {utf8(unique_key): list[Key]() for unique_key, _ in keys}
     for key in keys:
         left[utf8(key[0])].append(key)
@@ -198,7 +198,7 @@ def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
 
 
 def _and_inside(records: Batch) -> Iterator[Batch]:
-    """Records, and the messages inside of them where there are some."""
+    """Records, and then the messages inside them if there are any."""
     yield records
     apart = unwrapped(records)
     if apart.inner is not None:

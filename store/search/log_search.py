@@ -1,9 +1,9 @@
-"""Messages found by scanning the commit log.
+"""Scans of the commit log for messages, and checks of what queues lack at their ends.
 
-The way to any message that no queue and no index names. Stale records are left out: they are no
-messages of this log. `dump` shows them. What a queue may lack at its ends is told here, too.
+A scan finds any message that no queue and no index leads to. Stale records are left out, as they are not messages of
+this log; `dump` shows them.
 
-Messages that are wanted, in log order: what `Store.messages` and `Store.to_arrow` read.
+`selected` finds wanted messages in log order, for `Store.messages` and `Store.to_arrow`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
-"""How far a broker's clock may have stepped back before a search by time misses messages."""
+"""How far the clock of a broker may have stepped back before a search by time misses messages."""
 
 _MOST_BEHIND = 1000
-"""More messages behind all queues are not asked what their queues lack."""
+"""At most this many messages after the end of all queues are examined for what queues lack."""
 
 Range = tuple[int, int]
 
@@ -56,9 +56,9 @@ def search_log(
 ) -> Iterator[FoundMessage]:
     """The wanted messages in log order.
 
-    ranges: positions of the log to be looked at, all by default, or what the times of the selection
-    leave of it. offsets: queue offsets first ≤ k < stop that are wanted. most: so many messages at
-    most, the first ones. Memory: one batch; with reverse 16 bytes per record found.
+    ranges: positions of the log to scan; None: what the times of the selection allow. offsets: wanted queue offsets
+    first ≤ k < stop. most: at most so many messages, the first ones. Memory: one batch; with reverse 16 bytes for each
+    record found.
     """
     ranges = [time_bounds(store, selection.times)] if ranges is None else ranges
     if not reverse:
@@ -72,12 +72,12 @@ def search_log(
         number = -1 if batch.inner is None else int(batch.inner.number[-1])
         last = int(batch.position[-1]), number
     found = _last_first(store, selection, offsets, kept)
-    # of the last record there may be more than were asked for
+    # the last record may hold more messages than were asked for
     yield from dropwhile(lambda one: one.place > last, found)
 
 
 def _places(batch: Batch) -> RecordPlaces:
-    """Where its records are, each once, however many messages it holds."""
+    """The places of the records of a batch, each once, however many messages it holds."""
     size = batch.columns.ints("total_size").astype(np.int64)
     return RecordPlaces(batch.position, size).sorted()
 
@@ -85,7 +85,7 @@ def _places(batch: Batch) -> RecordPlaces:
 def _last_first(
     store: StoreReader, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, RecordPlaces]]
 ) -> Iterator[FoundMessage]:
-    """What a scan has found before, read again."""
+    """The messages of an earlier scan, read again in reverse order."""
     selection = selection.of_queues(store.layout)
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
@@ -145,9 +145,9 @@ def found_in(batch: Batch, via: Via) -> Iterator[FoundMessage]:
 
 
 def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
+    """Messages of a queue by their own queue offsets, if no queue file can be read.
 
-    A batch record that is shown as it is stored counts with all queue offsets of the batch.
+    A batch record shown as stored counts with all queue offsets of its messages.
     """
     most = part.length if part.offset is None else None
     offsets = wanted_offsets(part.offset, part.length)
@@ -155,7 +155,7 @@ def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note
 
 
 def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
-    """Queue offsets first ≤ k < stop that a question for `count` from `offset` on is about.
+    """The queue offsets first ≤ k < stop of `count` messages from `offset` on.
 
     None without an offset: all.
     """
@@ -165,10 +165,10 @@ def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
 
 
 def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
-    """The queue offset for a time, as a 5.x broker answers, by scanning. Raises NotFound.
+    """The queue offset for a time, as a 5.x broker answers, by a scan. Raises NotFound.
 
-    For a time behind the last message that is the end of the queue, of a batch queue the offset of
-    its last batch.
+    For a time after the last message, the answer is the end of the queue; in a batch queue the offset of its last
+    batch.
     """
     end = None
     selection = Selection(topic=topic, queue_id=queue_id, whole=True).of_queues(store.layout)
@@ -185,12 +185,11 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
 
 
 def time_bounds(store: StoreReader, times: TimeRange) -> Range:
-    """The part of the log in which messages of these times lie, in whole files.
+    """The part of the log with messages of these times, in whole files.
 
-    Goes by the first two records of each file, with some slack for clocks that stepped back: left out are
-    files in front of all that begin later, and behind all that begin earlier. So a first record with a
-    damaged time leaves out no others, where a second one follows.
-    Times that only damaged records have are looked for in all.
+    Goes by the first two records of each file, with some slack for clocks that stepped back: leaves out files before
+    all that begin later, and after all that begin earlier. So a first record with a damaged time excludes no other
+    records if a second one follows. If the times exist only in damaged records, all files are searched.
     """
     start, stop = store.log_files.start, store.log_files.end
     if not times.bounded or times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS:
@@ -209,7 +208,7 @@ def time_bounds(store: StoreReader, times: TimeRange) -> Range:
 
 
 def _first_times(store: StoreReader, begin: int) -> list[int]:
-    """Store timestamps (ms) of the first two records of the file that begins here, as far as they make sense."""
+    """The plausible store timestamps (ms) among those of the first two records of the file that begins here."""
     found = list[int]()
     with suppress(NotFound):
         for _ in range(2):
@@ -220,10 +219,10 @@ def _first_times(store: StoreReader, begin: int) -> list[int]:
 
 
 class QueueLack(NamedTuple):
-    """Messages that the log may have of a queue, but no unit: in the range `places` of the log, with `numbers`.
+    """A gap at an end of a queue: messages with queue offsets `numbers`, perhaps in `places` of the log, have no units.
 
-    text: where the queue begins or ends, which is why. sure: there were some, whether the log has them or not.
-    in_front: they are before the units of the queue.
+    text: where the queue begins or ends, for notes. sure: there were such messages, even if the log has lost them.
+    in_front: they precede the units of the queue.
     """
 
     queue_id: int
@@ -237,11 +236,11 @@ class QueueLack(NamedTuple):
 def lacks_of(
     store: StoreReader, topic: str, queue_id: int, reached: Mapping[int, int], offsets: Range | None = None
 ) -> list[QueueLack]:
-    """What a queue may lack of wanted messages, as far as its ends tell.
+    """The gaps at the ends of a queue that may hold wanted messages.
 
-    reached: by queue, an offset up to which it had messages. A queue without a unit is not told of here
-    (`StoreReader.empty_queues`). Nothing of a log that begins at 0 has expired: the queue begins there, too.
-    Raises NotFound, Unreadable.
+    reached: by queue, an offset up to which it had messages. A queue without any unit is not handled here
+    (`StoreReader.empty_queues`). If the log begins at 0, nothing has expired, so a queue must begin at 0 too. Raises
+    NotFound, Unreadable.
     """
     with store.queues.open(topic, queue_id) as queue:
         ends, log_end, found = queue.summary(), store.log_end.position, list[QueueLack]()
@@ -266,22 +265,22 @@ def lacks_of(
 
 
 class Behind(NamedTuple):
-    """Messages of a topic that lie behind all queues, for a broker that was killed leaves them without units.
+    """Messages of a topic after the end of all queues: a broker that was killed leaves them without units.
 
-    firsts: queue offset of the first one, by queue. wanted: some of them are asked for.
+    firsts: queue offset of the first one, by queue. wanted: whether some of them are wanted.
     """
 
     firsts: dict[int, int]
     wanted: bool
 
     def reached(self, store: StoreReader, topic: str) -> dict[int, int]:
-        """By queue, an offset up to which it had messages: that of the first one here, and what groups consumed."""
+        """By queue, an offset up to which it had messages: that of the first message here, or what groups consumed."""
         groups = store.consumed.get(topic, {})
         return {one: max(self.firsts.get(one, 0), groups.get(one, 0)) for one in {*self.firsts, *groups}}
 
 
 def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = None) -> Behind:
-    """Those of the topic, and queue, that is asked for, in one look at them. Raises Unreadable."""
+    """The messages after the end of all queues, of the selected topic and queue. Raises Unreadable."""
     firsts, wanted, count = dict[int, int](), False, 0
     (low, high), whole = offsets or (0, LAST_OFFSET), Selection(topic=selection.topic, queue_id=selection.queue_id)
     for one in islice(_behind_all(store, whole, None), _MOST_BEHIND):
@@ -298,9 +297,9 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
 def lost_behind(
     store: StoreReader, queue: ConsumeQueue, offsets: Range = (0, LAST_OFFSET), *, reverse: bool = False
 ) -> Iterator[RecordPlaces]:
-    """Where the units first ≤ k < stop of a queue point behind the end of a log that has lost what they name.
+    """The places of units first ≤ k < stop that point past the end of a log that has lost their records.
 
-    Not those that a cut of the log has left (`StoreReader.end_is_lost`). Raises Unreadable.
+    Not the units left over from a truncation of the log (`StoreReader.end_is_lost`). Raises Unreadable.
     """
     begin, stop = max(offsets[0], store.queue_summary(queue).max_offset), min(offsets[1], queue.summary().max_offset)
     if begin >= stop or not store.end_is_lost:
@@ -313,7 +312,7 @@ def lost_behind(
 
 
 def units_lost_behind(store: StoreReader, topic: str) -> int:
-    """How many there are of a topic. Raises Unreadable."""
+    """How many units of a topic `lost_behind` finds. Raises Unreadable."""
     found = 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
@@ -322,7 +321,7 @@ def units_lost_behind(store: StoreReader, topic: str) -> int:
 
 
 def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
-    """What tells that a queue lacks wanted messages, "" where nothing does: the log is asked unless it is sure."""
+    """Say that a queue lacks wanted messages, "" if it does not. Scans the log unless the gap is sure."""
     if lack.sure:
         return lack.text
     first = next(_scanned(store, selection, lack, False, _silent), None)
@@ -333,7 +332,7 @@ def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
 def _scanned(
     store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
-    """What the log has of it that is wanted."""
+    """The wanted messages of a gap that the log has."""
     start, stop = time_bounds(store, selection.times)
     start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
     own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
@@ -348,7 +347,7 @@ def with_lacks(
     reverse: bool,
     note: Note,
 ) -> Iterator[FoundMessage]:
-    """What is found of one queue by its units, and around it what it lacks, by scanning the log."""
+    """The messages found by the units of a queue, and around them those of the gaps, by scanning the log."""
 
     def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
         more = _scanned(store, selection, lack, reverse, note)
@@ -366,48 +365,49 @@ def with_lacks(
 
 
 def note_behind(store: StoreReader, note: Note) -> None:
-    """Tell of wanted messages that no queue names yet, for they lie behind all that do. Raises Unreadable."""
+    """Note that wanted messages follow the end of all queues. Raises Unreadable."""
     reached = _ends_of_queues(store)
     left_out = "messages from there on are left out; `mqstore dump` shows them"
     note(f"the queues are behind the log from {reached} on: {left_out}")
 
 
 def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, int] | None = None) -> int | None:
-    """Where in the log all queues end, if wanted messages lie behind; else None.
+    """The position where all queues end, if wanted messages follow it; else None.
 
-    A broker that was killed leaves them; the next start dispatches them. Raises Unreadable.
+    A broker that was killed leaves such messages; its next start dispatches them. Raises Unreadable.
     """
     behind = _behind_all(store, selection, offsets)
     return None if next(behind, None) is None else _ends_of_queues(store)
 
 
 def _ends_of_queues(store: StoreReader) -> int:
-    """Where in the log all queues end. Raises Unreadable."""
+    """The position in the log where all queues end. Raises Unreadable."""
     return max(store.log_files.start, *(one.end_position or 0 for one in store.queue_summaries), 0)
 
 
 def _behind_all(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:
-    """Wanted messages behind that. Raises Unreadable."""
+    """The wanted messages after the end of all queues. Raises Unreadable."""
     begin, end = _ends_of_queues(store), store.log_end.position
     ranges = [(begin, end)] if begin < end else []
     return search_log(store, selection, ranges=ranges, offsets=offsets, note=_silent)
 
 
 def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, int]:
-    """Delay level → queue offset of its first message that no broker can have delivered, where that is passed.
+    """By delay level, the queue offset of the first message that no broker can have delivered, if `passed` is beyond
+    it.
 
-    passed: delay level → queue offset that delayOffset.json has. A broker writes what it delivers to the log: a message
-    that is due after all that was stored behind it is none of those. Nothing is said where the log may have lost its
-    newest records, by a session of `recover` or `repair`, too. Raises Unreadable.
+    passed: by delay level, the queue offset in delayOffset.json. Delivering writes to the log, so what is due later
+    than all stored messages was not delivered. Empty if the log may have lost its newest records, also by `recover` or
+    `repair`. Raises Unreadable.
     """
-    from ..disk.files import is_log_mended  # where it is asked: a search does without
+    from ..disk.files import is_log_mended  # imported here, as searches do not need it
 
     asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not is_log_mended(store.layout)
     newest_ms = store.log_end.store_timestamp if asked else None
     if newest_ms is None or store.log_end.torn or store.log_end.damaged_behind or store.end_is_lost:
         return {}
     found = _passed_and_due_after(newest_ms, store, passed)
-    if found:  # where the clock went back the last record is not the newest one
+    if found:  # after a clock that went back the last record is not the newest
         behind = min(unit.physical_offset for unit in found.values())
         for batch in store.good_records(behind):
             if tombstones(batch.columns).any():  # what was lost there may have been newer
@@ -418,9 +418,9 @@ def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, 
 
 
 def _passed_and_due_after(time_ms: int, store: StoreReader, passed: Mapping[int, int]) -> dict[int, Unit]:
-    """Delay level → the unit of its first message that is due after a time, where the offset passed lies behind it."""
+    """By delay level, the unit of its first message due after a time, if the passed offset is beyond that unit."""
     found, levels = dict[int, Unit](), tuple[int, ...]()
-    with suppress(InvalidInput):  # a broker that cannot read its levels does not start
+    with suppress(InvalidInput):  # a broker that cannot parse its levels does not start
         levels = options_of(store.layout).delay_levels.value
     for _, queue_id, *_ in store.queues.of_topic(SCHEDULE_TOPIC):
         wait_ms, level = levels[queue_id] if queue_id < len(levels) else 0, queue_id + 1
@@ -429,14 +429,14 @@ def _passed_and_due_after(time_ms: int, store: StoreReader, passed: Mapping[int,
             if first is None or first.queue_offset >= passed.get(level, 0):
                 continue
             stored_ms = store.message_of_unit(queue, first.queue_offset).store_timestamp
-            # a broker whose clock went back, or whose level waits less by now, delivers it at once
+            # if the clock went back, or the level has a shorter delay now, the broker delivers the message at once
             if stored_ms <= time_ms and first.tags_code <= stored_ms + wait_ms:
                 found[level] = first
     return found
 
 
 def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> Unit | None:
-    """Of the last units of the queue of a delay level the first one that is due later. Its tags code is that time."""
+    """The first unit at the end of a delay queue that is due after a time. Its tags code is the due time."""
     ends, first = store.queue_summary(queue), None
     for number, units in queue.units(ends.min_offset, ends.max_offset, reverse=True):
         late = np.flatnonzero(is_valid(units) & (units["tags_code"] > time_ms))
@@ -447,20 +447,20 @@ def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> U
 
 
 def _silent(_: str) -> None:
-    """What is behind the queues is told once."""
+    """Ignore a note: gaps are noted once."""
 
 
 Time = str | int | datetime | None
-"""As people write it (`time_range`), ms since 1970, or a time; None asks nothing."""
+"""Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
 OnDamage = Literal["warn", "raise", "skip"]
-"""What becomes of a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
+"""What to do about a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
 _DAMAGE = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _CALLER = 5
-"""So many calls away is whoever asks `Store.messages` or a reader for the next ones."""
+"""Stack level of the code that iterates over `Store.messages` or a reader."""
 
 
 class DamageWarning(UserWarning):
-    """A range of the log cannot be read: what was in it is missing in the answer."""
+    """A range of the log cannot be read: its messages are missing in the answer."""
 
 
 def times_of(since: Time, until: Time) -> TimeRange:
@@ -469,7 +469,7 @@ def times_of(since: Time, until: Time) -> TimeRange:
 
 
 def _text(time: Time) -> str | None:
-    """A time as people write it; one before 1970 is 0, for no range begins earlier."""
+    """A time as text; one before 1970 becomes 0, as no range begins earlier."""
     if isinstance(time, datetime):
         try:
             time = round(time.timestamp() * 1000)
@@ -491,12 +491,12 @@ def selected(
     crc: bool = False,
     inner: bool = False,
 ) -> Iterator[Batch]:
-    """The records of a store that are wanted, those behind the end of the log left out.
+    """The wanted records of a store before the end of its log.
 
-    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies, which `where` may ask for,
-    too. inner: messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the next
-    one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage where that is asked for, UnreadableRange
-    for bytes that the disk does not give.
+    topics: names or shell patterns, none for all. crc: compute the CRC of bodies; `where` may require that too. inner:
+    replace batch records by the messages inside them (spec 01, 1.9). A batch is valid until the next one is taken.
+    Raises InvalidInput, Unreadable; with on_damage="raise" Corrupted for damage, UnreadableRange for bytes that the
+    disk does not return.
     """
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
@@ -515,7 +515,7 @@ def selected(
 
 
 def _selected(batches: Iterator[Batch], either: Sequence[Selection]) -> Iterator[Batch]:
-    """What one of some selections wants."""
+    """The records that at least one of the selections wants."""
     for batch in batches:
         mask = reduce(np.logical_or, [selection.mask(batch) for selection in either])
         if mask.any():
@@ -528,7 +528,7 @@ def _apart(batch: Batch) -> Batch:
 
 
 def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage) -> Iterator[Batch]:
-    """The records before the end of the log among the items; damage is told."""
+    """The records before the end of the log; damage is reported."""
     for item in items:
         if isinstance(item, Extent):
             if _hides_messages(store, item):
@@ -538,7 +538,7 @@ def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_
 
 
 def _hides_messages(store: StoreReader, extent: Extent) -> bool:
-    """It is damage, and not the rest of a record at which a start has cut the log: that lies behind its end."""
+    """Whether it is damage before the end of the log; a start leaves the rest of a record after the end."""
     if extent.kind is ExtentKind.DAMAGE and not extent.unread:
         return extent.position < store.log_end.position
     return extent.kind in _DAMAGE

@@ -1,10 +1,10 @@
-"""Messages found through the queues of a topic, and through those of a compaction topic.
+"""Messages found through the queues of a topic, of its batch queues or of a compaction topic.
 
-A unit of a batch consume queue (5.x, spec 02, 2.7) names a record, which may hold several messages; each has a queue
-offset of its own.
+A unit of a batch consume queue (5.x, spec 02, 2.7) points at a record, which may hold several messages; each has its
+own queue offset.
 
-Of a topic with cleanup.policy=COMPACTION each queue has a log of its own, from which a broker answers, in which the
-last message of each key stays (spec 06, 6.1). Its records have positions of their own. Nothing is written here.
+Each queue of a topic with cleanup.policy=COMPACTION has its own log, which keeps the last message of each key and from
+which a broker answers (spec 06, 6.1). Its records have positions in that log. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from .selection import Selection, Slice, TimeRange, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
 _MOST_NAMED = 8
-"""More lost queues are not named."""
+"""Lost queues named in a note."""
 _FEW_FILES = 8
-"""Of more files of the log all that a queue has in them is read: the first and the last of them are not much of it."""
+"""Up to this many log files the units are narrowed down by time; in more, the first and last files matter little."""
 _PARTS = 16
-"""Parts of a file of the log, or of what is left, in which a queue is asked for times."""
+"""Parts per log file, or of a remaining range, at whose ends the time is read."""
 _LEFT_OUT = "their messages are left out; `mqstore dump` shows those in the log"
 
 
 def search_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of the queue that the selection names, or of all queues of its topic.
+    """Messages of the queue in the selection, or of all queues of its topic.
 
-    In one queue the order is that of the queue, else that of the log. What the queues do not lead to is noted, as
-    far as it can be told without reading all of the log. Raises NotFound for an unknown topic or queue.
+    Order: that of a single queue, else that of the log. Messages the queues do not lead to are noted, as far as that
+    can be known without reading the whole log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
     assert topic is not None
@@ -90,7 +90,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
-    """Tell of queues that are not there, or have no unit. Raises Unreadable."""
+    """Note queues that groups consumed from but do not exist, and queues without a unit. Raises Unreadable."""
     if lost := store.lost_queues(topic):
         note(f"{topic} has no queue {_numbers(lost)}, but groups have consumed from it: {_LEFT_OUT}")
     if empty := store.empty_queues(topic):
@@ -102,7 +102,7 @@ def _numbers(queues: list[int]) -> str:
 
 
 def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:
-    """What is found; then it is told how many units were missing."""
+    """What is found; and then a note of how many units were missing."""
     yield from found
     if missing:
         units = counted(sum(missing), f"unit of {topic} is", f"units of {topic} are")
@@ -124,21 +124,20 @@ def _places(
     within: Range | None,
     missing: Callable[[int], None],
 ) -> Iterator[RecordPlaces]:
-    """Where the units of a queue point that may be of wanted messages.
+    """The places that the units of a queue point at, which may be of wanted messages.
 
-    within: the part of the log in which messages of the wanted times lie, None for all of it. missing: as of
-    `of_queue`.
+    within: the part of the log with messages of the wanted times, None for all. missing: as for `of_queue`.
     """
     offset, count, reverse = part
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
-    begin = start if offset is None or store.log_files.start > 0 else offset  # else nothing in front has expired
+    begin = start if offset is None or store.log_files.start > 0 else offset  # if the log begins at 0, nothing expired
     stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
     if within is not None:
         start, stop = _of_files(store, queue, (start, stop), within, selection.times)
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
-    # units of other tags, too: a wrong tags code would hide a message
+    # also units of other tags: a wrong tags code would hide a message
     found: list[Iterator[RecordPlaces]] = [of_queue(queue, start, stop, log_end=end, reverse=reverse, missing=missing)]
     if stop == summary.max_offset:
         behind = start, LAST_OFFSET if count is None else begin + count
@@ -147,10 +146,10 @@ def _places(
 
 
 def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Range, times: TimeRange) -> Range:
-    """Units start ≤ k < stop of a queue without those that point in front of all records of these times, or behind.
+    """Units start ≤ k < stop of a queue, without those that point before or after all records of these times.
 
-    That goes by the files of the log that a scan reads for the times, `within`: places rise, whatever a clock has done.
-    In few files the times of the queue's records narrow the range further.
+    `within` has the log files that a scan would read for the times: positions in a queue rise, whatever the clock did.
+    If these are few files, the times of the queue's records narrow the range further.
     """
     begin, end = within
     summary = store.queue_summary(queue)
@@ -161,11 +160,11 @@ def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Ran
 
 
 def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range:
-    """Of units start ≤ k < stop those from the first part on, of so many, whose records may be of these times, up to
-    the last such part: by the times at its ends, and again for what is left.
+    """Divide units start ≤ k < stop into `parts`, read the times at their ends, and return the range from the first to
+    the last part that may have records of these times; repeat with that range while it shrinks.
 
-    A bisection would be led away by a clock that was wrong for a while. Here each part counts within which a clock went
-    back; a clock that was wrong only between the two ends of a part is not seen.
+    Bisection could be misled by a clock that was wrong for a while. Here every part in which the clock went back is
+    kept; a clock that was wrong only between the two ends of a part goes unnoticed.
     """
     start, stop = units
     while stop - start > max(parts, _PARTS):
@@ -183,24 +182,24 @@ def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: Time
 
 
 def _may_be(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool:
-    """There may be records of these times between two of the others, or of them that tell none."""
+    """Whether records of these times may lie between records of the two others; None is an unknown time."""
     if first_ms is None or last_ms is None or last_ms < first_ms - CLOCK_SLACK_MS:
         return True
     return first_ms - CLOCK_SLACK_MS < times.until_ms and last_ms + CLOCK_SLACK_MS >= times.since_ms
 
 
 class _LostUnits(NamedTuple):
-    """Units that point at no record: how many, and the first place that they name."""
+    """Units that point at no record: their number, and the lowest position they point at."""
 
     units: int = 0
     first: int = LAST_OFFSET
 
     def and_at(self, positions: Ints) -> _LostUnits:
-        """With those that point there."""
+        """Add units that point at these positions."""
         return _LostUnits(self.units + len(positions), int(positions.min(initial=self.first)))
 
     def tell(self, topic: str, note: Note) -> _LostUnits:
-        """Note them, if there are any; none are left to be told."""
+        """Note them if there are any; return an empty count."""
         note_units(self.units, topic, f"at no record, the first at {self.first}: left out", note)
         return _LostUnits()
 
@@ -216,11 +215,11 @@ def records_at(
     last_first: bool = False,
     exact: bool = False,
 ) -> Iterator[FoundMessage]:
-    """The wanted ones of the records at the places that queues of `topic` name, in that order.
+    """The wanted records at the places that queues of `topic` point at, in that order.
 
-    offsets, last_first: as for `Selection.wanted`. exact: records of another number than that of their unit are
-    left out. With last_first what lies behind the end of the log comes first, and is told then: who wants the last few
-    messages asks for no more.
+    offsets, last_first: as for `Selection.wanted`. exact: leave out records whose queue offset is not that of their
+    unit. With last_first, places past the end of the log come first and are noted as soon as they have passed: a caller
+    who wants the last few messages stops early.
     """
     end, behind, lost = store.log_end.position, _LostUnits(), _LostUnits()
     foreign = misplaced = 0
@@ -249,13 +248,13 @@ def records_at(
 
 
 def note_units(count: int, of: str, where: str, note: Note) -> None:
-    """Note where so many units of a topic or queue point, if there are any."""
+    """Note where `count` units of a topic or queue point, if there are any."""
     if count:
         note(f"{counted(count, f'unit of {of} points', f'units of {of} point')} {where}")
 
 
 def in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
-    """bool[n]: the record is what its unit should name, by queue and number, as `other_place` tells of one."""
+    """bool[n]: the record has the queue and queue offset of its unit; the bulk form of `other_place`."""
     if len(batch) < len(places):
         places = places.take(np.isin(places.position, batch.position))
     columns = batch.columns
@@ -265,7 +264,7 @@ def in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:
 
 
 def of_topic(batch: Batch, topic: str) -> Flags:
-    """bool[n]: the record is of the topic, or was dispatched to it besides (spec 2.9)."""
+    """bool[n]: the record is of the topic, or was also dispatched to it (spec 2.9)."""
     columns = batch.columns
     own = columns.ragged("topic").equals(utf8(topic))
     others = np.flatnonzero(~own)
@@ -283,7 +282,7 @@ def batch_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
 
 
 def open_batch_queue(store: StoreReader, topic: str, queue_id: int) -> BatchConsumeQueue:
-    """One of them. Raises NotFound, Unreadable."""
+    """Open a batch queue. Raises NotFound, Unreadable."""
     for queue in batch_queues(store, topic):
         if queue.queue_id == queue_id:
             return BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(queue.path))
@@ -305,9 +304,9 @@ def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: i
 
 
 def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of the batch queue that the selection names, or of all of its topic.
+    """Messages of the batch queue in the selection, or of all batch queues of its topic.
 
-    In one queue the order is that of the queue, else that of the log. Raises NotFound for an unknown topic or queue.
+    Order: that of a single queue, else that of the log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
     assert topic is not None
@@ -325,7 +324,7 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
 def batch_places(
     store: StoreReader, queue: BatchConsumeQueue, selection: Selection, part: Slice
 ) -> Iterator[RecordPlaces]:
-    """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
+    """The places of records that may hold wanted messages, by the units of a batch queue. Raises NotFound."""
     offset, count, reverse = part
     ends = store.queue_summary(queue)
     if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
@@ -353,7 +352,7 @@ def batch_places(
 
 
 def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int) -> int:
-    """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+    """The queue offset that a broker answers for a time. Raises NotFound if there is no such queue."""
     if store.has_batch_queues(topic):
         with open_batch_queue(store, topic, queue_id) as batches:
             return batches.offset_at(time_ms, store.log_files.start, store.log_end.position)
@@ -371,7 +370,7 @@ def queue_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int)
 def is_compaction_topic(store: StoreReader, topic: str) -> bool:
     """Whether a broker answers for the topic from its compaction log.
 
-    It does if topics.json says so, also without a log. Raises Unreadable.
+    It does if topics.json says so, even without such a log. Raises Unreadable.
     """
     layout = store.layout
     if not store.config.get_bool("enableCompaction", default=True):
@@ -380,8 +379,8 @@ def is_compaction_topic(store: StoreReader, topic: str) -> bool:
 
 
 def _policy(layout: Layout, topic: str) -> str | None:
-    """The attribute of the topic; without topics.json what there is on disk tells."""
-    from ..settings.read import read_config_file  # only of topics with compaction queues
+    """The cleanup policy of the topic in topics.json; without that file, by the directories of compaction queues."""
+    from ..settings.read import read_config_file  # needed only for topics with compaction queues
 
     for name in (TOPICS, f"{TOPICS}.bak"):
         try:
@@ -404,13 +403,13 @@ def compaction_queues(store: StoreReader, topic: str) -> list[QueueDirectory]:
 
 
 def compaction_end(store: StoreReader, topic: str, queue_id: int) -> int:
-    """The queue offset behind the last one that has come to the compaction log. Raises Unreadable."""
+    """The end of a sparse queue: the queue offset after the last one in the compaction log. Raises Unreadable."""
     with MappedFileQueue.open(store.layout.compaction_queues / topic / str(queue_id)) as files:
         return summary_of(files).max_offset
 
 
 def open_log(layout: Layout, topic: str, queue_id: int) -> CommitLog:
-    """The compaction log of a queue; empty where there is none. Raises Unreadable."""
+    """The compaction log of a queue; empty if there is none. Raises Unreadable."""
     return CommitLog(MappedFileQueue.open(layout.compaction_log / topic / str(queue_id)))
 
 
@@ -428,11 +427,11 @@ def is_usual(log: CommitLog, extent: Extent) -> bool:
 
 
 def search_compaction(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
-    """Messages of the queue that the selection names, or of all of its topic one by one, from the compaction log.
+    """Messages of the queue in the selection, or of all queues of its topic one by one, from the compaction log.
 
-    As a broker answers a pull: from the first queue offset that is there at or behind `part.offset`, at
-    most `part.length` of them. Their positions are those in the compaction log. Raises NotFound for an
-    unknown topic or queue, and where nothing is left at or behind that offset.
+    As a broker answers a pull: from the first existing queue offset ≥ `part.offset`, at most `part.length` of them.
+    Their positions are those in the compaction log. Raises NotFound for an unknown topic or queue, and if nothing is
+    left from that offset on.
     """
     topic = selection.topic
     assert topic is not None
@@ -452,7 +451,7 @@ def search_compaction(store: StoreReader, selection: Selection, part: Slice, not
 def _of_queue(
     store: StoreReader, queue: QueueDirectory, selection: Selection, part: Slice, note: Note
 ) -> Iterator[FoundMessage]:
-    """The wanted messages of one queue. What is lost or of another topic is noted at the end."""
+    """The wanted messages of one queue. Lost records and those of other topics are noted at the end."""
     offset, count, reverse = part
     log = open_log(store.layout, queue.topic, queue.queue_id)
     lost = foreign = 0
@@ -479,7 +478,7 @@ def _of_queue(
 
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
-    """Where the units of queue offsets ≥ `offset` point, at most `count`, window by window."""
+    """The places that units with queue offsets ≥ `offset` point at, at most `count`, window by window."""
     damaged = 0
     for part in sparse_units(files):
         if isinstance(part, SparseRange):
@@ -501,7 +500,7 @@ def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note:
 
 
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:
-    """The error for an offset behind the last one, with those that are there."""
+    """The error for an offset after the last one, with those that exist."""
     ends = summary_of(files)
     there = f"compaction left {ends.min_offset} to {ends.max_offset - 1}"
     return NotFound(

@@ -1,6 +1,6 @@
-"""Which messages and queues are wanted: the same question to one message and to a batch of columns.
+"""Conditions for messages and queues, applied to a single message or to a batch of columns; times as text.
 
-Times as people write them, and ranges of them: since ≤ t < until, in ms since 1970.
+A range of times is since ≤ t < until, in ms since 1970. A time is written as:
 
 | text | meaning |
 |---|---|
@@ -45,7 +45,7 @@ _SPAN_HINT = "use 90s, 30m, 24h, 7d or 1h30m"
 
 
 class Slice(NamedTuple):
-    """What is wanted of a queue: offset ≤ queue offset < offset + length, all by default. reverse: the last first."""
+    """A part of a queue: offset ≤ queue offset < offset + length, all by default. reverse: last message first."""
 
     offset: int | None = None
     length: int | None = None
@@ -53,7 +53,7 @@ class Slice(NamedTuple):
 
 
 class TimeRange(NamedTuple):
-    """Times since_ms ≤ t < until_ms; all times by default, damaged ones before 1970 among them."""
+    """Times since_ms ≤ t < until_ms; by default all times, also damaged ones before 1970."""
 
     since_ms: int = 0
     until_ms: int = LATEST_MS
@@ -64,12 +64,12 @@ class TimeRange(NamedTuple):
 
     @property
     def bounded(self) -> bool:
-        """The range leaves some times out."""
+        """Whether the range excludes some times."""
         return self != (0, LATEST_MS)
 
 
 def parse_range(since: str | None, until: str | None, now_ms: int | None = None) -> TimeRange:
-    """The range that `--since` and `--until` name. Raises InvalidInput, also for an empty range."""
+    """The range of `--since` and `--until`. Raises InvalidInput, also if since is later than until."""
     now_ms = _now_ms() if now_ms is None else now_ms
     found = TimeRange(
         parse_time(since, now_ms) if since is not None else 0,
@@ -81,9 +81,9 @@ def parse_range(since: str | None, until: str | None, now_ms: int | None = None)
 
 
 def parse_time(text: str, now_ms: int | None = None) -> int:
-    """Milliseconds since 1970 of a time written in any of the forms above.
+    """Milliseconds since 1970 of a time in any of the forms above.
 
-    now_ms: what relative times count from; default is the clock. Raises InvalidInput.
+    now_ms: the base of relative times; the clock by default. Raises InvalidInput.
 
     >>> parse_time("1970-01-02T00:00:00Z"), parse_time("-1.5h", now_ms=7_200_000)
     (86400000, 1800000)
@@ -102,7 +102,7 @@ def parse_time(text: str, now_ms: int | None = None) -> int:
 
 
 def parse_span(text: str) -> int:
-    """Milliseconds of a span of time. Raises InvalidInput.
+    """Milliseconds of a duration. Raises InvalidInput.
 
     >>> parse_span("1h30m")
     5400000
@@ -118,7 +118,7 @@ def _now_ms() -> int:
 
 
 def _relative(text: str, now_ms: int) -> int | None:
-    """`-1h30m`: that long before now."""
+    """`-1h30m`: so long before now."""
     spans = re.findall(_SPAN, text[1:])
     if not spans or "".join(number + unit for number, unit in spans) != text[1:]:
         return None
@@ -129,7 +129,7 @@ def _relative(text: str, now_ms: int) -> int | None:
 
 
 def _calendar(text: str, now_ms: int) -> int | None:
-    """A word, a date, a time of day or both."""
+    """A word, a date, a time of day, or a date and a time."""
     from datetime import datetime, timedelta
 
     if text.lower() == "now":
@@ -161,15 +161,14 @@ def _local_ms(moment: datetime) -> int:
 
 
 class Selection(NamedTuple):
-    """Conditions that all must hold; None asks nothing.
+    """Conditions that must all hold; None sets no condition.
 
-    topic: its name, or a pattern of names as a shell's, such as `orders*`. key: one of the parts of KEYS, or the unique
-    key. unique_key: the unique key only. tag: one of several is `A || B`, as consumers subscribe; `*` asks nothing.
-    times: by store time. where: a condition in RocketMQ's filter language. grep: a pattern to be found in the body,
-    decompressed up to max_body_bytes and read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds
-    a batch of messages is wanted as it is stored, where it or one of them is; otherwise they are. further: by these
-    rules messages of other topics are wanted, too, that go to queues of the topic besides, as LMQs have them; None:
-    those alone that were stored under the topic.
+    topic: a name, or a shell pattern such as `orders*`. key: one of the parts of KEYS, or the unique key. unique_key:
+    only the unique key. tag: `A || B` for one of several, as consumers subscribe; `*` is no condition. times: store
+    times. where: a condition in RocketMQ's filter language. grep: a pattern in the body, decompressed up to
+    max_body_bytes and read as UTF-8 (invalid bytes become U+FFFD). whole: a batch record is wanted as stored if it or
+    one of its messages is; otherwise its messages are. further: the rules by which messages of other topics also go to
+    queues of this topic, as with LMQs, so that they are wanted too; None: only messages stored under the topic.
     """
 
     topic: str | None = None
@@ -186,23 +185,23 @@ class Selection(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        """Whether there is a condition at all."""
+        """Whether there is any condition."""
         return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False, further=None) != Selection()
 
     def of_queues(self, layout: Layout | None) -> Selection:
-        """The same, with all that queues of the topic have in this store; None: in a log whose store is not known."""
+        """The same, including messages of other topics in queues of this topic; layout: None if the store is not known."""
         if self.topic is None or self.further is not None:
             return self
         return self._replace(further=_further(self.topic, layout))
 
     @property
     def asks_crc(self) -> bool:
-        """Whether it takes the CRC of bodies to tell what is wanted."""
+        """Whether selecting needs the CRC of bodies."""
         return self.where is not None and self.where.asks_crc
 
     @property
     def _properties(self) -> set[str]:
-        """The properties that it asks for."""
+        """The properties that conditions use."""
         asked = set(self.where.properties) if self.where is not None else set()
         asked |= {names.TAGS} if self.tags else set()
         asked |= {names.UNIQ_KEY} if (self.key, self.unique_key) != (None, None) else set()
@@ -210,7 +209,7 @@ class Selection(NamedTuple):
 
     @property
     def noting(self) -> Noting | None:
-        """What a scan notes for `wanted`: nothing where few records are asked for their properties."""
+        """The `noting` of a scan for `wanted`: None if other conditions leave few records whose properties are read."""
         from ...formats.property_columns import noting_values
 
         few = (self.topic, self.queue_id) != (None, None) or self.times.bounded
@@ -223,19 +222,19 @@ class Selection(NamedTuple):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of which a message has one; none asks nothing."""
+        """The tags of which a message must have one; () for no condition."""
         parts = [part.strip() for part in (self.tag or ANY_TAG).split(TAG_SEPARATOR)]
         return () if ANY_TAG in parts else tuple(part for part in parts if part) or ("",)
 
     @property
     def one_topic(self) -> str | None:
-        """The topic where one is named, None for any and for a pattern."""
+        """The topic if it is a single one, None for any topic and for a pattern."""
         return None if self.topic is None or is_pattern(self.topic) else self.topic
 
     def wanted(self, batch: Batch, *, offsets: tuple[int, int] | None = None, last_first: bool = False) -> Batch:
-        """The wanted records of a batch, or rather the messages inside of them.
+        """The wanted records of a batch, or the messages inside them.
 
-        offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record in this order.
+        offsets: only with queue offsets first ≤ k < stop. last_first: messages inside a record in reverse order.
         """
         from ..log.message import is_batch_record
 
@@ -264,7 +263,7 @@ class Selection(NamedTuple):
         return batch.take(some | own)
 
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
-        """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
+        """Whether a message is wanted. in_queue: it is known to come from the wanted queue."""
         tags = self.tags
         return (
             (in_queue or self.place_of(message) is not None)
@@ -276,7 +275,7 @@ class Selection(NamedTuple):
         )
 
     def place_of(self, message: Message) -> tuple[int, int] | None:
-        """Queue and queue offset of a message in the topic that is asked for, None where it is not in it."""
+        """Queue id and queue offset of a message in the wanted topic and queue, None if it is not there."""
         if (self.topic is None or _is_of(message.raw_topic, self.topic)) and self.queue_id in (None, message.queue_id):
             return message.queue_id, message.queue_offset
         how, topic = self.further, self.topic
@@ -296,7 +295,7 @@ class Selection(NamedTuple):
         return None
 
     def _has_keys(self, message: Message) -> bool:
-        """A message inside of a batch record answers to the keys of both."""
+        """Whether the keys fit; a message inside a batch record also has the keys of the record."""
         if message.inner is not None and self._has_keys(message.inner.record):
             return True
         return (self.unique_key is None or message.unique_key == self.unique_key) and (
@@ -310,7 +309,7 @@ class Selection(NamedTuple):
         return self.grep.search(text) is not None
 
     def mask(self, batch: Batch) -> Flags:
-        """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
+        """bool[n]: which records of a batch are wanted; agrees with `takes` for each."""
         import numpy as np
 
         columns = batch.columns
@@ -329,11 +328,11 @@ class Selection(NamedTuple):
         return mask
 
     def numbers(self, batch: Batch) -> Ints:
-        """int64[n]: queue offsets in the queue that is asked for, of records that are in it."""
+        """int64[n]: the queue offsets in the wanted queue, of records that are in it."""
         return self._placed(batch)[1]
 
     def _placed(self, batch: Batch) -> tuple[Flags, Ints]:
-        """bool[n]: the records are in a queue that is asked for; int64[n]: with which queue offset."""
+        """(bool[n]: whether the record is in a wanted queue; int64[n]: its queue offset there)."""
         import numpy as np
 
         columns = batch.columns
@@ -352,7 +351,7 @@ class Selection(NamedTuple):
         return self._with_further(batch, placed, numbers, others[named])
 
     def _with_further(self, batch: Batch, placed: Flags, numbers: Ints, rows: Ints) -> tuple[Flags, Ints]:
-        """The same with those of some rows that go to a queue that is asked for besides their own."""
+        """Add the records in `rows` that were dispatched to a wanted queue besides their own."""
         import numpy as np
 
         from ..broker.dispatch import dispatch
@@ -365,7 +364,7 @@ class Selection(NamedTuple):
         meant = np.array([matches(name, topic) for name in dispatched.topics], np.bool_)[units.topic_id]
         if self.queue_id is not None:
             meant &= units.queue_id == self.queue_id
-        found = np.flatnonzero(meant)[::-1]  # of several of one record the first one stays
+        found = np.flatnonzero(meant)[::-1]  # of several units of a record the first one counts, so it is assigned last
         numbers = numbers.astype(np.int64)
         at = rows[units.record[found]]
         placed[at], numbers[at] = True, units.queue_offset[found]
@@ -415,7 +414,7 @@ ANY_TAG = "*"
 
 
 def is_pattern(topic: str) -> bool:
-    """Whether a topic stands for several. No broker makes a topic with one of these characters."""
+    """Whether a topic is a pattern. No broker makes a topic with one of these characters."""
     return any(character in topic for character in "*?[")
 
 
@@ -426,18 +425,18 @@ def _is_of(stored: bytes, topic: str) -> bool:
 
 
 def matches(name: str, topic: str) -> bool:
-    """Whether a topic is meant by a name or pattern. Case counts."""
+    """Whether a name is the given topic or fits the given pattern; case-sensitive."""
     from fnmatch import fnmatchcase
 
     return name == topic or fnmatchcase(name, topic)
 
 
 def _further(topic: str, layout: Layout | None) -> Dispatching | None:
-    """The rules by which messages of other topics go to queues of these names; None where they do not.
+    """The rules by which messages of other topics also go to queues of such topics; None if they do not.
 
-    Such a name begins with %LMQ%; 4.9.3 and later 4.x take any, which is asked for only where the configuration
-    says that the broker did: to look for what shows it costs more than many an answer. What is damaged elsewhere
-    in the store stops no reader.
+    LMQ names begin with %LMQ%. Brokers 4.9.3 and later 4.x take any name, which is considered only if the configuration
+    enables it: looking for other signs costs more than many a search. Damage elsewhere in the store does not prevent
+    reading.
     """
     from ..broker.dispatch_record import Dispatching
     from ..broker.system_topics import LMQ_PREFIX
@@ -468,7 +467,7 @@ def _further(topic: str, layout: Layout | None) -> Dispatching | None:
 
 
 def _topics(stored: Ragged, topic: str) -> Flags:
-    """bool[n]: the topic is the one, or one of those that the pattern means."""
+    """bool[n]: the topic is the given one or fits the given pattern."""
     if not is_pattern(topic):
         return stored.equals(utf8(topic))
     import numpy as np
@@ -482,7 +481,7 @@ def _topics(stored: Ragged, topic: str) -> Flags:
 
 
 def _has_part(keys: Ragged, key: bytes) -> Flags:
-    """bool[n]: `key` is one of the parts that single spaces separate."""
+    """bool[n]: `key` is one of the parts of KEYS, which are separated by single spaces."""
     import numpy as np
 
     mask = keys.equals(key)
@@ -494,12 +493,12 @@ def _has_part(keys: Ragged, key: bytes) -> Flags:
 
 
 def utf8(text: str) -> bytes:
-    """Bytes of a text from a command line or a directory name."""
+    """The bytes of a text from a command line or a directory name."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def queue_of(text: str) -> tuple[str, int | None]:
-    """`TOPIC` or `TOPIC/ID`; a name that ends like an id keeps it with a `/` behind. Raises InvalidInput."""
+    """Parse `TOPIC` or `TOPIC/ID`; a topic that ends like an id is written with a final `/`."""
     topic, slash, number = text.rpartition("/")
     if not slash:
         return text, None
@@ -511,7 +510,7 @@ def queue_of(text: str) -> tuple[str, int | None]:
 
 
 def queue_text(queue: tuple[str, int | None]) -> str:
-    """What `queue_of` takes for a queue, or for all of a topic."""
+    """The text that `queue_of` parses to a queue, or to a whole topic."""
     topic, number = queue
     if number is not None:
         return f"{topic}/{number}"

@@ -1,5 +1,5 @@
-"""A store as one object, for reading: its log, queues, index, checkpoint and configuration, and what a search in it
-found.
+"""A store as one object, for reading: its log, queues, index, checkpoint and configuration; and what a search looked
+at.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Note = Callable[[str], None]
-"""Told in one line what is worth knowing about an answer: damage met, another way taken."""
+"""Called with one line worth knowing about an answer: damage, a fallback taken."""
 
 
 class Via(StrEnum):
@@ -44,10 +44,10 @@ class Via(StrEnum):
 
 
 class Searched:
-    """What was looked at for an answer, for those who get none.
+    """What a search looked at, to be told if it found nothing.
 
-    records: how many, by each way there. first_ms, last_ms: when the first and the last of them were stored. units: of
-    queues, which tell time and tag of a record that was not read. index_files, index_items: what was asked for a key.
+    records: how many, by how they were reached. first_ms, last_ms: the range of their store times. units: queue units,
+    which give the time and tag of records that were not read. index_files, index_items: asked for a key.
     """
 
     def __init__(self) -> None:
@@ -57,20 +57,20 @@ class Searched:
         self.last_ms: int | None = None
 
     def add(self, via: Via, count: int, first_ms: int, last_ms: int) -> None:
-        """So many records more, stored between these times."""
+        """Add records stored between these times."""
         self.records[via] = self.records.get(via, 0) + count
         self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
         self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
 
     def add_batch(self, via: Via, batch: Batch) -> None:
-        """The records of a batch more."""
+        """Add the records of a batch."""
         if len(batch):
             stored = batch.columns.ints("store_timestamp")
             self.add(via, len(batch), int(stored.min()), int(stored.max()))
 
 
 class FoundMessage(NamedTuple):
-    """A message, and how it was found. log: where its position is one, if not in the commit log."""
+    """A message, and how it was found. log: the log that holds its position, None for the commit log."""
 
     message: Message
     via: Via
@@ -78,36 +78,36 @@ class FoundMessage(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where the message is: position in the log, and number inside of a batch record, else -1."""
+        """Position in the log, and the number inside a batch record, -1 for a message that is a record."""
         inner = self.message.inner
         return self.message.position, -1 if inner is None else inner.number
 
 
 _CANDIDATES = 256
-"""Queues whose last record is looked at to find the end of the log."""
+"""Queues whose last record is read to find the end of the log."""
 _QUEUES_ASKED = 32
 """Queues whose last record is compared with a record that may be dead."""
 _FIRST_5 = "5"
 
 
 def clock_ms() -> int:
-    """When a store is asked about, where nobody says it: what a start does to timers depends on it."""
+    """The time for which a store is examined if the caller gives none; what a start does to timers depends on it."""
     return time.time_ns() // 1_000_000
 
 
 def _nothing(_: int) -> None:
-    """Nobody wants to know how far a scan is."""
+    """The default for `scanned`."""
 
 
 class StoreReader(Closing):
-    """The message store in a directory. It is read, never written; a broker may be running on it.
+    """The message store in a directory. It is only read, never written; a broker may be running on it.
 
-    Parts are opened when they are asked for. What it has found it keeps, the end of the log among it: of a store that
-    grows it answers by that end until it is closed. Use as a context manager or `close`.
+    Parts are opened when they are first needed. Results are kept, the end of the log too: a store that grows is seen up
+    to that end until it is closed. Use it as a context manager, or call `close`.
 
-    path: the root directory, or what is known of it. config: the broker's configuration, or its options by name, which
-    overrides what the files tell. rate_bytes: most bytes per second that scans of the log read, None for those of the
-    block of `at_rate` around this. Raises Missing, NotAStore, Unreadable, InvalidInput.
+    path: the root directory, or its layout. config: the broker's configuration, or its options by name; overrides what
+    the files say. rate_bytes: the most bytes per second that scans of the log read, None for the rate of a surrounding
+    `at_rate` block. Raises Missing, NotAStore, Unreadable, InvalidInput.
     """
 
     def __init__(
@@ -120,19 +120,19 @@ class StoreReader(Closing):
         self.layout = path if isinstance(path, Layout) else Layout.open(path, BrokerConfig.of(config))
         self.rate_bytes = reading_rate() if rate_bytes is None else rate_bytes
         self.scanned: Callable[[int], None] = _nothing
-        """Told of so many more bytes whenever a search scans the log."""
+        """Called with the number of bytes read whenever a search scans the log."""
         self._with_units: set[str] = set()
         self.searched = Searched()
-        """What searches have looked at."""
+        """What searches looked at."""
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration given; empty without one."""
+        """The configuration given; empty if none was."""
         return self.layout.broker_config
 
     @property
     def sizes(self) -> Sizes:
-        """File sizes, each with where it comes from."""
+        """The file sizes, each with its source."""
         from ..index.read import sizes_of
 
         return sizes_of(self.layout)
@@ -145,9 +145,9 @@ class StoreReader(Closing):
         return commit_log_of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
     def good_records(self, behind: int | None = None) -> Iterator[Batch]:
-        """The records of the log by a scan, stale ones left out; behind: from this position on.
+        """Scan the log for records, without stale ones. behind: the position to start at.
 
-        Each batch is valid until the next is asked for. Raises Unreadable.
+        A batch is valid until the next one is taken. Raises Unreadable.
         """
         from ..log.batch import Extent
 
@@ -158,7 +158,7 @@ class StoreReader(Closing):
 
     @property
     def has_log(self) -> bool:
-        """There are files of a log: of a partial copy only queues may be there."""
+        """Whether there are log files: a partial copy may have only queues."""
         try:
             return bool(self.log_files.files)
         except (Missing, NotAStore):
@@ -171,7 +171,7 @@ class StoreReader(Closing):
 
     @cached_property
     def queues(self) -> ConsumeQueues:
-        """The consume queues, in files or in a RocksDB; none where that cannot be read."""
+        """The consume queues, in files or in RocksDB; none if RocksDB cannot be read."""
         return self._queues_and_problem[0]
 
     @cached_property
@@ -179,13 +179,13 @@ class StoreReader(Closing):
         """The consume queues, and why they cannot be read."""
         if self.layout.queue_database is None:
             return ConsumeQueues(self.layout), ""
-        from ..queues.hybrid import open_queues  # few stores have one
+        from ..queues.hybrid import open_queues  # few stores have a RocksDB
 
         return open_queues(self.layout)
 
     @property
     def queues_problem(self) -> str:
-        """Why consume queues that are there cannot be read, "" if they can, or if there are none."""
+        """Why existing consume queues cannot be read, "" if they can or there are none."""
         return self._queues_and_problem[1]
 
     @cached_property
@@ -197,7 +197,7 @@ class StoreReader(Closing):
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint, None where there is none."""
+        """The checkpoint, None if there is none."""
         from ..disk.checkpoint import read_checkpoint
 
         return read_checkpoint(self.layout.checkpoint)
@@ -211,23 +211,23 @@ class StoreReader(Closing):
 
     @property
     def broker_4(self) -> bool:
-        """The store is likely one of a 4.x broker."""
+        """Whether a 4.x broker probably wrote the store."""
         return self.generation.version < _FIRST_5
 
     @cached_property
     def log_end(self) -> LogEnd:
-        """Where the last record of the log ends.
+        """The end of the last record of the log.
 
-        The log is walked from the newest record that a queue points at, without queues from the
-        last file that begins with a record.
+        The log is walked from the newest record that a queue points at, or without queues from the last file that
+        begins with a record.
         """
         return self.log.end(self.near_the_end(self._all_units)[0])
 
     def near_the_end(self, queues: Iterable[QueueSummary]) -> tuple[int | None, QueueSummary | None]:
-        """A record, or a DLedger entry, not far before the end of the log, and the queue that names it.
+        """A record (or DLedger entry) near the end of the log, and the queue that points at it.
 
-        queues: units behind the log's end included. Of the records that they end with it is the one
-        stored last: a unit that a broker has cut off may point farther, but at an older record (spec 2.5).
+        queues: also with units past the end of the log. Of their last records the one stored last counts: a unit left
+        over from a truncation may point farther, but at an older record (spec 2.5).
         """
         ends = {s.last_position: s for s in queues if s.last_position is not None}
         found = [m for m in self._messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
@@ -240,10 +240,10 @@ class StoreReader(Closing):
         return None, None
 
     def may_be_dead(self, message: Message) -> bool:
-        """A record behind a newer one: a broker may have cut it off, or its clock went back.
+        """Whether a newer record precedes this one: a broker may have cut it off, or its clock went back.
 
-        `log_end` tells for certain, but takes longer. Looks at some queues, and only for a record
-        in the last two files: a broker deletes those behind a cut.
+        `log_end` knows for certain, but takes longer. Looks at some queues, and only for a record in the last two
+        files: a broker deletes files after a truncation point.
         """
         files = self.log_files.files
         if message.position < files[max(len(files) - 2, 0)].start:
@@ -258,9 +258,9 @@ class StoreReader(Closing):
         return False
 
     def marked(self, message: Message) -> Message:
-        """A message that was read by its position, with what a scan would say of its worth.
+        """Add to a message read by its position the mark that a scan would give it.
 
-        A recycled file holds records of other positions, a log that was cut holds dead ones.
+        A recycled file holds records of other positions; a truncated log holds dead ones.
         """
         mark = Mark.NONE
         if message.physical_offset != message.position:
@@ -276,7 +276,7 @@ class StoreReader(Closing):
         return self.log.frame_of(file).payload if file else 0
 
     def _messages_at(self, positions: Iterable[int]) -> Iterator[Message]:
-        """Those of the positions at which a record begins that names its own position."""
+        """The messages whose records begin at the positions and name their own position."""
         for position in positions:
             try:
                 message = self.message_at(position)
@@ -287,12 +287,12 @@ class StoreReader(Closing):
 
     @cached_property
     def _all_units(self) -> list[QueueSummary]:
-        """What the queues hold, units behind the log's end included."""
+        """The summaries of all queues, including units past the end of the log."""
         return self.queues.summaries(self.log_files.start)
 
     @cached_property
     def queue_summaries(self) -> list[QueueSummary]:
-        """Every queue with its offsets, sorted by topic and number, as a broker would tell."""
+        """Every queue with its offsets as a broker would report them, sorted by topic and queue id."""
         end = self.log_end.position
         return [
             self._summary(s.topic, s.queue_id) if s.min_offset == s.max_offset or (s.end_position or 0) > end else s
@@ -305,15 +305,15 @@ class StoreReader(Closing):
 
     @cached_property
     def batch_summaries(self) -> list[QueueSummary]:
-        """The same of every batch queue; where there is no log, what its files hold."""
+        """Every batch queue with its offsets; without a log, as its files have them."""
         if next(queue_directories(self.layout.batch_consume_queue), None) is None:
             return []
-        from ..queues.batches import batch_summaries  # with numpy
+        from ..queues.batches import batch_summaries  # imports numpy
 
         return batch_summaries(self.layout, *((self.log_files.start, self.log_end.position) if self.has_log else ()))
 
     def queue_summary(self, queue: ConsumeQueue | BatchConsumeQueue) -> QueueSummary:
-        """What one queue holds, as a broker would tell."""
+        """The offsets of one queue as a broker would report them."""
         summary = queue.summary(self.log_files.start, self.log_end.position)
         if summary.min_offset == summary.max_offset > 0 and self.broker_4:
             return summary._replace(min_offset=0)
@@ -321,17 +321,17 @@ class StoreReader(Closing):
 
     @cached_property
     def end_is_lost(self) -> bool:
-        """Queues name a record right behind the end of the log that it has lost. Raises Unreadable."""
+        """Whether queues point at a record right after the end of the log, which the log has lost. Raises Unreadable."""
         end = self.log_end.position
         lost = self.queues.lost_at_end(self._all_units, self.log_files, end, self.payload_at(end - 1))
         if lost is None:
             return False
-        with StoreReader(self.layout) as now:  # a broker may have begun a file since the log was listed
+        with StoreReader(self.layout) as now:  # a broker may have created a file after the log was listed
             return not any(now._messages_at(lost[:1]))
 
     @cached_property
     def topics(self) -> list[str]:
-        """Topics that have queues on disk, sorted."""
+        """The topics with queues on disk, sorted."""
         layout = self.layout
         found = {queue.topic for queue in self.queues}
         found |= {queue.topic for queue in queue_directories(layout.batch_consume_queue)}
@@ -339,8 +339,8 @@ class StoreReader(Closing):
 
     @cached_property
     def named_topics(self) -> list[str]:
-        """Topics that may have messages: those with queues on disk, those that configuration and positions of
-        groups name, and a broker's own; sorted. Raises Unreadable.
+        """The topics that may have messages: with queues on disk, in the configuration, in the offsets of groups, and a
+        broker's own; sorted. Raises Unreadable.
         """
         from ..broker.system_topics import OWN_TOPICS
 
@@ -348,7 +348,7 @@ class StoreReader(Closing):
 
     @cached_property
     def queues_unread(self) -> str:
-        """Why there is no consume queue that can be read, "" if there is."""
+        """Why there is no readable consume queue, "" if there is one."""
         if problem := self.queues_problem:
             return problem
         if next(iter(self.queues), None) is None:
@@ -359,10 +359,10 @@ class StoreReader(Closing):
 
     @cached_property
     def units_in_memory(self) -> str:
-        """Why consumers get messages that no unit on disk names, "" where none is known.
+        """Why consumers get messages that no unit on disk points at, "" if that is not known.
 
-        A broker writes units into its RocksDB without a write-ahead log: the newest are on disk only once
-        it has flushed them (spec 2.10).
+        A broker writes units to its RocksDB without a write-ahead log: the newest reach the disk only with a flush
+        (spec 2.10).
         """
         if not self.layout.rocksdb_queues or self.queues_problem or not self.in_use:
             return ""
@@ -375,8 +375,8 @@ class StoreReader(Closing):
 
     @property
     def in_use(self) -> bool:
-        """A process has the store: a broker, or a tool that changes it."""
-        from ..disk.lock import holder  # what may take a lock is not what every reader needs
+        """Whether a process holds the store's lock: a broker, or a tool that changes the store."""
+        from ..disk.lock import holder  # imported here, as most readers do not need it
 
         return holder(self.layout.lock) is not None
 
@@ -396,34 +396,34 @@ class StoreReader(Closing):
             return f"{topic} has a directory, but no consume queues in it"
         from ..broker.system_topics import LMQ_PREFIX
 
-        # topics.json has none of these, and messages of other topics name them
+        # LMQs are not in topics.json; messages of other topics name them
         return f"there is no LMQ {topic}" if topic.startswith(LMQ_PREFIX) else ""
 
     def _has_units(self, topic: str) -> bool:
-        """A queue of the topic has a unit; what has one keeps it, so that is asked once."""
+        """Whether a queue of the topic has a unit. A positive answer is remembered, as units do not go away."""
         found = any(not self._is_empty(queue) for queue in self.queues.of_topic(topic))
         if found:
             self._with_units.add(topic)
         return found
 
     def _is_empty(self, directory: QueueDirectory) -> bool:
-        """No unit names a record. Those of expired ones go on in files, and a RocksDB knows how many there were."""
+        """Whether no unit points at a record. Queue files continue after expired units, and RocksDB keeps their number."""
         with self.queues.open(directory.topic, directory.queue_id) as queue:
             ends = queue.summary()
             return ends.end_position is None and (bool(queue.files.files) or not ends.max_offset)
 
     def empty_queues(self, topic: str, queue_id: int | None = None) -> list[int]:
-        """Numbers of its queues that are there, but have no unit: it is lost, or the log lost its record. Raises
-        Unreadable. queue_id: that one alone.
+        """The ids of the topic's queues that exist without a unit: it was lost, or the log lost its record. queue_id:
+        check only this one. Raises Unreadable.
         """
         queues = (queue for queue in self.queues.of_topic(topic) if queue_id in (None, queue.queue_id))
         return [queue.queue_id for queue in queues if self._is_empty(queue)]
 
     def lost_queues(self, topic: str) -> list[int]:
-        """Numbers of its queues that are not there although groups have consumed of them. Raises Unreadable.
+        """The ids of queues that do not exist although groups consumed from them. Raises Unreadable.
 
-        Those of which all messages have expired a broker deletes when it is told to: for certain something is
-        missing only where the log is whole.
+        When told to, a broker deletes queues whose messages have all expired; so something is certainly missing only if
+        the log is complete.
         """
         there = {queue.queue_id for queue in self.queues.of_topic(topic)}
         return sorted(
@@ -432,7 +432,7 @@ class StoreReader(Closing):
 
     @cached_property
     def consumed(self) -> dict[str, dict[int, int]]:
-        """Topic → queue → the highest offset that a group has reached, by the positions of the configuration."""
+        """By topic and queue id, the highest offset a group has reached, from the offsets in the configuration."""
         from ..settings.read import read_progress
 
         found: dict[str, dict[int, int]] = {}
@@ -443,9 +443,7 @@ class StoreReader(Closing):
 
     @cached_property
     def configured(self) -> set[str]:
-        """The topics of the broker's configuration, or its .bak, and of a RocksDB in its place, as far as they can be
-        read.
-        """
+        """The topics in topics.json or its .bak, and in a RocksDB that replaces it, as far as they can be read."""
         from ...formats.topics import FILE as TOPICS
         from ..settings.read import read_config_file
         from ..settings.rocksdb import rows_of, stand_ins
@@ -464,11 +462,11 @@ class StoreReader(Closing):
         return {str(row["topic"]) for row in rows if row["type"] == "topic_config" and row.get("topic")}
 
     def has_batch_queues(self, topic: str) -> bool:
-        """The topic's queues are batch queues (spec 2.7)."""
+        """Whether the topic's queues are batch queues (spec 2.7)."""
         return has_queues_of(self.layout.batch_consume_queue, topic)
 
     def has_compaction_queues(self, topic: str) -> bool:
-        """There is a compaction log of the topic (spec 06, 6.1)."""
+        """Whether the topic has compaction queues (spec 06, 6.1)."""
         return has_queues_of(self.layout.compaction_queues, topic)
 
     def message_at(self, position: int) -> Message:
@@ -493,7 +491,7 @@ class StoreReader(Closing):
     def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
         """The message that a unit of a queue points at.
 
-        Raises NotFound, also where that is another one or behind the end of the log.
+        Raises NotFound, also if the unit points at another message or past the end of the log.
         """
         none = f"{queue.topic}/{queue.queue_id} has no message {queue_offset}"
         unit = queue.unit(queue_offset)
@@ -507,7 +505,7 @@ class StoreReader(Closing):
         return message
 
     def store_time(self, position: int) -> int | None:
-        """Store timestamp of the record at a position, None where none begins."""
+        """The store timestamp of the record at a position, None if no record begins there."""
         try:
             return self.message_at(position).store_timestamp
         except NotFound:
@@ -517,7 +515,7 @@ class StoreReader(Closing):
         return f"Store({self.layout.root!s})"
 
     def close(self) -> None:
-        """Close all files and forget what they told; a later read opens them again."""
+        """Close all files and forget what was read from them; a later read opens them again."""
         if "log_files" in self.__dict__:
             self.log_files.close()
         if "queues" in self.__dict__:
@@ -527,7 +525,7 @@ class StoreReader(Closing):
         self.__dict__ = {**self.__getstate__(), "searched": self.searched}
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy finds for itself what is in the files, as this one does once it was closed."""
+        """State without what was read from files: a copy reads it again, as this object does after `close`."""
         kind = type(self)
         found = (name for name in self.__dict__ if isinstance(getattr(kind, name, None), cached_property))
         kept = {name: self.__dict__[name] for name in self.__dict__.keys() - found}
@@ -535,9 +533,9 @@ class StoreReader(Closing):
 
 
 def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
-    """What a unit of this number points at, "" where it is the message that it should name.
+    """The message that a unit points at, "" if it is the one it should point at. number: the unit's queue offset.
 
-    In an LMQ messages have other numbers than in their own, and a batch has several.
+    In an LMQ messages have other queue offsets than in their own queue, and a batch record has several.
     """
     name = f"{message.topic}/{message.queue_id}"
     if not message.is_of(queue.topic):
@@ -548,10 +546,10 @@ def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
 
 
 def hold_still(layout: Layout) -> None:
-    """Let log and queues end for this layout where they end now, if somebody runs on the store. Raises Unreadable.
+    """Fix the ends of log and queues in this layout to the current ones, if the store is in use. Raises Unreadable.
 
-    A record that is being written fails its checks, and those behind it are good by the time that
-    they are looked at: what is read more than once would be called damaged.
+    A record that is being written fails its checks, and records after it may be complete a moment later: what is read
+    more than once would be reported as damaged.
     """
     with StoreReader(layout) as store:
         if layout.log_stop is not None or not store.in_use or not store.has_log:
