@@ -1,6 +1,6 @@
-"""`put`: messages as a producer gives them, and the writer that appends them as a broker would.
+"""Writing messages: as a producer sends them, appended as a broker would append them.
 
-What a producer asks for is pure functions from a message to what a broker stores. `open_store` has
-the parts of a store and the order in which they change, `writer` appends to it one by one, `bulk`
-by columns. It may use `inspect`, `session` and all below them.
+Pure functions turn a producer's message into what a broker stores. `open_store` has the parts of a store and the order
+in which they change; `writer` appends single messages, `bulk` columns of messages. It may use `inspect`, `session` and
+all below them.
 """

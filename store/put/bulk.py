@@ -1,9 +1,8 @@
-"""Appending many messages at once, as columns: no Python per message (spec 01, 1.15).
+"""Appending many messages at once, as columns, without Python code per message (spec 01, 1.15).
 
-Which of them a store has already is what `put --resume` leaves out (`PresentKeys`). A message is known
-again by topic, queue and unique key; one without, as brokers write them for transactions, by when it was
-born and its body. A store may well have it more than once (retries, the life of a transaction), so they
-are counted: the first n of them are left out.
+`PresentKeys` finds the messages that a store already has, which `put --resume` leaves out. A message is identified by
+topic, queue and unique key; without a unique key, as in transactions, by its born timestamp and body. A store may have
+it several times (retries, the steps of a transaction), so occurrences are counted: the first n are left out.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from .open_store import OpenStore
 from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
 
 STEP_ROWS = 1 << 16
-"""Messages that are prepared, placed and dispatched together: steps of 16,384 take a fifth longer."""
+"""Messages that are prepared, placed and dispatched together; steps of 16,384 take a fifth longer."""
 AHEAD_ROWS = 1 << 14
-"""The same of a stream, which has the bodies of several steps in memory."""
+"""Messages per step of a stream, which has the bodies of several steps in memory."""
 
 
 class StoredColumns(NamedTuple):
-    """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics.
+    """Where n messages were stored: int64[n] each; `topics[topic_id]` are their topics.
 
-    kept: which of those that were given they are; None: all.
+    kept: which of the given messages these are; None: all.
     """
 
     topics: list[str]
@@ -57,17 +56,17 @@ class StoredColumns(NamedTuple):
     kept: Flags | None = None
 
     def of(self, given: Ragged) -> Ragged:
-        """A column that was given, without what was left out."""
+        """A given column without the rows that were left out."""
         return given if self.kept is None else given[self.kept]
 
     def some(self, rows: Ints) -> StoredColumns:
-        """Some of them."""
+        """Some of the messages."""
         topic_id, queue_id, queue_offset, position, size = (one[rows] for one in self[1:6])
         numbers = (topic_id, queue_id, queue_offset, position, size)
         return StoredColumns(self.topics, *numbers, self.store_host)
 
     def rows(self) -> list[Stored]:
-        """The same one by one."""
+        """The messages one by one."""
         rows = zip(
             (self.topics[i] for i in self.topic_id.tolist()),
             self.queue_id.tolist(),
@@ -80,13 +79,13 @@ class StoredColumns(NamedTuple):
 
 
 def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool = False) -> StoredColumns:
-    """Append n messages; on disk after `writer.sync`.
+    """Append n messages; they are on disk after `writer.sync`.
 
-    columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be there; other fields
-    that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and store_timestamp below 0 or
-    missing take the clock. queue_offset, physical_offset, store tell of the records that these are copies of, for
-    `CopiedNumbers`; what else the store assigns is ignored. Raises as `StoreWriter.append`; where a message is
-    refused, none of its step of 65,536 was written. whole: they are one step, however many, and come to one file.
+    columns: named as in MESSAGE; arrays, `Ragged`, or one value for all. topic and body are required; other fields of a
+    producer (`NewMessage`, also wrong_crc) have defaults; a born_timestamp or store_timestamp below 0 or missing
+    becomes the current time. queue_offset, physical_offset, store are those of the copied records, for `CopiedNumbers`;
+    other fields that the store assigns are ignored. whole: append all in one step, to one file. Raises what
+    `StoreWriter.append` raises; if a message is refused, nothing of its step of 65,536 was written.
     """
     writer.settle()
     total = count_of(columns)
@@ -108,12 +107,12 @@ def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool
 
 
 class Steps:
-    """Appends step by step: the records, and then what they add to queues and index.
+    """Appends step by step: first the records, then their units and index items.
 
-    Until `finish` nobody else may write to the store, and its `sync` does not count.
+    Until `finish` nobody else may write to the store, and `sync` of the store does not count.
 
-    aside: while a step's records are encoded and written by another thread, this one finds out what
-    they add. That is written when the records are in the log, before those of the next step.
+    aside: another thread encodes and writes the records of a step, while this one finds their units and items. These
+    are written once the records are in the log, before the records of the next step.
     """
 
     def __init__(self, writer: OpenStore, *, aside: bool) -> None:
@@ -123,10 +122,10 @@ class Steps:
         self._unindexed: Dispatched | None = None
 
     def append(self, columns: dict[str, Any], *, whole: bool = False) -> StoredColumns:
-        """Append the rows of a step, as `rows_of` completes them; few enough for memory.
+        """Append the rows of a step, as `rows_of` gives them; few enough for memory.
 
-        whole: all records come to one file, as those of a batch. Raises as `append_columns`: then
-        nothing of this step was written.
+        whole: put all records in one file, like those of a batch. Raises what `append_columns` raises; then nothing of
+        this step was written.
         """
         writer = self._writer
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
@@ -134,7 +133,7 @@ class Steps:
         numbering = _Numbering.of(writer, columns, topics, texts)
         copies, given = None, columns["properties"]
         if "queue_offset" in columns:
-            self._settle_units()  # the numbers go on behind those of the step before
+            self._settle_units()  # queue offsets continue after those of the step before
             queues_of = partial(numbering.groups.with_any, topics=texts)
             copies = writer.copies.fitted(columns, topics, numbering.offsets(writer, texts), queues_of)
             columns, topics = copies.columns, copies.topics
@@ -189,7 +188,7 @@ class Steps:
         )
 
     def append_all(self, columns: Mapping[str, Any]) -> StoredColumns:
-        """Append messages that are one step; where that fails, no more is written (`StoreWriter.abandon`)."""
+        """Append messages as one step; if that fails, nothing more is written (`StoreWriter.abandon`)."""
         total = count_of(columns)
         try:
             return self.append(rows_of(columns, total, slice(0, total)))
@@ -200,7 +199,7 @@ class Steps:
             raise
 
     def _settle_units(self) -> None:
-        """Wait for the records of the step before and write their units; their items wait."""
+        """Wait for the records of the step before and write their units; their index items wait."""
         found, self._found = self._found, None
         if found is not None:
             with self._writer.writing():
@@ -224,7 +223,7 @@ class Steps:
 
 
 def _checksums(columns: dict[str, Any]) -> Ints:
-    """Of the bodies; those that are known to be corrupted keep a wrong one."""
+    """Checksums of the bodies; bodies known to be corrupted keep a wrong one."""
     right, wrong = crc31_column(columns["body"]), columns.pop("wrong_crc")
     found: Ints = np.where(np.asarray(wrong) == NO_CRC, right, wrong)
     return found
@@ -238,7 +237,7 @@ def _with_offsets(
     counts: Ints | None,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """Complete the properties that tell queue offsets, in place: INNER_BASE, those of LMQs.
+    """Complete, in place, the properties that contain queue offsets: INNER_BASE, and those of LMQs.
 
     Raises InvalidInput, LimitExceeded.
     """
@@ -261,8 +260,8 @@ def _with_offsets(
 
 
 class _Found(NamedTuple):
-    """What a step adds. counts: how many messages each of its records has; None: one. in_database: those
-    whose units a RocksDB gets; None: all, if there is one.
+    """What a step adds to queues and index. counts: messages in each record; None: one each. in_database: the records
+    whose units go to RocksDB; None: all, if there is one.
     """
 
     dispatched: Dispatched
@@ -271,9 +270,9 @@ class _Found(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """Rows by topic-queue: `order` brings the rows of a queue together, in their order.
+    """Rows grouped by topic and queue: `order` brings the rows of a queue together, in their order.
 
-    queues: (topic id, queue id) of each group; begin: int64[groups + 1], its rows in `order`.
+    queues: (topic id, queue id) of each group. begin: int64[groups + 1], where each group begins in `order`.
     """
 
     order: Ints
@@ -282,11 +281,11 @@ class _Groups(NamedTuple):
 
     @classmethod
     def by_queue(cls, topic_ids: Ints, queue_ids: Ints) -> _Groups:
-        """Groups of n rows."""
+        """Group n rows."""
         width = int(queue_ids.max(initial=0)) + 1
         key = topic_ids * width + queue_ids
         small = int(key.max(initial=0)) < 1 << 16
-        # numpy sorts 16-bit numbers by radix, many times as fast
+        # numpy sorts 16-bit numbers by radix, many times faster
         order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
         ranked = key[order]
         first = np.flatnonzero(begins(ranked))
@@ -294,14 +293,14 @@ class _Groups(NamedTuple):
         return cls(order, heads, np.append(first, len(order)))
 
     def with_any(self, flags: Flags, topics: list[str]) -> list[tuple[str, int]]:
-        """The queues of which a row has its flag set."""
+        """The queues with a row whose flag is set."""
         if not flags.any():
             return []
         found = np.logical_or.reduceat(flags[self.order], self.begin[:-1]).tolist()
         return [(topics[t], q) for (t, q), is_set in zip(self.queues, found, strict=True) if is_set]
 
     def offsets(self, advances: Flags | Ints, topics: list[str], next_offsets: dict[Any, int]) -> Ints:
-        """Queue offset of each row, which advances its queue by so many; 0 for one that does not."""
+        """The queue offset of each row; `advances` is by how much a row advances its queue, and a row with 0 gets 0."""
         steps = advances[self.order].astype(np.int64)
         before = np.cumsum(steps) - steps
         starts = [next_offsets.get((topics[t], q), 0) for t, q in self.queues]
@@ -313,8 +312,9 @@ class _Groups(NamedTuple):
 
 
 class _Numbering(NamedTuple):
-    """What numbers the rows of a step. properties: their items; counts: messages in each, see `QueueKinds.counts`;
-    steps: by how many it advances its queue."""
+    """How the rows of a step are numbered. properties: their items. counts: messages in each row, see
+    `QueueKinds.counts`. steps: by how much a row advances its queue.
+    """
 
     groups: _Groups
     properties: PropertyItems
@@ -323,7 +323,7 @@ class _Numbering(NamedTuple):
 
     @classmethod
     def of(cls, writer: OpenStore, columns: dict[str, Any], topics: Dictionary, texts: list[str]) -> _Numbering:
-        """Raises as `QueueKinds.counts`."""
+        """Raises what `QueueKinds.counts` raises."""
         properties = PropertyItems(columns["properties"])
         counts = writer.kinds.counts(columns, topics, texts, properties)
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0
@@ -391,7 +391,7 @@ UNIT_FIELDS = ("physical_offset", "size", "tags_code")
 
 
 def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
-    """Runs of consecutive queue offsets; those of LMQs may have gaps."""
+    """Ranges of rows with consecutive queue offsets; those of LMQs may have gaps."""
     offsets = units.queue_offset[begin:end]
     if int(offsets[-1]) - int(offsets[0]) == end - begin - 1:
         return [(begin, end)]
@@ -400,7 +400,7 @@ def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
-    """The steps of one call together."""
+    """Join the steps of a call."""
     topics: dict[str, int] = {}
     empty = np.zeros(0, np.int64)
     ids = [
@@ -424,13 +424,13 @@ _SEPARATOR = b"\0"
 
 
 class PresentKeys:
-    """Counts of messages by topic, queue and key. Memory: that of the keys.
+    """Counts of the messages in a store by topic, queue and key. Memory: that of the keys.
 
-    copies: learns what the messages that are there are numbered, when they come again.
+    copies: gets the numbers of messages that are present, when they come again.
     """
 
     def __init__(self, copies: CopiedNumbers | None = None) -> None:
-        #: of each key the first record that was not met, and the ones behind it
+        #: by key: the first record not yet matched, and those after it
         self._next: dict[bytes, int] = {}
         self._others: dict[bytes, deque[int]] = {}
         self._numbers = [np.zeros((2, 0), np.int64)]
@@ -439,8 +439,8 @@ class PresentKeys:
 
     @classmethod
     def of(cls, layout: Layout, copies: CopiedNumbers | None = None) -> PresentKeys:
-        """Those of a store, read from its log once."""
-        from ..search.store import StoreReader  # where it is asked: most puts do without
+        """The messages of a store, read from its log once."""
+        from ..search.store import StoreReader  # imported here, as most puts do not need it
 
         present = cls(copies)
         count = 0
@@ -458,7 +458,7 @@ class PresentKeys:
         return present
 
     def lacks(self, columns: Mapping[str, Any]) -> Flags:
-        """Which rows the store does not have. Of those without a unique key the time of birth has to be given."""
+        """bool[n]: the rows that the store does not have. Rows without a unique key need their born timestamp."""
         count = len(columns["body"])
         keys = _keys(columns, spread(columns["born_timestamp"], count))
         names = _names(columns["topic"], spread(columns.get("queue_id", 0), count), keys)
@@ -468,8 +468,8 @@ class PresentKeys:
         return lacking
 
     def has(self, message: NewMessage, *, dated: bool) -> bool:
-        """Whether the store has a message. dated: its time of birth was given. Raises InvalidInput for one with
-        neither that nor a unique key.
+        """Whether the store has a message. dated: its born timestamp was given. Raises InvalidInput for a message with
+        neither a unique key nor a given born timestamp.
         """
         key = parse(message.properties).get(UNIQ_KEY, "").encode("utf-8", "surrogatepass")
         if not key:
@@ -486,7 +486,7 @@ class PresentKeys:
             return False
         if others := self._others.get(name):
             self._next[name] = others.popleft()
-        if old_offset < 0:  # no copy
+        if old_offset < 0:  # not a copy
             return True
         offset, place = self._numbers[0][:, row].tolist()
         topic, _, key = name.partition(_SEPARATOR)
@@ -497,7 +497,7 @@ class PresentKeys:
         return True
 
     def _tell(self) -> None:
-        """Let the copies that come know the half messages that were met."""
+        """Tell the half messages found present to `CopiedNumbers`, for copies that name them."""
         if not self._halves:
             return
         store, *numbers = np.array(self._halves, np.int64).reshape(-1, 5).T
@@ -506,9 +506,9 @@ class PresentKeys:
 
 
 def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
-    """What tells the messages of a queue from one another: unique keys, where there is none what `_key_of` makes.
+    """The keys of messages within a queue: the unique key, or else that of `_key_of`.
 
-    The body of an op record is not that of the one that it was copied from: it does not count.
+    The body of an op record does not count, as copying changes it.
     """
     keys = PropertyItems(columns["properties"]).find(UNIQ_KEY)
     rows = np.flatnonzero(keys.length <= 0)
@@ -522,7 +522,7 @@ def _keys(columns: Mapping[str, Any], born: Ints) -> Ragged:
 
 
 def _key_of(born_timestamp: int, body_crc: int) -> bytes:
-    """Of a message without a unique key; no unique key looks like it."""
+    """The key of a message without a unique key; no unique key looks like it."""
     return b"%b%d %d" % (ITEM_SEPARATOR, born_timestamp, body_crc)
 
 

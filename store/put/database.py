@@ -1,10 +1,9 @@
-"""Units for a RocksDB of consume queues that messages are put to (spec 2.10, 7.6).
+"""Writing units to the RocksDB of consume queues (spec 2.10, 7.6).
 
-Units are collected and go into the database when many have come together, and at the end: behind the
-records that they stand for, with the new `max` rows and the row of what was dispatched. The database is
-changed in a copy whose new files come to the store one by one; what names them, CURRENT, takes the place of the
-old one at once. So the store has the old database or the new one, and until the new one
-`abort` has a start dispatch the records anew from where the old one ends.
+Units are collected and written when there are many, and at the end: after their records, together with the new `max`
+rows and the row of what was dispatched. The database is changed in a copy whose new files come to the store one by one;
+CURRENT, which names them, is replaced atomically. So the store has the old database or the new one, and until then
+`abort` makes a start dispatch the records again from the end of the old one.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ if TYPE_CHECKING:
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _MOST_UNITS = 1 << 19
-"""So many wait at most."""
+"""Units that are collected at most."""
 _MOST_FILES = 4
-"""Log files that the database is behind at most: a start looks back at ten."""
+"""Log files by which the database may be behind; a start goes back up to ten."""
 _TEMPORARY = "000000.dbtmp"
-"""A name whose file a broker takes away when it opens its database."""
+"""A file with this name is deleted when a broker opens its database."""
 
 
 class DatabaseWriter:
-    """Puts units of new messages into the RocksDB of a store that has them there, alone or besides files.
+    """Writes units of new messages to the RocksDB of a store that uses one, alone or in addition to files.
 
-    dispatched: position of the log up to which the database has units.
+    dispatched: the position in the log up to which the database has units.
     """
 
     def __init__(self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int) -> None:
@@ -59,7 +58,7 @@ class DatabaseWriter:
 
     @classmethod
     def of(cls, files: Files, layout: Layout, profile: WriterProfile, tail: Tail) -> DatabaseWriter:
-        """Of a store that has such a database. Raises Unsupported, Refused, Unclean, Unreadable."""
+        """For a store with a RocksDB of queues. Raises Unsupported, Refused, Unclean, Unreadable."""
         path, stores = layout.queue_database, queue_stores(layout, profile.start)
         assert path is not None
         if stores.database != path or stores.wrong:
@@ -79,11 +78,11 @@ class DatabaseWriter:
         return cls(files, path, stores, dispatched, sizes_of(layout).commit_log.value)
 
     def in_files(self, topic: str) -> bool:
-        """The topic has queues in files."""
+        """Whether the topic has queues in files."""
         return self.stores.in_files(topic)
 
     def taken(self, topics: Dictionary) -> Flags | None:
-        """The records whose units it gets, with those of all queues that they name; None: all of them."""
+        """The records whose units go to the database, for all queues they are dispatched to; None: all records."""
         selected = self.stores.selected
         if selected is None:
             return None
@@ -100,17 +99,17 @@ class DatabaseWriter:
         self._spool.add(QueueId(*queue), *place, units.tags_code, units.store_timestamp)
 
     def no_batches(self) -> InvalidInput:
-        """What is said of a message for batch queues."""
+        """The error for a message that needs batch queues."""
         return InvalidInput(NO_BATCHES)
 
     @property
     def full(self) -> bool:
-        """Units have to be written before more come; the log has to be on the disk before that."""
+        """Whether units must be written before more are added; the log must be on disk before that."""
         return len(self._spool) >= _MOST_UNITS or self._reach - self._dispatched > self._behind
 
     def write(self, log_end: int = 0) -> None:
-        """Bring what was collected to the disk. log_end: position that has been dispatched, if it is farther;
-        a database of selected topics says how far their messages go.
+        """Write what was collected to disk. log_end: the position up to which the log is dispatched, if it is farther;
+        a database of selected topics records only how far their messages go.
 
         Raises NoSpace, Unreadable.
         """
@@ -131,7 +130,7 @@ class DatabaseWriter:
         self._spool, self._dispatched, self._reach = UnitSpool(), reach, reach
 
     def _put(self, path: Path, data: Content) -> None:
-        """Make a file, or put another in the place of one at once."""
+        """Create a file, or replace one atomically."""
         like = self._path / CURRENT
         if not path.exists():
             write_new(self._files, path, data, like=like)
@@ -145,7 +144,7 @@ class DatabaseWriter:
 
 
 def _check_ends(layout: Layout, stores: QueueStores, database: RocksDb, tail: Tail) -> None:
-    """The `max` rows, which brokers count on, say what the queues say. Raises Unclean."""
+    """Check that the `max` rows, on which brokers rely, agree with the queues. Raises Unclean."""
     rows = {
         queue: int(_BOUND.unpack(value)[1]) + 1
         for key, value in database.items(BOUNDS)
@@ -165,7 +164,7 @@ def _check_ends(layout: Layout, stores: QueueStores, database: RocksDb, tail: Ta
 
 
 class TopicsInDatabase:
-    """The topics of a broker that keeps them in a RocksDB, into which none is put here."""
+    """The topics of a broker that keeps them in RocksDB; none is added here."""
 
     def __init__(self, path: Path, file: str) -> None:
         self._path = path
@@ -173,12 +172,12 @@ class TopicsInDatabase:
 
     @classmethod
     def of(cls, layout: Layout) -> TopicsInDatabase | None:
-        """None where topics are in a file. Raises Unsupported, Unreadable."""
+        """The topics in RocksDB, None if topics are in a file. Raises Unsupported, Unreadable."""
         path = stand_ins(layout.config, layout.broker_config).get(TOPICS)
         return None if path is None else cls(path, TOPICS)
 
     def check(self, topic: str) -> None:
-        """Raises InvalidInput for a topic that is not there, and one with batch queues."""
+        """Raise InvalidInput for a topic that does not exist, or has batch queues."""
         found = self._known.get(topic)
         if found is None:
             raise InvalidInput(

@@ -1,13 +1,11 @@
-"""Many new messages as columns: what a producer gives, completed and checked.
+"""Columns of new messages: completed, checked, encoded and written to the log.
 
-Encoding placed records buffer by buffer, and writing each buffer with one call.
+Records are encoded buffer by buffer, and each buffer is written with one call. For many records three threads work, as
+numpy and system calls release the GIL: one fills a buffer while another writes one, and the caller meanwhile finds the
+units and index items of the records.
 
-With many records three threads are at work: numpy and the system copy without holding Python up.
-One fills a buffer while another one is on its way to the file; and whoever gave the records finds
-out meanwhile what they add to queues and index.
-
-Copies get numbers of their own, and records of the broker's that name the numbers of others follow them
-(`CopiedNumbers`).
+Copies from another store get new queue offsets and positions; broker records that name those of other messages are
+changed accordingly (`CopiedNumbers`).
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ from .new_message import (
 )
 
 NO_CRC = -1
-"""In the column `wrong_crc`: the right checksum."""
+"""In the column `wrong_crc`: use the right checksum."""
 _DEFAULTS: dict[str, int | bytes] = {
     "queue_id": 0,
     "flag": 0,
@@ -81,7 +79,7 @@ _FIELDS = attrgetter(*_NUMBERS, *_TEXTS)
 
 
 def columns_of(messages: Sequence[NewMessage]) -> dict[str, Any]:
-    """Columns of messages that are given one by one. Raises InvalidInput for a number of more than 64 bits."""
+    """The columns of single messages. Raises InvalidInput for a number of more than 64 bits."""
     fields = zip(*map(_FIELDS, messages), strict=True) if messages else repeat(())
     columns: dict[str, Any] = {name: _int64s(name, next(fields)) for name in _NUMBERS}
     columns |= {name: Ragged.of(next(fields)) for name in _TEXTS}
@@ -110,7 +108,7 @@ def count_of(columns: Mapping[str, Any]) -> int:
 
 
 def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any]:
-    """Some rows of the columns that a producer gives; `total` is the number of all."""
+    """Some rows of a producer's columns, with defaults for missing columns; `total` is the number of all rows."""
     names = (*_DEFAULTS, "topic", "body", "born_timestamp", "store_timestamp", *COPIED, STORE)
     chosen: dict[str, Any] = dict(_DEFAULTS)
     for name in names:
@@ -126,7 +124,7 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
 
 
 def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
-    """The rows of columns for which `kept` holds; one value for all stays one."""
+    """The rows for which `kept` is true; a single value for all rows stays one."""
     rows = np.flatnonzero(kept)
     return {
         name: column[rows] if isinstance(column, np.ndarray | Ragged) else column for name, column in columns.items()
@@ -134,7 +132,7 @@ def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
 
 
 def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int) -> Dictionary:
-    """Complete the columns of a step in place: what encode needs but offsets and CRC.
+    """Complete the columns of a step in place: all that encoding needs except offsets and checksums.
 
     Raises InvalidInput, LimitExceeded.
     """
@@ -171,7 +169,7 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
 
 
 def _check_numbers(name: str, column: Any) -> None:
-    """Of a column, or of one value for all. Raises InvalidInput for what its field has no room for."""
+    """Check a column, or one value for all. Raises InvalidInput for a value that does not fit its field."""
     if isinstance(column, int):
         check_number(name, column, column)
         return
@@ -185,14 +183,14 @@ def _check_numbers(name: str, column: Any) -> None:
 
 
 def spread(column: Any, count: int) -> Ints:
-    """int64[count] of an array or of one value for all."""
+    """int64[count] from an array or from one value for all."""
     if isinstance(column, np.ndarray):
         return column.astype(np.int64, copy=False)
     return np.full(count, column, np.int64)
 
 
 def rows_with_crc(properties: Ragged) -> Ints:
-    """Rows whose properties end with a `__CRC32#`."""
+    """The rows whose properties end with a `__CRC32#` item."""
     rows = np.flatnonzero(properties.length >= CRC_ITEM_BYTES)
     if not len(rows):
         return rows
@@ -203,7 +201,7 @@ def rows_with_crc(properties: Ragged) -> Ints:
 
 
 def _with_crc_items(properties: Ragged) -> Ragged:
-    """Property texts with room for a `__CRC32#` behind them, as a broker makes it (spec 1.7)."""
+    """Property texts with room for a `__CRC32#` item at the end, as a broker makes them (spec 1.7)."""
     room = CRC_ITEM_HEAD.ljust(CRC_ITEM_BYTES - 1, b"0") + ITEM_SEPARATOR
     texts = properties.tolist()
     for row in rows_with_crc(properties).tolist():
@@ -212,7 +210,7 @@ def _with_crc_items(properties: Ragged) -> Ragged:
 
 
 def _all_closed(properties: Ragged) -> Ragged:
-    """Property texts, each with a separator at its end: a copy out of a store of 4.9 … 5.1 has none there."""
+    """Property texts that end with a separator: copies from a store of 4.9 to 5.1 do not."""
     some = properties.length > 0
     last = properties.buffer[(properties.start + properties.length - 1)[some]]
     is_ended = (last == ord(ITEM_SEPARATOR)).all()
@@ -224,9 +222,9 @@ def _closed(text: bytes) -> bytes:
 
 
 BUFFER_BYTES = 4 << 20
-"""Size of each buffer; one grows to the size of the largest record."""
+"""The size of a buffer; it grows to the size of the largest record."""
 _WRITES = 2
-"""Buffers that are on their way to the log while another one is filled: with one less the two wait for each other."""
+"""Buffers being written while another is filled; with only one, encoding and writing would wait for each other."""
 
 
 class RecordWriter:
@@ -239,12 +237,12 @@ class RecordWriter:
         self._writer = _Aside("log", _WRITES)
 
     def write_aside(self, columns: dict[str, Any], placement: Placement) -> None:
-        """`write` by another thread; `drain` waits for it. Log and columns are not to be changed."""
+        """`write` in another thread; `drain` waits for it. Until then log and columns must not be changed."""
         self._encoder.wait()
         self._encoder.begin(self.write, columns, placement)
 
     def drain(self) -> None:
-        """Wait until everything is written. Raises what went wrong: NoSpace, Unreadable."""
+        """Wait until everything is written. Raises the error of writing: NoSpace, Unreadable."""
         self._encoder.wait()
 
     def write(self, columns: dict[str, Any], placement: Placement) -> None:
@@ -253,7 +251,7 @@ class RecordWriter:
         ends = positions + columns["total_size"]
         blanks = {blank.position: blank for blank in placement.blanks}
         crc_rows = rows_with_crc(columns["properties"])
-        first, position = 0, self._log.position  # that of the log is behind, as long as something is on its way
+        first, position = 0, self._log.position  # the log's own position lags during writes
         while first < len(positions):
             begin = int(positions[first])
             if position in blanks and begin != position:
@@ -282,7 +280,7 @@ class RecordWriter:
         self._writer.wait()
 
     def _next_buffer(self, least_bytes: int) -> Bytes:
-        """The buffer that is not on its way: the one that was sent first."""
+        """The buffer used longest ago, which is no longer being written."""
         buffer = self._buffers.pop(0)
         if len(buffer) < max(least_bytes, BUFFER_BYTES):
             buffer = np.empty(max(least_bytes, BUFFER_BYTES), np.uint8)
@@ -290,15 +288,15 @@ class RecordWriter:
         return buffer
 
     def close(self) -> None:
-        """Let the threads go, whatever became of their work."""
+        """End the threads, even after errors."""
         self._encoder.close()
         self._writer.close()
 
 
 class _Aside:
-    """A thread, made when it is needed, that does one thing after the other.
+    """A thread, started when needed, that runs calls one after the other.
 
-    room: so many of them may be begun and not done. Behind one that fails nothing else is done.
+    room: how many calls may be waiting or running. After a call fails, no other is run.
     """
 
     def __init__(self, name: str, room: int = 1) -> None:
@@ -309,7 +307,7 @@ class _Aside:
         self._failure: BaseException | None = None
 
     def begin(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Let it do something, once there is room. Raises what work before it has raised."""
+        """Run a call as soon as there is room. Raises the error of an earlier call."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, self._name)
         if len(self._begun) == self._room:
@@ -326,12 +324,12 @@ class _Aside:
             raise
 
     def wait(self) -> None:
-        """Wait until all is done. Raises what the work has raised."""
+        """Wait until all calls are done. Raises their error."""
         while self._begun:
             self._begun.popleft().result()
 
     def close(self) -> None:
-        """Wait for the work without asking what became of it, and end the thread."""
+        """Wait for the calls without raising their error, and end the thread."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -342,7 +340,7 @@ def _some(column: Any, rows: slice) -> Any:
 
 
 def _remember(log: LogWriter, data: Bytes, at: Ints, size: Ints) -> None:
-    """What an old broker's memory holds after these records: of each byte the last writer."""
+    """Tell the log what the memory of an old broker holds after these records: for each byte its last writer."""
     covered = np.maximum.accumulate(size[::-1])[::-1]
     visible = np.append(size[:-1] > covered[1:], True)
     for begin, length in zip(at[visible].tolist(), size[visible].tolist(), strict=True):
@@ -350,7 +348,7 @@ def _remember(log: LogWriter, data: Bytes, at: Ints, size: Ints) -> None:
 
 
 def _set_crc(buffer: Bytes, at: int, size: int) -> None:
-    """Compute the `__CRC32#` of a record that is complete but for it."""
+    """Set the `__CRC32#` of a record that is otherwise complete."""
     split = at + size - CRC_ITEM_BYTES
     item = crc_item(buffer[at:split].tobytes())
     buffer[split : at + size] = np.frombuffer(item, np.uint8)
@@ -360,12 +358,13 @@ HALF, OP, _TIMER, _REVIVE = (topic.encode() for topic in (HALF_TOPIC, OP_TOPIC, 
 
 
 Queue = tuple[int, str, int]
-"""Of a store that messages are copied from: its number, the topic, the queue id."""
+"""A queue of a store that messages are copied from: number of the store, topic, queue id."""
 
 
 class Copies(NamedTuple):
-    """Copies as they are to be stored. kept: which stay, None for all. moved: queues in which they have other numbers
-    than before."""
+    """Copies as they are to be stored. kept: which rows remain, None for all. moved: queues in which messages have new
+    queue offsets.
+    """
 
     columns: dict[str, Any]
     topics: Dictionary
@@ -376,16 +375,16 @@ class Copies(NamedTuple):
 
 
 class CopiedNumbers:
-    """What copies are numbered in this store, for records that name them: they follow them in a log.
+    """The new numbers of copied messages, for copied records that name them and follow them in the log.
 
-    Op records name the half messages that came along before them; one without any is left out. Check points and
-    acknowledgements of POP are left out where their queue is numbered anew: a broker would bring back other messages.
-    Of several stores each names its own, where the copies tell which they are of (`STORE`); else logs have to come one
-    behind the other. Memory: that of four numbers for each half message.
+    An op record names half messages copied before it; it is left out if none was. Check points and acknowledgements of
+    POP are left out if their queue has new offsets: a broker would bring back other messages. If the copies tell which
+    of several stores they are from (`STORE`), numbers of each store are kept apart; otherwise the logs must come one
+    after the other. Memory: four numbers for each half message.
     """
 
     def __init__(self) -> None:
-        #: of half messages, by the store that they are of
+        #: of half messages, by their store
         self._offsets, self._places = Renumbered(), Renumbered()
         self.moved = set[Queue]()
         self.op_records = self.pop_records = 0
@@ -397,9 +396,9 @@ class CopiedNumbers:
         new: Ints,
         queues_of: Callable[[Flags], Iterable[tuple[str, int]]],
     ) -> Copies:
-        """The rows of a step with what they name in this store; nothing is noted yet.
+        """The rows of a step, changed to name the numbers of this store; nothing is remembered yet.
 
-        new: their queue offsets here. queues_of: the queues that some of them are in.
+        new: their queue offsets here. queues_of: returns the queues of the flagged rows.
         """
         columns = columns | {name: spread(columns.get(name, -1), len(topics.ids)) for name in (*COPIED, STORE)}
         given, stores = columns["queue_offset"], columns[STORE]
@@ -421,7 +420,7 @@ class CopiedNumbers:
         return Copies(columns, topics, kept, moved, op_records, len(popped))
 
     def _naming(self, columns: dict[str, Any], topics: Dictionary, new: Ints) -> tuple[dict[int, bytes], ...]:
-        """Bodies of op records (empty: it knows none) and properties of half messages that name others, by row."""
+        """By row: new bodies of op records (empty: it names no known message), new properties of half messages."""
         bodies, texts = dict[int, bytes](), dict[int, bytes]()
         own = [number for number, topic in enumerate(topics.values) if topic in (HALF, OP)]
         found = np.isin(topics.ids, own) & (columns["queue_offset"] >= 0) if own else np.zeros(0, np.bool_)
@@ -444,7 +443,7 @@ class CopiedNumbers:
         return bodies, texts
 
     def note(self, copies: Copies, old: Mapping[str, Ints]) -> None:
-        """Remember a step that has its places, and let commits in it name the new ones of their half messages."""
+        """Remember a step that was placed; make its commits name the new positions of their half messages."""
         self.moved = copies.moved
         self.op_records += copies.op_records
         self.pop_records += copies.pop_records
@@ -459,14 +458,14 @@ class CopiedNumbers:
             columns["prepared_transaction_offset"] = np.where(commits & (new >= 0), new, named)
 
     def add_halves(self, stores: Ints, offsets: tuple[Ints, Ints], places: tuple[Ints, Ints]) -> None:
-        """Note n half messages: the stores they are of; queue offsets and places, old and new ones."""
+        """Remember n half messages: their stores; old and new queue offsets; old and new positions."""
         for known, (old, new) in ((self._offsets, offsets), (self._places, places)):
             there = old >= 0
             known.add(stores[there], old[there], new[there])
 
 
 def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[Queue]) -> set[int]:
-    """Rows that name messages of a queue that is numbered anew for POP; a check point waits in the timer first."""
+    """The rows of POP that name messages of a queue with new offsets; a check point first waits in the timer topic."""
     own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
     if not own or not moved:
         return set()
@@ -482,7 +481,7 @@ def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[Queue]) -> s
 
 
 def _first_half(text: bytes) -> set[int]:
-    """The number of the first one that properties of a half message name, if it was written again."""
+    """The offset of the first half message that the properties of a rewritten half message name; else empty."""
     old = parse(text).get(FIRST_HALF, "") if FIRST_HALF.encode() in text else ""
     return offsets_in(old.encode()) if old.isascii() and old.isdigit() else set()
 
@@ -492,7 +491,7 @@ def _with_first_half(text: bytes, new: int) -> bytes:
 
 
 def left_out(op_records: int, pop_records: int) -> Iterator[str]:
-    """What people should know of records that `CopiedNumbers` has left out."""
+    """Notes about the records that `CopiedNumbers` left out."""
     if op_records:
         left = counted(op_records, "op record")
         yield f"{left} left out: the half messages that they decide were not copied"
@@ -502,7 +501,7 @@ def left_out(op_records: int, pop_records: int) -> Iterator[str]:
 
 
 def _named_anew(body: bytes, old: set[int], new: set[int]) -> bytes:
-    """The body of an op record with the numbers of this store; empty where there are none."""
+    """The body of an op record with the offsets of this store; empty if there are none."""
     if old == new:
         return body
     text = b"".join(offset_text(number, ended=True) for number in sorted(new))

@@ -1,4 +1,4 @@
-"""A message out of its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
+"""A message from its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .new_message import (
 )
 
 BATCH = "batch"
-"""The field whose messages a client sends together."""
+"""The field with messages that a client sends together."""
 INNER = "inner_messages"
-"""The field with the messages that a batch record had inside, beside what the record itself has."""
+"""The field with the messages inside a batch record; the fields next to it are those of the record."""
 BATCH_BITS = FORMS | COMPRESSION_MASK
-"""Flags of a batch record that no message in it has."""
+"""Flags of a batch record that its messages do not have."""
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
-    """Whether a record of `dump` is a message of the log, not damage, a BLANK or a stale record."""
+    """Whether a record of `dump` is a message of the log, and not damage, a BLANK or a stale record."""
     return record.get("type", "message") == "message" and "stale" not in record
 
 
@@ -46,11 +46,11 @@ def is_corrupted(record: Mapping[str, Any]) -> bool:
 
 
 class MessageReader:
-    """Makes messages of JSON objects.
+    """Makes messages from JSON objects.
 
-    final_separator: end properties as the generation does. keep_times: take store_timestamp.
-    A message that never had a unique key (`"unique_key": null`) gets none; nor does a raw one. A body
-    that failed its checksum keeps one that fails.
+    final_separator: whether properties end with a separator, as in the broker generation. keep_times: take
+    store_timestamp. A message that never had a unique key (`"unique_key": null`) gets none, nor does a raw one. A body
+    that failed its checksum keeps a checksum that fails.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class MessageReader:
     ) -> None:
         self.final_separator = True
         self.keep_times = keep_times
-        #: whether a topic's batches stay whole; their requests have a key of their own then
+        #: whether batches of a topic are stored whole; then their requests have their own unique key
         self.is_batch_topic: Callable[[bytes], bool] = lambda topic: False
         self._keys = keys
         self._clock = clock
         self._stores: dict[str, int] = {}
 
     def message(self, record: Mapping[str, Any]) -> NewMessage:
-        """The message. Raises InvalidInput for a field that makes no sense."""
+        """The message. Raises InvalidInput for an invalid field."""
         if INNER in record:
             return self.rejoined(record)
         if "inner_number" in record:
@@ -73,7 +73,7 @@ class MessageReader:
         return self._with_stored(record, _text(record, "body"))
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
-        """The message with a body as it is to be stored, whatever the object has."""
+        """The message with the given stored body instead of the object's."""
         numbers = ((name, _number(record, name)) for name in NUMBER_LIMITS if name in record)
         given = {name: value for name, value in numbers if value is not None}
         store_timestamp = given.pop("store_timestamp", None)
@@ -92,16 +92,16 @@ class MessageReader:
         )
 
     def _with_stored(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
-        """The message with a body that is to be compressed as the object says."""
+        """The message with a body that is compressed as the object says."""
         sys_flag = _number(record, "sys_flag")
         body, flags = stored_body_of(record, body, sys_flag)
         given = record if flags == (sys_flag or 0) else {**record, "sys_flag": flags}
         return self.with_body(given, body)
 
     def batch(self, record: Mapping[str, Any]) -> NewBatch:
-        """What a client sends together: the messages in `batch`, what holds for all beside it.
+        """A request that a client sends: the messages in `batch`, and the fields that apply to all of them.
 
-        Raises InvalidInput for a field that makes no sense.
+        Raises InvalidInput for an invalid field.
         """
         found = _rows(record, BATCH)
         if "body" in record or "body_base64" in record:
@@ -119,7 +119,7 @@ class MessageReader:
     def rejoined(self, record: Mapping[str, Any]) -> NewMessage:
         """The batch record whose messages are in `inner_messages`.
 
-        Raises InvalidInput for a field that makes no sense.
+        Raises InvalidInput for an invalid field.
         """
         rows = _rows(record, INNER)
         parts = tuple(self.with_body(each, _text(each, "body")) for each in rows)
@@ -128,23 +128,23 @@ class MessageReader:
         body = encoded(NewBatch(NewMessage(b"", b""), parts))
         own = {"unique_key": None, **record}
         found = _property_map(record.get("properties"))
-        if found.get(names.INNER_NUM) != str(len(parts)):  # some of them were left out
+        if found.get(names.INNER_NUM) != str(len(parts)):  # some messages were left out
             own = {n: value for n, value in own.items() if not n.startswith("properties_raw")}
             own["properties"] = found | {names.INNER_NUM: str(len(parts))}
         return self._with_stored(own, body)
 
     def alone(self, record: Mapping[str, Any]) -> NewMessage:
-        """A message that was inside of a batch record as a record of its own. Raises InvalidInput."""
+        """A message from inside a batch record, as a record of its own. Raises InvalidInput."""
         sys_flag = _number(record, "sys_flag") or 0
         kept = {name: value for name, value in record.items() if name != "body_compression"}
         return self.with_body(kept | {"sys_flag": sys_flag & ~BATCH_BITS}, _text(record, "body"))
 
     def default(self, name: str) -> int:
-        """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""
+        """The default of a number in `NUMBER_LIMITS`; -1: the store's clock."""
         return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
 
     def store_number(self, name: object) -> int:
-        """A number for the store that a message says it was read from, -1 where it says nothing."""
+        """A number for the store that a message was read from, -1 if unknown."""
         return -1 if name is None else self._stores.setdefault(str(name), len(self._stores))
 
     def new_key(self) -> str:
@@ -168,7 +168,7 @@ class MessageReader:
             raise InvalidInput(str(error)) from None
 
     def _fill(self, found: dict[str, str], record: Mapping[str, Any]) -> None:
-        """Add what stands beside the properties and is not in them."""
+        """Add keys, tags and unique key given as fields, if the properties lack them."""
         keys = record.get("keys")
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
             keys = names.KEY_SEPARATOR.join(keys)
@@ -183,7 +183,7 @@ class MessageReader:
 
 
 def parse_host(text: object, what: str) -> tuple[bytes, int]:
-    """(ip, port) of `ip:port`, a port that consumers take. Raises InvalidInput."""
+    """(ip, port) of `ip:port`, with a port that consumers accept. Raises InvalidInput."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what}: not ip:port: {text!r}")
     try:
@@ -203,7 +203,7 @@ def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _copied(value: object) -> int:
-    """A number of the record that a message is a copy of; -1 for what is none."""
+    """An offset of the record that a message was copied from; -1 if the value is not one."""
     return value if type(value) is int and 0 <= value < 1 << 63 else -1
 
 
@@ -218,7 +218,7 @@ def _number(record: Mapping[str, Any], name: str) -> int | None:
 
 
 def _text(record: Mapping[str, Any], name: str) -> bytes:
-    """A text field as bytes; `NAME_base64` beside it has them where they are no valid UTF-8."""
+    """A text field as bytes; `NAME_base64` has them instead if they are not valid UTF-8."""
     if record.get(f"{name}_base64") is not None:
         return _decoded(record[f"{name}_base64"], f"{name}_base64")
     value = record.get(name)

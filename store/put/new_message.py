@@ -1,11 +1,11 @@
-"""A message that is to be appended: what a writer is told, makes of it, and answers (spec 01, 1.2 to 1.4).
+"""New messages: what a writer gets, the record it makes, and its answer (spec 01, 1.2 to 1.4).
 
-The limits are those that a broker sets. A message that has no unique key gets one as the Java client makes it (spec
-1.8). Messages that a client sends together are one request (spec 1.9): a broker splits them, and all come to
-one file; for a topic with queue.type=BatchCQ (5.x) it stores the request as it is, as one record.
+The limits are those of a broker. A message without a unique key gets one like those of the Java client (spec 1.8).
+Messages that a client sends together are one request (spec 1.9): a broker splits it and puts all messages in one file;
+for a topic with queue.type=BatchCQ (5.x) it stores the request as one record.
 
-A body comes with sys_flag and `body_compression`, the codec that it was shown without. What was shown decompressed
-is compressed again, and what the new record says of its body is true, or the message is refused.
+A body comes with sys_flag and with `body_compression`, the codec that was removed to show it. A body shown decompressed
+is compressed again; a message whose fields contradict its body is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..errors import InvalidInput, LimitExceeded
 from ..log.message import BodyTooLarge, compression_of, pack, unpack_whole
 
 MAX_MESSAGE_BYTES = 4 << 20
-"""A broker's `maxMessageSize`: the largest body."""
+"""A broker's default `maxMessageSize`: the largest body."""
 _TOPIC_CHARACTERS_MAX = 255
 _HOST_BITS = SysFlag.BORN_V6 | SysFlag.STORE_V6
 Host = tuple[bytes, int]
@@ -48,35 +48,35 @@ _BITS = {
     "reconsume_times": 32,
     "prepared_transaction_offset": 64,
 }
-"""Numbers that are taken, and how many bits they have; a queue id is not negative."""
+"""Number fields of a message and their bits; a queue id is not negative."""
 NUMBER_LIMITS = {
     name: (0 if name == "queue_id" else -(1 << bits - 1), (1 << bits - (name != "queue_id")) - 1)
     for name, bits in _BITS.items()
 }
-"""The least and the largest value of each."""
+"""The lowest and highest value of each."""
 COPIED = ("queue_offset", "physical_offset")
-"""Numbers of the record that a message is a copy of; below 0 for none."""
+"""Offsets of the record that a message was copied from; below 0 for none."""
 STORE = "store"
-"""A number for the store that it was read from; below 0 for none."""
+"""A number for the store that the message was read from; below 0 for none."""
 _ITEM = rb"[^\x00-\x02]+\x01[^\x00-\x02]*"
 _ENDED_TEXT = re.compile(rb"(?:%b\x02)*" % _ITEM)
 _TEXT = re.compile(rb"(?:%b\x02)*(?:%b)?" % (_ITEM, _ITEM))
-"""Properties: of brokers that put a separator behind the last one, and of the others."""
+"""Properties: of brokers that put a separator after the last item, and of the others."""
 FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
 """The bits of sys_flag that name a codec."""
 COMPRESSED = int(SysFlag.COMPRESSED)
 OVER_BYTES = 4096
-"""A client's `compressMsgBodyOverHowmuch`: smaller bodies stay as they are."""
+"""A client's `compressMsgBodyOverHowmuch`: smaller bodies are not compressed."""
 _WITH_KINDS = "5"
-"""Clients from this generation on name the kind; older ones know zlib, and no bits for it."""
+"""Clients from this generation on store the codec; older ones only know zlib, and have no bits for it."""
 
 
 @dataclass(frozen=True)
 class NewMessage:
-    """What a producer gives; names and units as in `formats.message`.
+    """A message from a producer; names and units as in `formats.message`.
 
-    properties: the text as stored. Hosts are (ip, port). store_timestamp: None takes the clock.
-    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one. The last ones: see
+    properties: the text as stored. Hosts are (ip, port). store_timestamp: None for the current time. wrong_crc: a
+    checksum for a body that is known to be corrupted, None for the right one. queue_offset, physical_offset, store: see
     `COPIED`, `STORE`.
     """
 
@@ -98,9 +98,9 @@ class NewMessage:
 
 
 class WriterRules(NamedTuple):
-    """What a writer needs to know to make records.
+    """What a writer needs to make records.
 
-    The generation, its own address, a limit; append_crc: give every record a `__CRC32#`.
+    The broker generation, the broker's address, the size limit; append_crc: add a `__CRC32#` to every record.
     """
 
     profile: WriterProfile
@@ -110,14 +110,14 @@ class WriterRules(NamedTuple):
 
     @classmethod
     def of(cls, profile: WriterProfile, store_host: Host, config: BrokerConfig) -> WriterRules:
-        """Those of a broker with this configuration. Raises InvalidInput for one without sense."""
+        """The rules of a broker with this configuration. Raises InvalidInput for an invalid option."""
         limit = config.get_int("maxMessageSize", MAX_MESSAGE_BYTES) or MAX_MESSAGE_BYTES
         append_crc = profile.property_crc and config.get_bool("enabledAppendPropCRC")
         return cls(profile, store_host, limit, append_crc)
 
 
 def check_topic(topic: bytes, profile: WriterProfile) -> int:
-    """The magic code for records of a topic. Raises InvalidInput for a topic that is refused."""
+    """The magic code for records of a topic. Raises InvalidInput for a topic that brokers refuse."""
     try:
         text = topic.decode("utf-8")
     except UnicodeDecodeError:
@@ -141,7 +141,7 @@ def check_topic(topic: bytes, profile: WriterProfile) -> int:
 
 
 def check_sizes(body_bytes: int, properties_bytes: int, rules: WriterRules) -> None:
-    """Raises LimitExceeded for a body or properties that a broker refuses."""
+    """Raise LimitExceeded for a body or properties that a broker refuses."""
     if body_bytes > rules.max_body_bytes:
         raise LimitExceeded(
             f"a body of {counted(body_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
@@ -152,7 +152,7 @@ def check_sizes(body_bytes: int, properties_bytes: int, rules: WriterRules) -> N
 
 
 def check_record(record_bytes: int, rules: WriterRules) -> None:
-    """Raises LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
+    """Raise LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
     if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
         raise LimitExceeded(
             f"a record of {counted(record_bytes, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
@@ -161,7 +161,7 @@ def check_record(record_bytes: int, rules: WriterRules) -> None:
 
 
 def check_number(name: str, least: int, largest: int) -> None:
-    """Raises InvalidInput for numbers of a field that it has no room for. least, largest: of all that are there."""
+    """Raise InvalidInput if numbers of a field do not fit. least, largest: the range of the numbers."""
     low, high = NUMBER_LIMITS[name]
     if name == "queue_id" and least < 0:
         raise InvalidInput(f"queue id must not be negative: {least}")
@@ -170,7 +170,7 @@ def check_number(name: str, least: int, largest: int) -> None:
 
 
 def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
-    """Raises InvalidInput for an address that the generation cannot store."""
+    """Raise InvalidInput for an address that the generation cannot store."""
     if len(ip) not in (IPV4_BYTES, IPV6_BYTES):
         raise InvalidInput(f"an address of {counted(len(ip), 'byte')}: not {IPV4_BYTES} or {IPV6_BYTES}")
     if not 0 <= port <= PORT_MAX:
@@ -180,8 +180,8 @@ def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
 
 
 def check_timed(topic: bytes, properties: bytes) -> None:
-    """Refuse a message of the timer's topic that lacks what a broker gives it there: brokers take it, and their timer
-    stops at it for ever. Raises InvalidInput.
+    """Refuse a message of the timer topic without the properties that a broker adds: brokers accept it, and their timer
+    stops at it forever. Raises InvalidInput.
     """
     if topic != TIMER_TOPIC.encode():
         return
@@ -201,8 +201,8 @@ def check_timed(topic: bytes, properties: bytes) -> None:
 
 
 def check_scheduled(message: NewMessage, levels: int) -> None:
-    """Refuse a message of the topic of delay levels that lacks what a broker gives it there. levels: how many the
-    broker has. Raises InvalidInput.
+    """Refuse a message of the delay topic without the properties that a broker adds. levels: the number of levels.
+    Raises InvalidInput.
     """
     found = names.parse(message.properties)
     level = java_integer(found.get(names.DELAY, ""), 32) or 0
@@ -220,7 +220,7 @@ def check_scheduled(message: NewMessage, levels: int) -> None:
 
 
 def check_stored(message: NewMessage, rules: WriterRules, levels: int) -> None:
-    """Refuse what no broker of the generation stores, and what stops its services; copies of records are not asked.
+    """Refuse what no broker of the generation stores, and what stops its services. Not for copies of records.
 
     Raises InvalidInput.
     """
@@ -241,7 +241,7 @@ _SHOWN_BYTES = 80
 
 
 def host_bits(born_ip: bytes, store_ip: bytes) -> int:
-    """The bits of sys_flag that tell the widths of the two addresses."""
+    """The bits of sys_flag for the widths of the two addresses."""
     bits = SysFlag(0)
     if len(born_ip) == IPV6_BYTES:
         bits |= SysFlag.BORN_V6
@@ -251,12 +251,12 @@ def host_bits(born_ip: bytes, store_ip: bytes) -> int:
 
 
 def with_host_bits(sys_flag: int, born_ip: bytes, store_ip: bytes) -> int:
-    """sys_flag with the bits of these addresses, whatever it said."""
+    """sys_flag with the bits of these addresses replaced."""
     return sys_flag & ~int(_HOST_BITS) | host_bits(born_ip, store_ip)
 
 
 def record_fields(message: NewMessage, rules: WriterRules, now_ms: int) -> dict[str, Any]:
-    """The fields of the record, its queue offset and position still 0.
+    """The fields of the record; queue offset and position are still 0.
 
     Raises InvalidInput, LimitExceeded for what a broker of the generation refuses.
     """
@@ -295,7 +295,7 @@ DEFAULT_WAIT_SECONDS = 10.0
 
 
 class Stored(NamedTuple):
-    """Where a message was put. store_host: the address that its message id names."""
+    """Where a message was stored. store_host: the address in its message id."""
 
     topic: str
     queue_id: int
@@ -307,10 +307,10 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class WriterOptions:
-    """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
-    takes that of the last record. topic_config: add topics to config/topics.json. follow_links: the
-    store's own directories may be links to other disks. numbers_anew: numbers in LMQs that messages
-    bring along are those of another store: where they get units, they get numbers of this one.
+    """as_broker: the generation of a new store, or of a store whose own is unknown. store_host: None for that of the
+    last record. topic_config: add topics to config/topics.json. follow_links: the store's own directories may be links
+    to other disks. numbers_anew: messages bring LMQ offsets from another store; where they get units, they get offsets
+    of this store.
     """
 
     as_broker: str | None = None
@@ -322,10 +322,10 @@ class WriterOptions:
 
 
 class NewBatch(NamedTuple):
-    """What a client sends together.
+    """Messages that a client sends together.
 
-    request: what holds for all: topic, queue, hosts, times, sys_flag, properties of the request; its
-    body is not used. messages: of each only flag, body and properties count.
+    request: what applies to all: topic, queue, hosts, times, sys_flag, properties of the request; its body is not used.
+    messages: only flag, body and properties of each are used.
     """
 
     request: NewMessage
@@ -333,10 +333,10 @@ class NewBatch(NamedTuple):
 
 
 def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
-    """The messages that a broker makes of a batch. They are to be appended as one.
+    """The messages that a broker makes from a batch, to be appended together.
 
-    Properties of the request go behind those of each message, as the generation does. Raises
-    InvalidInput for what a broker refuses: a transaction, a delay; LimitExceeded.
+    Properties of the request follow those of each message, if the generation does so. Raises InvalidInput for what a
+    broker refuses: a transaction, a delay; LimitExceeded.
     """
     _check(batch, rules)
     more = batch.request.properties if rules.profile.batch_properties else b""
@@ -353,9 +353,9 @@ def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
 
 
 def inner(batch: NewBatch, rules: WriterRules) -> NewMessage:
-    """The record that a broker of 5.x makes of a batch for a topic with batch queues.
+    """The record that a 5.x broker makes from a batch for a topic with batch queues.
 
-    INNER_BASE is for the writer to add. Raises InvalidInput, LimitExceeded.
+    The writer adds INNER_BASE. Raises InvalidInput, LimitExceeded.
     """
     _check(batch, rules)
     found = names.parse(batch.request.properties)
@@ -371,9 +371,9 @@ def encoded(batch: NewBatch) -> bytes:
 
 
 def stays_whole(batch: NewBatch, profile: WriterProfile) -> bool:
-    """Whether a broker stores the batch as one record where the topic has batch queues.
+    """Whether a broker stores the batch as one record if the topic has batch queues.
 
-    A request without a unique key, of an old client, is split there, too.
+    Requests without a unique key, from old clients, are split there too.
     """
     return profile.modern_topics and names.UNIQ_KEY in names.parse(batch.request.properties)
 
@@ -398,14 +398,14 @@ def _check(batch: NewBatch, rules: WriterRules) -> None:
 
 
 def _together(own: bytes, more: bytes) -> bytes:
-    """Properties of a message and of its request, with a separator between them."""
+    """The properties of a message and of its request, with a separator between them."""
     if own and more and not own.endswith(names.ITEM_SEPARATOR):
         own += names.ITEM_SEPARATOR
     return own + more
 
 
 class UniqueKeys:
-    """Gives one key after the other; no two of a process are the same.
+    """Makes unique keys, all different within a process.
 
     ip: the address in the keys. clock: ms since 1970.
     """
@@ -420,10 +420,10 @@ class UniqueKeys:
         self._counter = 0
 
     def next(self) -> str:
-        """A key for one message."""
+        """A new key."""
         now = self._clock() - self._month_start
         if now > self._time or self._counter == UNIQUE_KEY_COUNTERS:
-            # a counter that is used up lends a millisecond of the future
+            # when the counter is used up, take a future millisecond
             self._time = max(now, self._time + 1)
             self._counter = 0
         key = unique_key(self._ip, self._pid, self._loader_hash, self._time, self._counter)
@@ -432,10 +432,10 @@ class UniqueKeys:
 
 
 class NoKeys:
-    """Gives no key: what has none is refused."""
+    """Makes no keys: messages without a unique key are refused."""
 
     def next(self) -> str:
-        """Raises InvalidInput."""
+        """Raise InvalidInput."""
         raise InvalidInput(
             "no unique key: --resume cannot know whether the store has this message already",
             hint='give "unique_key": null and a born_timestamp; or begin again in a new store, without --resume',
@@ -443,7 +443,7 @@ class NoKeys:
 
 
 def _month_start(now: int) -> int:
-    """Start of the current month in local time, in ms since 1970."""
+    """The start of the current month in local time, in ms since 1970."""
     local = time.localtime(now / 1000)
     begin = (local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1)
     return int(time.mktime(begin)) * 1000
@@ -452,9 +452,9 @@ def _month_start(now: int) -> int:
 def stored_body(body: bytes, sys_flag: int | None, compression: str | None, *, as_stored: bool) -> tuple[bytes, int]:
     """A body as it is to be stored, and its sys_flag.
 
-    sys_flag: None for one that was not given. compression: the codec that the body is shown without.
-    as_stored: the body is marked as one that comes as it was stored. Raises InvalidInput where
-    these do not fit together, and for a body that is called compressed and does not decompress.
+    sys_flag: None if not given. compression: the codec removed to show the body. as_stored: the body is marked as being
+    as stored. Raises InvalidInput if these contradict each other, and for a body that is said to be compressed but does
+    not decompress.
     """
     if compression:
         return _packed(body, sys_flag, compression)
@@ -489,24 +489,24 @@ def _require_compressed(body: bytes, sys_flag: int) -> None:
 
 
 def stored_body_of(record: Mapping[str, Any], body: bytes, sys_flag: int | None) -> tuple[bytes, int]:
-    """The same for the JSON object of a message. Raises InvalidInput."""
+    """`stored_body` for the JSON object of a message. Raises InvalidInput."""
     raw = record.get("raw") is True
     compression = None if raw else record.get("body_compression")
     return stored_body(body, sys_flag, compression, as_stored=raw or bool(record.get("body_error")))
 
 
 def wrong_crc(body: bytes, known: object) -> int:
-    """A checksum for a body that is known to be corrupted: the one it had, never one that fits."""
+    """A checksum for a body known to be corrupted: the one it had, but never the right one."""
     crc = crc31(body)
     given = known if type(known) is int and 0 <= known < 1 << 31 else crc
     return given if given != crc else crc ^ 1
 
 
 def compressed(message: NewMessage, kind: str, profile: WriterProfile, over_bytes: int = OVER_BYTES) -> NewMessage:
-    """The message with its body compressed where it has at least `over_bytes`.
+    """The message with its body compressed, if it has at least `over_bytes`.
 
-    kind: zlib, lz4 or zstd. Raises InvalidInput for one that the generation's clients do not know,
-    and for a body that is compressed already.
+    kind: zlib, lz4 or zstd. Raises InvalidInput for a kind that the generation's clients do not know, and for a body
+    that is already compressed.
     """
     if kind not in FLAGS:
         raise InvalidInput(f"no such compression: {kind}", hint="zlib, lz4 or zstd")

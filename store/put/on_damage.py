@@ -1,4 +1,4 @@
-"""What a writer does with a body that failed its checksum where it was read (`body_crc_ok`)."""
+"""What a writer does with bodies that failed their checksum where they were read (`body_crc_ok`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HINT = "--on-damage skip leaves it out, --on-damage mark keeps its checksum"
 
 
 class OnDamage(StrEnum):
-    """Refuse it; leave it out; keep a checksum that fails. It is never stored as a sound one."""
+    """Refuse the body; leave the message out; keep a checksum that fails. The body is never stored as a sound one."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -22,7 +22,7 @@ class OnDamage(StrEnum):
 
 @dataclass
 class CorruptedBodies:
-    """How a writer takes them, and how many it has met."""
+    """Counts corrupted bodies and applies the option to them."""
 
     on_damage: OnDamage = OnDamage.FAIL
     skipped: int = 0
@@ -30,11 +30,11 @@ class CorruptedBodies:
 
     @property
     def met(self) -> int:
-        """All of them."""
+        """All corrupted bodies."""
         return self.skipped + self.marked
 
     def take(self, count: int, where: str) -> bool:
-        """Note some of them; whether they are written. Raises Corrupted. where: the first of them."""
+        """Count `count` corrupted bodies; return whether to write them. where: names the first. Raises Corrupted."""
         if count and self.on_damage is OnDamage.FAIL:
             raise Corrupted(f"{where}: the body failed its checksum", hint=HINT)
         if self.on_damage is OnDamage.SKIP:
@@ -44,7 +44,7 @@ class CorruptedBodies:
         return True
 
     def remarks(self) -> Iterator[str]:
-        """What people should know."""
+        """Remarks for the user."""
         if self.skipped:
             yield counted(
                 self.skipped,

@@ -1,9 +1,9 @@
-"""A store that is open for writing: its parts, and the order in which they change (spec 01, 1.15; 07, 7.6).
+"""A store open for writing: its parts, and the order in which they change (spec 01, 1.15; 07, 7.6).
 
-Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message counts as
-acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
-a store that `recover` brings back with every acknowledged message. Where none is acknowledged, an error leaves the
-store as it was, as far as that is certain.
+Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message is
+acknowledged when `sync` returns. A crash before `close` removes `abort` leaves a store that `recover` restores with
+every acknowledged message. If no message is acknowledged, an error leaves the store as it was, as far as that is
+certain.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class OpenStore(Closing):
-    """A store that is locked and can be written to, part by part; a context manager."""
+    """A locked store that can be written part by part; a context manager."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class OpenStore(Closing):
         self.index: IndexWriter | None = None
         if config.get_bool("messageIndexEnable", True):
             self.index = IndexWriter.of(files, layout, count_every_put=profile.count_every_put)
-        #: the RocksDB of queues, if there is one
+        #: the RocksDB of queues, None if there is none
         self.database = database
         self._topics_in_database: TopicsInDatabase | None = None
         if database is not None and options.topic_config:
@@ -89,12 +89,12 @@ class OpenStore(Closing):
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
         lmq = profile.lmq_queues
-        #: the broker names the offsets of LMQs; where it does, it may leave out their units
+        #: the broker names LMQ offsets in messages; a broker that does may write no units for LMQs
         self.names_lmq_queues = lmq is not None and all(map(config.get_bool, lmq.options))
         self.lmq_units = config.get_bool("enableMultiDispatch", not self.names_lmq_queues)
         self.lmq_units |= database is not None
         self.numbers_anew = options.numbers_anew and self.lmq_units and not self.names_lmq_queues
-        #: next offsets of LMQs, as far as they are not those of their units
+        #: next offsets of LMQs that differ from those of their units
         self.lmq_offsets: dict[tuple[str, int], int] = {}
         self._records: RecordWriter | None = None
         self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
@@ -110,9 +110,9 @@ class OpenStore(Closing):
         self._begun = False
         self._broken = False
         self._closed = False
-        #: messages are acknowledged, or something else than the log has changed for them
+        #: messages are acknowledged, or something besides the log has changed for them
         self._stays = False
-        #: it was closed, and is to be recovered
+        #: was closed, and needs `recover`
         self.left_unclean = False
 
     @classmethod
@@ -125,10 +125,10 @@ class OpenStore(Closing):
         files: Files | None = None,
         clock: Callable[[], int] = now_ms,
     ) -> Self:
-        """Lock a store, or begin one in a directory that is empty or not there.
+        """Lock a store, or begin one in a directory that is empty or does not exist.
 
-        Nothing but the lock file is made before the first message. Raises InUse, Unclean, Refused,
-        Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
+        Before the first message, only the lock file is created. Raises InUse, Unclean, Refused, Unsupported, NotAStore,
+        InvalidInput, Unreadable, NoSpace.
         """
         files, options = files or Files(), options or WriterOptions()
         if options.as_broker is not None:
@@ -141,7 +141,7 @@ class OpenStore(Closing):
             files.make_directory(layout.root)
         lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
         try:
-            # what was seen before may be history: another process may have had its turn
+            # another process may have changed the store before the lock was taken
             layout = find_layout(root, layout.broker_config)
             check_clean(layout)
             check_layout(layout)
@@ -159,10 +159,10 @@ class OpenStore(Closing):
             raise
 
     def settle(self) -> None:
-        """Complete what a writer has begun and not yet written to queues and index."""
+        """Complete what a writer has begun but not yet written to queues and index."""
 
     def records(self) -> RecordWriter:
-        """What writes columns of records to the log."""
+        """The writer of record columns to the log."""
         from .message_columns import RecordWriter
 
         if self._records is None:
@@ -171,7 +171,7 @@ class OpenStore(Closing):
 
     @cached_property
     def copies(self) -> CopiedNumbers:
-        """What copies of another store's records are numbered here."""
+        """The numbers that copies from other stores get here."""
         from .message_columns import CopiedNumbers
 
         return CopiedNumbers()
@@ -181,8 +181,8 @@ class OpenStore(Closing):
         return self.kinds.is_batch(java_string(topic))
 
     def check_queue(self, queue: tuple[str, int]) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere, Unclean for one that
-        the log has messages of, and that is not there, Unsupported for one of a compaction topic.
+        """Raise InvalidInput for a queue that cannot have a directory, Refused for a directory elsewhere, Unclean for a
+        queue that does not exist although the log has its messages, Unsupported for a compaction topic.
         """
         if queue in self._lost_queues and (self.topics is None or queue[0] in self.topics):
             raise unclean(self.layout, f"the log has messages of {queue[0]}/{queue[1]}, but the queue is missing", None)
@@ -196,7 +196,7 @@ class OpenStore(Closing):
         (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
 
     def check_topic(self, topic: str) -> None:
-        """Raises InvalidInput for a topic that is not in the RocksDB of topics, where put makes none."""
+        """Raise InvalidInput for a topic missing in the RocksDB of topics, where put adds none."""
         if self._topics_in_database is not None:
             self._topics_in_database.check(topic)
 
@@ -206,7 +206,7 @@ class OpenStore(Closing):
         return self.topics.attribute(topic, CLEANUP_POLICY) == COMPACTED
 
     def index_records(self) -> None:
-        """Index the records that `append` has written: nobody waits for that before an answer."""
+        """Index the records that `append` has written; `append` does not wait for this."""
         for key_hashes, fields in self._unindexed:
             position, time = fields["physical_offset"], fields["store_timestamp"]
             if self.index is not None:
@@ -215,10 +215,10 @@ class OpenStore(Closing):
 
     @contextmanager
     def writing(self, earliest: int | None = None) -> Iterator[None]:
-        """Around everything that changes log, queues or index: an error leaves the rest.
+        """Wrap every change of log, queues or index: after an error the store is marked as broken.
 
-        earliest: the least store time of the records to be written. Raises Refused once it is closed: the lock is
-        gone then, and others may have written.
+        earliest: the lowest store time of the records to write. Raises Refused after `close`: the lock is released, and
+        others may have written.
         """
         if self._closed:
             raise Refused("the writer is closed", path=self.layout.root, hint="open another one with StoreWriter.open")
@@ -233,17 +233,17 @@ class OpenStore(Closing):
             raise
 
     def relieve_database(self) -> None:
-        """Bring the units that wait to the RocksDB of queues where they have become many."""
+        """Write collected units to the RocksDB of queues if there are many."""
         if self.database is not None and self.database.full:
             self._stays = True
             self.log.sync()
             self.database.write()
 
     def _begin(self) -> None:
-        """Make `abort`: on disk before the first change.
+        """Create `abort`, on disk before the first change.
 
-        A new log gets its first file before: with `abort` and no log nobody could tell a store
-        that was never used from one whose disk is missing.
+        The first file of a new log is created before: a store with `abort` and no log could be an unused one or one
+        whose disk is missing.
         """
         self.log.prepare()
         try:
@@ -254,17 +254,17 @@ class OpenStore(Closing):
             raise
         self._begun = True
         if self._new and self.profile.rocksdb_store:
-            # a broker fills it at its next start; until then it tells the generation
+            # a broker fills it at its next start; until then it shows the generation
             self._files.make_directory(self.layout.rocksdb_store)
 
     def abandon(self) -> None:
-        """No more is written: `close` takes it back where nothing is acknowledged, else it is left for `recover`."""
+        """Write no more: `close` undoes everything if nothing is acknowledged, or leaves the store to `recover`."""
         self._broken |= self._begun
 
     def _hold_back_checkpoint(self, earliest: int) -> None:
-        """Take the checkpoint's times back before records that are older are written.
+        """Lower the checkpoint's times before older records are written.
 
-        After a crash a broker begins its recovery at a file that is older than they are (spec 7.3).
+        After a crash a broker begins its recovery at a file older than these times (spec 7.3).
         """
         times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
         if earliest <= times:
@@ -280,29 +280,29 @@ class OpenStore(Closing):
             self.expect(topic, queue_id)
 
     def expect(self, topic: str, queue_id: int) -> None:
-        """Messages will be delivered to this queue: its topic has to be known, too."""
+        """Messages will be delivered to this queue, so its topic must be configured too."""
         self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
 
     @property
     def unserved(self) -> list[tuple[str, int, int]]:
-        """Topics that got messages in queues which their configuration does not have.
+        """Topics with messages in queues that their configuration does not have.
 
-        (topic, highest queue id, number of queues): a broker keeps those messages to itself.
+        (topic, highest queue id, number of queues): a broker does not deliver those messages.
         """
         return self.topics.unserved(self._highest_queue) if self.topics else []
 
     def sync(self) -> None:
-        """Bring the log to the disk: every message appended so far is acknowledged."""
+        """Flush the log to disk: every message appended so far is acknowledged."""
         self.settle()
         with self.writing():
             self.log.sync()
         self._stays = True
 
     def close(self) -> None:
-        """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
+        """Complete queues and index, flush everything to disk, remove `abort`, unlock.
 
-        After an error the store is what it was before, where no message is acknowledged and the log alone has changed;
-        else it stays as it is, with `abort`, for `recover`. Twice is fine: the second time does nothing.
+        After an error the store is restored to what it was, if no message is acknowledged and only the log has changed;
+        otherwise it stays as it is, with `abort`, for `recover`. A second call does nothing.
         """
         if self._closed:
             return
@@ -317,13 +317,13 @@ class OpenStore(Closing):
                 self._release()
 
     def _taken_back(self) -> bool:
-        """Bring the store back to what it was; False where that is not certain, or fails."""
+        """Restore the store to what it was; return False if that is not certain, or fails."""
         changed = self.queues.changed or self.batch_queues.changed or (self.index is not None and self.index.changed)
         if self._stays or changed or (self.queues.ext is not None and self._last is not None):
             return False
         try:
             if self._records is not None:
-                self._records.close()  # what is on its way to the log comes first
+                self._records.close()  # pending writes to the log finish first
             if not self.log.take_back():
                 return False
             if self._checkpoint_before is None and self.layout.checkpoint.exists():
@@ -361,7 +361,7 @@ class OpenStore(Closing):
             remove_abort(self._files, self.layout.abort)
 
     def _note_delay_levels(self) -> None:
-        """Beside the files of a broker: nothing was delivered of levels that begin here, no note of it is lost."""
+        """Note offset 0 for new delay levels in a config/ with broker files, lest delayOffset.json seems lost."""
         levels = sorted(queue_id + 1 for topic, queue_id in self.queues.next_offsets if topic == SCHEDULE_TOPIC)
         config = self.layout.config
         names = {path.name.removesuffix(BACKUP) for path in config.iterdir()} if levels and config.is_dir() else set()

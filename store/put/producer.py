@@ -1,19 +1,13 @@
-"""What a producer may ask for with a message, and the message that a broker stores then.
+"""Messages as a broker stores them for a producer: checks, delays, timers, transactions.
 
-Messages that are delivered later: delay levels and timers (spec 01, 1.11; 04, 4.4).
+Delayed messages (spec 01, 1.11; 04, 4.4): a broker stores them under a topic of its own, with the real topic in the
+properties, and its services deliver them. Here they are only stored: `put` never delivers.
 
-A broker stores such a message under a topic of its own and notes the real one in its properties;
-its services deliver it. Here is only what is stored: `put` never delivers.
+Checks of the client and of the broker's front (spec 05; 01, 1.4) are limits of sending, not of storing: a copy of a
+record must only be something a broker's store can hold (`new_message`).
 
-What producers are refused: by their client, or by the front of the broker (spec 05; 01, 1.4).
-
-These are limits of sending, not of storing: a copy of a record is asked only what a store of a broker can hold
-(`new_message`).
-
-Transactions: half messages, and what a broker writes for their end (spec 01, 1.10).
-
-A half message lies under a topic of the broker's until its producer decides. Commit: the real
-message is written, then an op record that names the half one; rollback: the op record alone.
+Transactions (spec 01, 1.10): a half message is stored under a topic of the broker until its producer decides. Commit:
+the broker writes the real message, then an op record that names the half message; rollback: only the op record.
 """
 
 from __future__ import annotations
@@ -46,10 +40,10 @@ _MAX_DELAY_SECONDS = 3 * 86_400
 
 
 def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile) -> NewMessage:
-    """The message as a broker stores it for a delay level; a level above the highest is that.
+    """The message as a broker stores it for a delay level; a level above the highest counts as the highest.
 
-    levels: how many the broker has. Raises InvalidInput for a level below 1, and for a half
-    message: a broker delays none.
+    levels: how many the broker has. Raises InvalidInput for a level below 1, and for a half message, which brokers do
+    not delay.
     """
     if level < 1:
         raise InvalidInput(f"delay levels begin with 1: {level}")
@@ -67,11 +61,11 @@ def timed(
     precision_ms: int = 1000,
     max_delay_seconds: int = _MAX_DELAY_SECONDS,
 ) -> NewMessage:
-    """The message as a broker of 5.x stores it for delivery at a time (ms since 1970).
+    """The message as a 5.x broker stores it for delivery at a time (ms since 1970).
 
-    A time that is past goes to the real topic at once. precision_ms, max_delay_seconds: a broker's
-    `timerPrecisionMs`, `timerMaxDelaySec`. Raises InvalidInput (a generation without timers, a half
-    message, a delay level besides), LimitExceeded (too far away).
+    If the time is past, it goes to the real topic at once. precision_ms, max_delay_seconds: a broker's
+    `timerPrecisionMs`, `timerMaxDelaySec`. Raises InvalidInput (a generation without timers, a half message, also a
+    delay level), LimitExceeded (too far away).
     """
     if not profile.timer:
         raise InvalidInput(
@@ -101,7 +95,7 @@ def _refuse_transaction(message: NewMessage) -> None:
 
 
 def _under(message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool) -> NewMessage:
-    """The message under a topic of the broker's, its own one in the properties."""
+    """The message under a topic of the broker, with its own topic in the properties."""
     real = {names.REAL_TOPIC: java_string(message.topic), names.REAL_QID: str(message.queue_id)}
     found = _with_properties(message, {**more, **real}, final_separator)
     return replace(found, topic=topic.encode(), queue_id=queue_id)
@@ -119,7 +113,7 @@ _LONG_TOPICS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPICS) -> None:
     """Refuse a topic that every client and broker refuses. Raises InvalidInput.
 
-    long_topics: how a topic of more than 127 characters has to begin.
+    long_topics: the prefixes that allow a topic of more than 127 characters.
     """
     text = topic.decode("utf-8", "replace")
     if not _TOPIC.fullmatch(text):
@@ -129,7 +123,7 @@ def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPI
 
 
 def check_producer(message: NewMessage, writer: StoreWriter) -> None:
-    """Refuse what a client of the generation, or its broker, refuses; the body is not compressed yet.
+    """Refuse what a client of the generation, or its broker, refuses; the body must not be compressed yet.
 
     Raises InvalidInput, LimitExceeded; the error names the limit.
     """
@@ -156,7 +150,7 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
 
 
 def check_timed_columns(columns: Mapping[str, Any]) -> None:
-    """`check_timed` of many messages; their topics and properties are columns. Raises InvalidInput."""
+    """`check_timed` for columns of topics and properties. Raises InvalidInput."""
     timed_rows = columns["topic"].equals(TIMER_TOPIC.encode()).nonzero()[0]
     for row in timed_rows.tolist():
         check_timed(TIMER_TOPIC.encode(), columns["properties"][row])
@@ -175,7 +169,7 @@ def is_half(message: NewMessage) -> bool:
 def half(message: NewMessage, profile: WriterProfile) -> NewMessage:
     """The half message that a broker stores. Raises InvalidInput for a delayed one.
 
-    Its PGROUP is the group that a broker asks for the decision.
+    The broker asks the group in PGROUP for the decision.
     """
     found = names.parse(message.properties)
     if names.DELAY in found:
@@ -195,7 +189,7 @@ def half(message: NewMessage, profile: WriterProfile) -> NewMessage:
 
 
 def committed(prepared: Message, profile: WriterProfile) -> NewMessage:
-    """The real message of a half one. Raises Refused for a half record that names no real queue."""
+    """The real message of a half message. Raises Refused for a half message that names no real queue."""
     found = dict(prepared.properties)
     queue_id = found.get(names.REAL_QID, "")
     if not found.get(names.REAL_TOPIC) or not (queue_id.isascii() and queue_id.isdigit()):
@@ -218,7 +212,7 @@ def committed(prepared: Message, profile: WriterProfile) -> NewMessage:
 
 
 def decided(prepared: Message, profile: WriterProfile, store_host: Host, now_ms: int) -> NewMessage:
-    """The op record that says: this half message is decided."""
+    """The op record that marks a half message as decided."""
     found = {names.WAIT: "true", names.TAGS: _DECIDED_TAG}
     return NewMessage(
         OP_TOPIC.encode(),
@@ -230,9 +224,9 @@ def decided(prepared: Message, profile: WriterProfile, store_host: Host, now_ms:
 
 
 def open_half(layout: Layout, name: str) -> Message:
-    """The half message with this unique key or message id; where a broker has asked, the newest.
+    """The half message with this unique key or message id; the newest if a broker has written it again to ask.
 
-    Raises NotFound, Refused for one that is decided already, Unreadable.
+    Raises NotFound, Refused for one that is already decided, Unreadable.
     """
     from ..inspect.own_topics import topic_records
     from ..log.batch import messages
@@ -251,7 +245,7 @@ def open_half(layout: Layout, name: str) -> Message:
             for message in messages(batch):
                 done |= offsets_in(message.stored_body)
     if found.queue_offset in done:
-        from ..findings.next_commands import proposed  # the catalogue, which a write can do without
+        from ..findings.next_commands import proposed  # loads the catalogue, which most writes do not need
 
         raise Refused(
             f"the half message {name} is decided already",
@@ -262,12 +256,12 @@ def open_half(layout: Layout, name: str) -> Message:
 
 
 def _no_note(text: str) -> None:
-    """What is told of units without a record is for `inspect`."""
+    """Ignore a note: `inspect` reports units without a record."""
 
 
 class ProducerOptions(NamedTuple):
-    """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
-    least `over_bytes`. half: a transaction begins with it.
+    """delay_level: from 1. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, for bodies of at least `over_bytes`.
+    half: begin a transaction.
     """
 
     delay_level: int | None = None
@@ -278,10 +272,10 @@ class ProducerOptions(NamedTuple):
 
 
 def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter) -> NewMessage:
-    """The message that the broker of `writer` stores for what a producer asks.
+    """The message that the broker of `writer` stores for a producer's message.
 
-    Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
-    TIMER_DELAY_MS, TRAN_MSG. Raises InvalidInput, LimitExceeded.
+    Properties count as options too, as in a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TRAN_MSG.
+    Raises InvalidInput, LimitExceeded.
     """
     check_producer(message, writer)
     if options.compress:
@@ -319,7 +313,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
 
 
 def _asked_level(properties: dict[str, str]) -> int | None:
-    """The delay level that the properties ask for, None where they ask for none: below 1, too."""
+    """The delay level in the properties, None if there is none or it is below 1. Raises InvalidInput."""
     text = properties.get(names.DELAY)
     if text is None:
         return None
@@ -330,7 +324,7 @@ def _asked_level(properties: dict[str, str]) -> int | None:
 
 
 def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
-    """When the properties ask for a delivery, None where they do not."""
+    """The delivery time in the properties, None if there is none. Raises InvalidInput."""
     for name, unit_ms, base_ms in (
         (names.TIMER_DELAY_SEC, 1000, now_ms),
         (names.TIMER_DELAY_MS, 1, now_ms),

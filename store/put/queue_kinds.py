@@ -1,13 +1,11 @@
-"""Which topics have batch queues, and how many messages a record counts there (spec 02, 2.7).
+"""Kinds of queues: batch queues (spec 02, 2.7) and LMQs, light message queues (spec 02, 2.9).
 
-5.x: the topic's attribute queue.type says it. A topic that topics.json does not know is what its
-directory is; a new one gets batch queues with the first inner batch.
+Batch queues (5.x): the attribute queue.type of a topic says whether it has them. For a topic that is not in topics.json
+its directory decides; a new one gets batch queues with its first inner batch.
 
-LMQs (light message queues): the offsets that a broker gives a message for the queues it names (spec 02, 2.9).
-
-INNER_MULTI_DISPATCH names further queues; a broker with the options switched on adds
-INNER_MULTI_QUEUE_OFFSET with the next offset of each. Copies in a store without them stay as they are, but for
-a store that is made of them: there their units are numbered from 0 on, and they have to name these numbers.
+LMQs: INNER_MULTI_DISPATCH names further queues for a message; a broker with the options enabled adds
+INNER_MULTI_QUEUE_OFFSET with the next offset of each. Copies in a store without the options stay as they are, except in
+a store made from copies: there their units are numbered from 0, and the messages must name these offsets.
 """
 
 from __future__ import annotations
@@ -38,19 +36,19 @@ _NUMBER_MARK = names.INNER_NUM.encode() + names.NAME_VALUE_SEPARATOR
 
 
 class QueueKinds:
-    """Tells batch topics of a store that is written to; counts what comes for them."""
+    """Knows the topics with batch queues in a store that is written to; counts messages in records for them."""
 
     def __init__(self, layout: Layout, topics: Topics | None, profile: WriterProfile) -> None:
         self._layout = layout
         self._topics = topics
         self._known: dict[str, bool] = {}
-        #: 4.x knows neither batch queues nor inner batches: all records are alike
+        #: 4.x has neither batch queues nor inner batches: all records are alike
         self._plain = not profile.modern_topics
 
     def is_batch(self, topic: str, *, inner: bool = False) -> bool:
-        """Whether a topic has batch queues. inner: an inner batch comes for it.
+        """Whether a topic has batch queues. inner: an inner batch is put to it.
 
-        Raises Refused where directory and topics.json disagree: no broker starts then.
+        Raises Refused if directory and topics.json disagree: no broker starts then.
         """
         if self._plain:
             return False
@@ -77,11 +75,11 @@ class QueueKinds:
 
     @property
     def batch_topics(self) -> set[str]:
-        """Topics with batch queues that something was put to."""
+        """Topics with batch queues that messages were put to."""
         return {topic for topic, batch in self._known.items() if batch}
 
     def special(self, topic: str, message: NewMessage) -> bool:
-        """Whether a message goes to batch queues, or seems to."""
+        """Whether a message goes to batch queues, or has INNER_BATCH or INNER_NUM."""
         inner = bool(message.sys_flag & SysFlag.INNER_BATCH)
         marked = inner or _NUMBER_MARK in message.properties
         return not self._plain and (marked or self.is_batch(topic))
@@ -89,10 +87,10 @@ class QueueKinds:
     def counts(
         self, columns: dict[str, Any], topics: Dictionary, texts: list[str], properties: PropertyItems
     ) -> Ints | None:
-        """Messages in each record, int64[n]; None where no topic has batch queues.
+        """Messages in each record, int64[n]; None if no topic has batch queues.
 
-        properties: the items of that column. Raises InvalidInput for what brokers of 5.x refuse: an
-        inner batch for a topic without batch queues, INNER_NUM in what is no inner batch.
+        properties: the items of the column `properties`. Raises InvalidInput for what 5.x brokers refuse: an inner
+        batch for a topic without batch queues, INNER_NUM in a message that is not an inner batch.
         """
         import numpy as np
 
@@ -120,7 +118,7 @@ class QueueKinds:
 
 
 def with_bases(columns: dict[str, Any], *, final_separator: bool) -> None:
-    """Give each inner batch its INNER_BASE, the queue offset of its first message, in place."""
+    """Set INNER_BASE, the queue offset of the first message, in each inner batch, in place."""
     import numpy as np
 
     from ...formats.derive import Ragged
@@ -149,8 +147,8 @@ Offsets = dict[Queue, int]
 
 
 class LightQueueRows(NamedTuple):
-    """Rows of a step that name LMQs: int64[k], their new property texts; and how all
-    counters that they change stand behind them.
+    """Rows of a step that name LMQs, and their new properties. counters: the next offsets of the named LMQs after these
+    rows.
     """
 
     rows: list[int]
@@ -167,11 +165,11 @@ def name_offsets(
     counters: Offsets,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """The offsets for messages that name LMQs; None where there are none.
+    """The rows that name LMQs, with the offsets they get; None if there are none.
 
-    properties: the items of that column, to which others may have been added. counters: where they
-    stand, if not at `next_offsets`. Raises InvalidInput for a name at which the brokers of the
-    generation would stop to dispatch for ever (B11).
+    properties: the items of that column, which may have got more items since. counters: next offsets that differ from
+    `next_offsets`. Raises InvalidInput for a name at which brokers of the generation would stop dispatching forever
+    (B11).
     """
     lmq = rules.profile.lmq_queues
     if lmq is None or not properties.has_name(names.INNER_MULTI_DISPATCH):
@@ -214,9 +212,10 @@ def numbered_anew(
     next_offsets: Offsets,
     properties: PropertyItems,
 ) -> LightQueueRows | None:
-    """The numbers in LMQs of messages that bring such along from another store; None where there are none.
+    """The rows that bring LMQ offsets from another store, with offsets of this one; None if there are none.
 
-    Its queues may have had others between them, or others before them: those that get units follow each other.
+    Other messages may lie between them, or before them, in the other store's queues; here those that get units are
+    consecutive.
     """
     if not how.multi_dispatch or not properties.has_name(names.INNER_MULTI_QUEUE_OFFSET):
         return None
@@ -248,8 +247,8 @@ def numbered_anew(
 
 
 def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules | None = None) -> None:
-    """Put the new texts in the place of the old ones. rules: of a broker that names the queues' numbers. Raises
-    LimitExceeded for a record too long.
+    """Replace the properties of the found rows. rules: those of a broker that names LMQ offsets, which limit records.
+    Raises LimitExceeded for a record that becomes too long.
     """
     from ...formats.derive import Ragged
 
@@ -268,8 +267,8 @@ def set_texts(columns: dict[str, Any], found: LightQueueRows, rules: WriterRules
 
 
 def without_blocking_names(texts: Ragged, lmq: LmqRules) -> tuple[Ragged, Flags]:
-    """Property texts without the names that `name_offsets` refuses: no broker made units for them. Which texts had
-    some, bool[n].
+    """Property texts without the names that `name_offsets` refuses, for which no broker made units; and bool[n]: the
+    texts that had any.
     """
     import numpy as np
 
@@ -289,7 +288,7 @@ def without_blocking_names(texts: Ragged, lmq: LmqRules) -> tuple[Ragged, Flags]
 
 
 def _with_names(text: bytes, named: list[str]) -> bytes:
-    """A property text that names these further queues, without their numbers."""
+    """A property text that names these further queues, without their offsets."""
     ended = text.endswith(names.ITEM_SEPARATOR)
     text = names.with_value(text, names.INNER_MULTI_DISPATCH, ",".join(named), final_separator=ended)
     dropped = [names.INNER_MULTI_QUEUE_OFFSET, *([] if named else [names.INNER_MULTI_DISPATCH])]
@@ -298,7 +297,7 @@ def _with_names(text: bytes, named: list[str]) -> bytes:
 
 
 def _blocks(name: str, lmq: LmqRules) -> bool:
-    """A message with this name keeps brokers of the generation from dispatching what follows (B11)."""
+    """Whether a message with this name keeps brokers of the generation from dispatching what follows it (B11)."""
     return not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name)
 
 

@@ -1,9 +1,8 @@
-"""What is asked of a store before it is written to, and where it ends: the log, its last record, each queue.
+"""Checks of a store before it is written to, and its end: that of the log, its last record, each queue.
 
-It has to be a store, of a kind that can be written, and shut down cleanly. A broker starts by walking its last log
-files record by record; what it cannot reach on this walk it cuts off. So nothing may be appended before the
-last file was walked the same way and found good, and before every queue reaches up to the log's end. Nothing
-here writes.
+The path must be a store, of a kind that can be written, and shut down cleanly. A broker starts by walking its last log
+files record by record, and truncates what it cannot reach. So nothing may be appended before the last file was walked
+in the same way without an error, and every queue reaches the end of the log. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -41,17 +40,16 @@ _WINDOW_BYTES = 1 << 20
 NO_BATCHES = "cannot append to batch queues beside a RocksDB: brokers do not serve them from there"
 _WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
 _ONE_BY_ONE = 512
-"""Records that are walked one by one, in the time that numpy would take to be imported."""
+"""Records that are walked one by one, which takes as long as importing numpy."""
 
 
 class Tail(NamedTuple):
     """The end of a store.
 
-    log_end: position behind the last record. last: that record; None in an empty log.
-    next_offsets: queue offset that a message gets next, by topic and queue id; queues without a
-    unit are not in it. unit_end: end of the last record in the last file that must have a unit, 0 without.
-    lost_queues: where records of the last file must have a unit, and there is no such queue: it is lost, or
-    the topic was deleted.
+    log_end: position after the last record. last: that record; None in an empty log. next_offsets: by topic and queue
+    id, the queue offset of the next message; without queues that have no unit. unit_end: end of the last record in the
+    last file that must have a unit, 0 without one. lost_queues: queues that do not exist although records of the last
+    file must have units in them: the queue is lost, or its topic was deleted.
     """
 
     log_end: int
@@ -62,8 +60,8 @@ class Tail(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """End of the log, its last record, and the end of the last record that must have a unit; of each queue the position
-    of the last one.
+    """The end of the log, its last record, the end of the last record that must have a unit, and by queue the position
+    of the last such record.
     """
 
     end: int
@@ -73,14 +71,14 @@ class _Walked(NamedTuple):
 
 
 def find_tail(layout: Layout) -> Tail:
-    """The end of a store whose `abort` is gone. Raises Unclean, Refused, Unreadable.
+    """The end of a store without `abort`. Raises Unclean, Refused, Unreadable.
 
-    Unclean: a damaged or torn record in the last file, or queues that lack units of it.
+    Unclean: a damaged or torn record in the last file, or queues without units for its records.
     """
     log = layout.commit_log_files()
     with log:
         for each in log.files:
-            if Path(each.path).name != file_name(each.start):  # a second one would be made for its place
+            if Path(each.path).name != file_name(each.start):  # a broker would create a second file for its position
                 raise unclean(layout, f"wrong name of a log file: {Path(each.path).name}", each.start)
         file = _last_used(layout, log)
         if file is None:
@@ -97,7 +95,7 @@ def find_tail(layout: Layout) -> Tail:
     for (topic, queue_id), position in walked.latest.items():
         if position >= ends.get((topic, queue_id), walked.end):
             raise unclean(layout, f"the queue {topic}/{queue_id} is behind the log", position)
-    if layout.queue_database is None:  # there a row tells where a queue ends
+    if layout.queue_database is None:  # in RocksDB a row says where a queue ends
         with log:
             _check_ends(layout, log, file, queues, walked)
     next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
@@ -108,8 +106,8 @@ def find_tail(layout: Layout) -> Tail:
 def _check_ends(
     layout: Layout, log: MappedFileQueue, file: MappedFile, queues: Iterable[QueueSummary], walked: _Walked
 ) -> None:
-    """Raises Unclean where a queue goes on behind its last message, with a unit that names none: a start keeps it, and
-    counts on behind it.
+    """Raise Unclean if a queue continues after its last message with a unit that points at no message: a start keeps
+    the unit and numbers messages after it.
     """
     odd = list[tuple[int, QueueSummary]]()
     for queue in queues:
@@ -117,7 +115,7 @@ def _check_ends(
         if position is None or position < file.start or position == walked.latest.get((queue.topic, queue.queue_id)):
             continue
         if queue.topic.startswith(LMQ_PREFIX) and _next(layout, log, position) is not None:
-            continue  # it names messages of other topics
+            continue  # it points at messages of other topics
         odd.append((position, queue))
     if not odd:
         return
@@ -126,11 +124,11 @@ def _check_ends(
 
 
 def _are_taken(layout: Layout, file: MappedFile, positions: list[int]) -> Flags:
-    """bool[n]: records take up these places in the last file, and none that stand for what was lost."""
+    """bool[n]: whether records, other than replacements for lost ones, occupy these positions in the last file."""
     import numpy as np
 
     from ..columns import Ranges
-    from ..log.batch import good_records  # few stores come here
+    from ..log.batch import good_records  # few stores need this
     from ..queues.references import commit_log_of
 
     taken = Ranges()
@@ -141,8 +139,8 @@ def _are_taken(layout: Layout, file: MappedFile, positions: list[int]) -> Flags:
 
 
 def _are_deleted(layout: Layout, topics: set[str]) -> bool:
-    """All of these topics were deleted: their messages need no unit. Raises Unreadable."""
-    from ..broker.profiles import profile_of  # nearly no store has them at its end
+    """Whether all of these topics were deleted, so that their messages need no units. Raises Unreadable."""
+    from ..broker.profiles import profile_of  # hardly any store has such messages at its end
     from ..broker.snapshot import Snapshot
     from ..plan.observer import deleted_topics, topics_with_queues
     from ..settings.generation import generation_of
@@ -153,12 +151,12 @@ def _are_deleted(layout: Layout, topics: set[str]) -> bool:
 
 
 def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None) -> list[QueueSummary]:
-    """Of all queues that tell what number a message gets. Raises Unclean where one names a record right behind the
-    end of the log: it is lost, and what is written there would hide that.
+    """The summaries of all queues that number messages. Raises Unclean if a queue points at a record right after the
+    end of the log: it is lost, and new records there would hide that.
     """
     batches = []
     if next(queue_directories(layout.batch_consume_queue), None) is not None:
-        from ..queues.batches import batch_summaries  # with numpy
+        from ..queues.batches import batch_summaries  # imports numpy
 
         batches = batch_summaries(layout)
     if batches and layout.queue_database is not None:
@@ -177,14 +175,14 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
 
 
 def unclean(layout: Layout, what: str, offset: int | None, command: str = "recover") -> Unclean:
-    """A store that a command has to mend before."""
-    from ..findings.next_commands import proposed  # the catalogue, which a write can do without
+    """The error for a store that a command must repair first."""
+    from ..findings.next_commands import proposed  # loads the catalogue, which most writes do not need
 
     return Unclean(what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, *command.split())}")
 
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
-    """A log without a record."""
+    """The tail of a log without a record."""
     queues = _summaries(layout, log)
     if any(queue.end_position for queue in queues):
         raise Refused(
@@ -196,9 +194,9 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
 
 
 def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
-    """The last file that is not all zeros; what stands behind it was made in advance.
+    """The last file that is not all zeros; files after it were created in advance.
 
-    Raises Unclean for one that begins with zeros but holds something.
+    Raises Unclean for a file that begins with zeros but is not all zeros.
     """
     for file in reversed(log.files):
         if any(log.read_file(file, 0, BLANK_BYTES)):
@@ -218,7 +216,7 @@ def _is_zero(log: MappedFileQueue, file: MappedFile) -> bool:
 
 
 def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:
-    """Walk a file, one by one if it is short and its end is plain. Raises Unclean."""
+    """Walk a file, record by record if it is short and ends plainly, else by columns. Raises Unclean."""
     end, last, unit_end = file.start, None, 0
     latest: dict[tuple[str, int], int] = {}
     for _ in range(_ONE_BY_ONE):
@@ -239,14 +237,14 @@ def _has_unit(sys_flag: int) -> bool:
 
 
 def _have_units(batch: Batch) -> Flags:
-    """The same of all records of a batch, bool[n]."""
+    """`_has_unit` for all records of a batch, bool[n]."""
     state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
     found: Flags = (state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK)
     return found
 
 
 def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None:
-    """The record at a position of the walk, None where it ends."""
+    """The record at a position of the walk, None if the walk ends there. Raises Unclean."""
     try:
         message = read_message(log, position)
     except NotFound:
@@ -259,7 +257,7 @@ def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None
 
 
 def _plain_end(log: MappedFileQueue, file: MappedFile, end: int) -> int | None:
-    """The log's end when records end at `end`; None if what follows is neither zero nor BLANK."""
+    """The end of the log if records end at `end`; None if neither zeros nor a BLANK record follow."""
     head = log.read_file(file, end - file.start, BLANK_BYTES)
     if len(head) == BLANK_BYTES and BLANK.parse(head).magic_code == MAGIC_BLANK:
         return file.end if log.file_at(file.end) else end
@@ -267,7 +265,7 @@ def _plain_end(log: MappedFileQueue, file: MappedFile, end: int) -> int | None:
 
 
 def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
-    """Walk by columns, and look at what lies behind the end, too. Raises Unclean."""
+    """Walk a file by columns, and examine also what follows its end. Raises Unclean."""
     from ..log.batch import Batch, ExtentKind
     from ..log.message import Mark
     from ..queues.references import commit_log_of
@@ -281,7 +279,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
             if item.mark == Mark.AFTER_DAMAGE:
                 raise unclean(layout, "damage in the last log file", end)
             if item.mark == Mark.EARLIER_LIFE:
-                # a broker takes them for new ones (spec 07, B14)
+                # a broker takes them for new records (spec 07, B14)
                 at = int(item.position[0])
                 raise unclean(layout, "old records of a recycled file behind the log's end", at)
             if item.mark != Mark.NONE or not walking:
@@ -302,7 +300,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
 
 
 def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
-    """Position of the last record of each queue that must have a unit."""
+    """By queue, the position of the last record that must have a unit."""
     import numpy as np
 
     from ..columns import dictionary
@@ -311,7 +309,7 @@ def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
     topics = dictionary(kept.columns.ragged("topic"))
     queue_ids = kept.columns.ints("queue_id").astype(np.int64)
     width = int(queue_ids.max(initial=0)) + 1
-    # unique tells the first of each: so the last come first
+    # np.unique finds the first of each key, so the order is reversed
     keys, first = np.unique((topics.ids * width + queue_ids)[::-1], return_index=True)
     positions = kept.position[::-1][first]
     return {
@@ -321,7 +319,7 @@ def latest_with_unit(batch: Batch) -> dict[tuple[str, int], int]:
 
 
 def end_with_unit(batch: Batch) -> int:
-    """End of the last record of a batch that must have a unit, 0 without one."""
+    """The end of the last record of a batch that must have a unit, 0 without one."""
     rows = _have_units(batch).nonzero()[0]
     if not len(rows):
         return 0
@@ -333,9 +331,9 @@ _CONFIG = "config"
 
 
 def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
-    """The layout of a store, or of one to be: `root` is not there, empty, or has only its topics.
+    """The layout of a store, or of a future one: `root` does not exist, is empty, or has only its topics.
 
-    Raises NotAStore for a directory that holds other things, Unreadable.
+    Raises NotAStore for a directory with other contents, Unreadable.
     """
     root = Path(root)
     try:
@@ -352,7 +350,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
 
 
 def check_layout(layout: Layout) -> None:
-    """Raises Unsupported, Refused for a store that cannot be appended to."""
+    """Raise Unsupported or Refused for a store that cannot be appended to."""
     if layout.dledger is not None:
         from ..findings.next_commands import proposed
 
@@ -362,7 +360,7 @@ def check_layout(layout: Layout) -> None:
             hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
         )
     if layout.queue_database is None and layout.uses_queue_database:
-        # a start fills a new database from the log, but for one record (B40)
+        # a start fills a new database from the log, but without one record (B40)
         from ..findings.next_commands import proposed
 
         then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
@@ -375,7 +373,7 @@ def check_layout(layout: Layout) -> None:
         size = sizes_of(layout).commit_log.value
         for file in log.files:
             if file.size == 0 and len(log.files) == 1:
-                continue  # made, but never written: it gets its size when it is
+                continue  # created but never written: it gets its size with the first write
             if file.size != size or file.start % size:
                 raise Refused(
                     f"a commit log file of {counted(file.size, 'byte')} at {file.start}, all others have {size}",
@@ -385,9 +383,9 @@ def check_layout(layout: Layout) -> None:
 
 
 def check_clean(layout: Layout) -> None:
-    """Raises Unclean where `abort` tells of a crash, or a recovery was cut off: no broker starts where its barrier is.
+    """Raise Unclean if `abort` shows a crash, or a recovery was interrupted, whose barrier keeps brokers from starting.
 
-    With the lock held nobody else is there who could be the reason.
+    The caller holds the lock, so no running process is the reason.
     """
     what, run = "", ""
     if os.path.lexists(layout.abort):
@@ -399,7 +397,7 @@ def check_clean(layout: Layout) -> None:
         if left is not None:
             what, run = str(left), left.command(layout)
     if what:
-        from ..findings.next_commands import proposed  # the catalogue, which a write can do without
+        from ..findings.next_commands import proposed  # loads the catalogue, which most writes do not need
 
         raise Unclean(what, path=layout.root, hint=f"run: {run or proposed(layout, 'recover')}")
 
@@ -410,9 +408,9 @@ def _has_barrier(layout: Layout) -> bool:
 
 
 def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
-    """How to write: as the generation wanted, else as the store's own, else as the newest.
+    """The generation to write as: the one wanted, else the store's own, else the newest.
 
-    Raises InvalidInput for what is no version.
+    Raises InvalidInput for an unknown version.
     """
     if wanted is not None:
         return writer_profile(wanted)
@@ -420,7 +418,7 @@ def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
     if tail.last is None and checkpoint is None:
         return writer_profile(NEWEST)
     if checkpoint and checkpoint.logics_physical_offset and layout.rocksdb_store.exists():
-        # what only the newest generation leaves; asking for more would cost the import of numpy
+        # only the newest generation leaves these; asking further would import numpy
         return writer_profile(NEWEST)
     from ..settings.generation import generation_of
 

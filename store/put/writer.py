@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreWriter", "Stored", "WriterOptions"]
 
-_UNINDEXED = 1024  # records that wait to be indexed at most
+_UNINDEXED = 1024  # most records that wait to be indexed
 
 
 class StoreWriter(OpenStore):
@@ -42,14 +42,14 @@ class StoreWriter(OpenStore):
     """
 
     _ahead: Steps | None = None
-    """Messages on their way."""
+    """The steps begun by `append_ahead`."""
 
     def append(self, message: NewMessage) -> Stored:
         """Append one message: log, queue and index; on disk after `sync`.
 
-        Raises InvalidInput, LimitExceeded for a message that a broker refuses, or does not store so: nothing was
-        written then. After any other error the store is left for `recover`. What is appended otherwise may be a
-        copy of a record, and is asked less.
+        Raises InvalidInput, LimitExceeded for a message that a broker refuses, or would not store like this; then
+        nothing was written. After any other error the store is left for `recover`. The other methods that append also
+        take copies of records, and check less.
         """
         self.settle()
         fields = record_fields(message, self.rules, self.clock())
@@ -101,10 +101,10 @@ class StoreWriter(OpenStore):
         return append_columns(self, columns)
 
     def append_ahead(self, columns: Mapping[str, Any]) -> StoredColumns:
-        """As `append_columns`, for a stream of columns: up to 16,384 messages at once.
+        """Like `append_columns`, for a stream of columns: up to 16,384 messages at once.
 
-        Their records are still on their way when this returns, and what they add to queues and index
-        follows with the next ones, at the latest with `sync` or `close`.
+        When this returns, records may still be in writing; their units and index items are written with the next call,
+        at the latest with `sync` or `close`.
         """
         from .bulk import Steps
 
@@ -119,22 +119,22 @@ class StoreWriter(OpenStore):
             steps.finish()
 
     def _append_columns_of(self, messages: list[NewMessage], *, whole: bool = False) -> list[Stored]:
-        """Append by columns what one by one is not worth the code."""
+        """Append by columns messages for which `append` has no code of its own."""
         from .bulk import append_columns
         from .message_columns import columns_of
 
         return append_columns(self, columns_of(messages), whole=whole).rows()
 
     def records_of(self, batch: NewBatch) -> list[NewMessage]:
-        """What is to be appended together for what a client sends together.
+        """The messages to append together for a batch that a client sends.
 
-        A topic with batch queues gets one record, others get one for each message. Raises
-        InvalidInput, LimitExceeded for a batch that a broker refuses.
+        One batch record for a topic with batch queues, else one message each. Raises InvalidInput, LimitExceeded for a
+        batch that a broker refuses.
         """
         if self.is_batch_topic(batch.request.topic) and stays_whole(batch, self.profile):
             return [inner(batch, self.rules)]
         return split(batch, self.rules)
 
     def append_together(self, messages: list[NewMessage]) -> list[Stored]:
-        """Append messages to one file of the log, all or none. Raises as `append`."""
+        """Append messages to one file of the log, all or none. Raises what `append` raises."""
         return self._append_columns_of(messages, whole=True)
