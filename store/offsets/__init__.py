@@ -1,5 +1,5 @@
-"""How far consumer groups have come in the queues: positions, lags, and plans that move them.
+"""Offsets of consumer groups: positions, lags, and plans that move positions.
 
-Positions are those of config/, in files or a RocksDB, held against the ends of the queues; a plan
-is edits of these files for a session. It may use `put` and all below it.
+Positions come from config/, from files or RocksDB, and are compared with the ends of the queues; a plan is edits of
+these files for a session. It may use `put` and all below it.
 """

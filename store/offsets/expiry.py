@@ -1,10 +1,10 @@
-"""What of a log goes next, as a broker decides it (spec 7.8), when its disk is full, and which groups
-lose messages by it that they have not consumed.
+"""A forecast of which log files expire next, as a broker decides (spec 7.8), when its disk is full, and which groups
+lose unconsumed messages.
 
-A file goes when it is `fileReservedTime` old by the time of its last change and the clock is in an hour
-of `deleteWhen`, or the disk is fuller than `diskMaxUsedSpaceRatio`. Above 85 % age counts no more, above
-90 % nothing is written. Where a broker cannot read `deleteWhen`, nothing goes. Always the oldest file first, never the
-last. The log is taken to grow as in its last hours; what queues and index need besides grows with it, and goes with it.
+A file is deleted when its last change is `fileReservedTime` ago and the hour is one of `deleteWhen`, or when the disk
+is fuller than `diskMaxUsedSpaceRatio`. Above 85 % age no longer counts, above 90 % nothing is written. If a broker
+cannot parse `deleteWhen`, nothing is deleted. The oldest file goes first, and never the last one. The log is assumed to
+grow as in its last hours; the space for queues and index grows and shrinks with it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 HOUR_MS = 3_600_000
 _HOURS_OF_DAY = 24
 _MOST_EVENTS = 100_000
-"""Files that go in one forecast; above that nobody reads on."""
+"""Files deleted in one forecast; nobody reads further."""
 _PERCENT = 100
 _QUEUES_ASKED = 8
 _ITEM_BYTES = ITEM.sizeof()
 _LATEST_MS = 4e12
-"""Later than any forecast; calendars end some time."""
+"""Later than any forecast; calendars end at some time."""
 
 
 class Why(StrEnum):
-    """Why a file goes."""
+    """Why a file is deleted."""
 
     TIME = "time"
     DISK = "disk"
@@ -61,14 +61,14 @@ class Why(StrEnum):
 
 
 class ExpiryRules(NamedTuple):
-    """A broker's options of expiry. percentages of the disk; hours of the day, local time.
+    """A broker's options for deleting files. Percentages are of the disk; hours are hours of the day, local time.
 
-    forced_percent: None where cleanFileForciblyEnable is off. failing_hour: the part of `deleteWhen` that is no number
-    to a broker, None without one. Each round of its cleaning asks for the hour first, and fails there with an exception
-    unless an hour in front of it has come: nothing goes in other hours then, however full the disk is.
+    forced_percent: None if cleanFileForciblyEnable is off. failing_hour: the part of `deleteWhen` that a broker cannot
+    parse, None without one. Each round of its cleaning checks the hour first, and fails there with an exception unless
+    an hour listed before that part matches: so at other hours nothing is deleted, however full the disk is.
 
-    given: names of the options that somebody has set; the others are defaults. notes: what the store's own
-    configuration says that is no value.
+    given: names of the options that are set; the others are defaults. notes: invalid values in the store's own
+    configuration.
     """
 
     reserved_ms: int
@@ -92,14 +92,14 @@ _TAKEN = {
     "diskSpaceCleanForciblyRatio": (30, 85),
     "diskSpaceWarningLevelRatio": (35, 90),
 }
-"""The least and the most that a broker takes of a ratio."""
+"""The lowest and highest value of a ratio that a broker uses."""
 _WHEN, _FORCIBLY = "deleteWhen", "cleanFileForciblyEnable"
 
 
 def rules_of(layout: Layout) -> ExpiryRules:
     """From the configuration that was given, else from config/broker.properties, else the defaults.
 
-    Of the store's own one a value that brokers do not take is left out, with a note. Raises InvalidInput, Unreadable.
+    In config/broker.properties, values that brokers reject are skipped with a note. Raises InvalidInput, Unreadable.
     """
     config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
@@ -107,7 +107,7 @@ def rules_of(layout: Layout) -> ExpiryRules:
         config, notes = _own(layout, names)
     numbers = {name: _number(config, name) for name in _DEFAULTS}
     delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items())
-    # DLedgerCommitLog keeps an hour more
+    # DLedgerCommitLog keeps files an hour longer
     reserved_ms = (numbers["fileReservedTime"] + (layout.dledger is not None)) * HOUR_MS
     hours, failing = _hours(config.get(_WHEN, "04"))
     notes += [f"{_WHEN}: {hour} is not an hour of the day and never comes" for hour in hours if not _is_hour(hour)]
@@ -125,7 +125,7 @@ def _number(config: BrokerConfig, name: str) -> int:
 
 
 def _own(layout: Layout, names: Sequence[str]) -> tuple[BrokerConfig, list[str]]:
-    """What the store's own file says, and which of these values are not taken, and why."""
+    """The valid values in the store's own file, and notes about the others."""
     path = layout.config / BROKER_PROPERTIES
     try:
         data = read_regular(path, LARGEST_FILE_BYTES)
@@ -146,9 +146,9 @@ def _own(layout: Layout, names: Sequence[str]) -> tuple[BrokerConfig, list[str]]
 
 
 def _hours(text: str) -> tuple[tuple[int, ...], str | None]:
-    """`04;16`: its numbers up to the first part that is none, and that part, as Java splits and reads it."""
+    """The numbers in `04;16` up to the first part that is not one, and that part, split and parsed as in Java."""
     parts = text.split(";")
-    while len(parts) > 1 and not parts[-1]:  # what is empty at the end is no part, unless it is all there is
+    while len(parts) > 1 and not parts[-1]:  # Java drops empty parts at the end, unless the text itself is empty
         parts.pop()
     if parts == [""] and text:
         parts = []
@@ -163,30 +163,30 @@ def _is_hour(number: int) -> bool:
 
 
 class Disk(NamedTuple):
-    """A file system: its size, and what is used of it. here: it is the one that the log lies on."""
+    """A file system: its size and used space. here: the log is on it."""
 
     total_bytes: int
     used_bytes: int
     here: bool = True
 
     def at(self, percent: int) -> float:
-        """So many bytes are that part of it."""
+        """The bytes that a percentage of the disk is."""
         return self.total_bytes * percent / _PERCENT
 
 
 def disk_of(layout: Layout) -> Disk:
-    """The one that the newest log directory lies on, as a broker computes its ratio. Raises Unreadable."""
+    """The file system of the newest log directory, with the ratio that a broker computes. Raises Unreadable."""
     path = layout.commit_log_directories[-1]
     with os_errors(path):
         status = os.statvfs(path)
     total = status.f_blocks * status.f_frsize
-    # Java: total less usable space, which leaves out what is kept for root
+    # Java: total minus usable space, which excludes blocks reserved for root
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
     return Disk(used + status.f_bavail * status.f_frsize or total, used)
 
 
 class LogFile(NamedTuple):
-    """One file of the log; of one that is still to be written: when it will be full."""
+    """A file of the log. changed_ms: of its last change, or for a file not yet written when it will be full."""
 
     path: str
     start: int
@@ -195,7 +195,7 @@ class LogFile(NamedTuple):
 
 
 class ExpiringFile(NamedTuple):
-    """A file that goes. due_ms: old enough from then on. goes_ms: when. kept_ms: how old it is then."""
+    """A file to be deleted. due_ms: when it is old enough. goes_ms: when it is deleted. now_ms: of the forecast."""
 
     file: LogFile
     due_ms: int
@@ -205,7 +205,7 @@ class ExpiringFile(NamedTuple):
 
     @property
     def kept_ms(self) -> int:
-        """For how long it was kept."""
+        """How long after its last change it is deleted."""
         return self.goes_ms - self.file.changed_ms
 
     def to_json(self) -> dict[str, Any]:
@@ -224,10 +224,10 @@ class ExpiringFile(NamedTuple):
 
 @dataclass
 class Forecast:
-    """What becomes of a log. going: files of today that go within the time that was asked for, oldest first.
+    """The future of a log. going: existing files deleted before `until_ms`, oldest first. kept_ms: the shortest age.
 
-    rate: bytes of log a millisecond; factor: bytes of the disk for each. over_ms, forced_ms, refuses_ms, full_ms:
-    when the disk is fuller than the ratios of the rules, and full; None: not within that time.
+    rate: bytes of log per ms. factor: bytes of disk per byte of log. over_ms, forced_ms, refuses_ms, full_ms: when the
+    disk exceeds the ratios of the rules, and is full; None: not before `until_ms`.
     """
 
     rules: ExpiryRules
@@ -272,7 +272,7 @@ class Forecast:
 
 
 def forecast(store: StoreReader, disk: Disk | None, now_ms: int, until_ms: int, last_ms: int) -> Forecast:
-    """Foretell it. disk: None for that of the log. last_ms: how long the hours are by which it grows.
+    """Make a forecast. disk: None for that of the log. last_ms: the span before the last record that gives the growth.
 
     Raises InvalidInput, Unreadable.
     """
@@ -293,8 +293,8 @@ def _log_file(file: MappedFile) -> LogFile:
 
 
 def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
-    """Bytes of the log a millisecond in the last hours before its newest record, and since when that
-    is; 0 where it cannot be told. Where the log was then is asked of the longest queues.
+    """(bytes of log per millisecond in the `last_ms` before its newest record, start of that span); 0 and None if
+    unknown. The longest queues tell where the log was then.
     """
     end = store.log_end
     if end.store_timestamp is None:
@@ -302,7 +302,7 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
     since_ms = end.store_timestamp - last_ms
     queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[:_QUEUES_ASKED]
     places = [_place_then(store, queue, since_ms) for queue in queues]
-    if not any(places):  # the first records of files tell it, too
+    if not any(places):  # else use the first records of the files
         starts = [(file.start, store.store_time(file.start)) for file in store.log_files.files]
         places = [(start, stored_ms) for start, stored_ms in starts if stored_ms is not None and stored_ms >= since_ms]
     found = min((place for place in places if place is not None), default=None)
@@ -312,7 +312,7 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
 
 
 def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
-    """Position and time of the first record of a queue that was stored then or later."""
+    """Position and store time of the first record of a queue stored at `time_ms` or later."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         unit = opened.unit(first_at(opened, queue, time_ms, store.store_time)[1])
     if unit is None or not unit.valid:
@@ -322,14 +322,14 @@ def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[
 
 
 def _beside(store: StoreReader) -> int:
-    """Bytes of units and index items of the whole log: what comes with it, and goes with it."""
+    """Bytes of units and index items for the whole log, which grow and shrink with it."""
     units = sum(queue.max_offset - queue.min_offset for queue in store.queue_summaries)
     items = sum(max(0, file.header.index_count - 1) for file in store.index.files)
     return units * UNIT_BYTES + items * _ITEM_BYTES
 
 
 def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
-    """Let time pass, from one file that goes to the next."""
+    """Simulate time, from one deleted file to the next."""
     now, used, grows = float(found.now_ms), float(found.disk.used_bytes), found.rate * found.factor
     for file in islice(_files_to_come(found, files, log_end), _MOST_EVENTS):
         event = _goes(found, file, now, used, grows)
@@ -349,7 +349,7 @@ def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
 
 
 def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Iterator[LogFile]:
-    """Those that can go, each as soon as there is one behind it; files still to be written have no path."""
+    """The files that can be deleted, each once another follows it; files still to be written have no path."""
     for file in files:
         if file.start + file.size <= log_end:
             yield file
@@ -364,7 +364,7 @@ def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Itera
 
 
 def _goes(found: Forecast, file: LogFile, now: float, used: float, grows: float) -> tuple[float, Why]:
-    """When the oldest file goes, and why then."""
+    """When the oldest file is deleted, and why."""
     rules = found.rules
     here = max(now, float(file.changed_ms))
     old = max(here, float(file.changed_ms + rules.reserved_ms))
@@ -378,14 +378,14 @@ def _goes(found: Forecast, file: LogFile, now: float, used: float, grows: float)
 
 
 def _crosses(level: float, now: float, used: float, grows: float) -> float:
-    """When so many bytes are used."""
+    """When the used bytes exceed a level."""
     if used > level:
         return now
     return now + (level - used) / grows if grows > 0 else inf
 
 
 def _in_hours(time_ms: float, hours: tuple[int, ...]) -> float:
-    """The first moment from this one on that lies in one of the hours of the day, in local time."""
+    """The first moment from this one on that is in one of the hours of the day, in local time."""
     if time_ms > _LATEST_MS or not hours:
         return inf
     moment = datetime.fromtimestamp(time_ms / 1000)
@@ -400,7 +400,7 @@ def _in_hours(time_ms: float, hours: tuple[int, ...]) -> float:
 
 
 def _note_levels(found: Forecast, now: float, stop: float, used: float, grows: float) -> None:
-    """Which ratios the disk gets above until `stop`."""
+    """Note when the disk exceeds each ratio, if that is before `stop`."""
 
     def first(noted: int | None, percent: int | None) -> int | None:
         if percent is None:
@@ -415,7 +415,7 @@ def _note_levels(found: Forecast, now: float, stop: float, used: float, grows: f
 
 
 class Losing(NamedTuple):
-    """A group that loses messages of a topic. first_ms: when the first of them goes."""
+    """A group that loses messages of a topic. unread: all it has not consumed. first_ms: when the first is lost."""
 
     group: str
     topic: str
@@ -437,7 +437,7 @@ class Losing(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Groups that lose messages. unknown: why there may be more. notes: what else is to be known."""
+    """Groups that lose messages. unknown: why there may be more. notes: other remarks."""
 
     rows: list[Losing]
     unknown: list[str]
@@ -445,7 +445,7 @@ class Losses(NamedTuple):
 
 
 def losing(store: StoreReader, going: Sequence[ExpiringFile]) -> Losses:
-    """Most messages first; a group that consumes on loses less. Raises Unreadable."""
+    """The groups that lose messages, most first; if they continue to consume, they lose fewer. Raises Unreadable."""
     layout, version = store.layout, store.generation.version
     if not going:
         return Losses([], [], [])
@@ -473,7 +473,7 @@ def losing(store: StoreReader, going: Sequence[ExpiringFile]) -> Losses:
 
 
 def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
-    """Why somebody may lose messages who is not told."""
+    """Why other groups may lose messages."""
     if store.queues_unread and not ends:
         yield store.queues_unread
     elif behind := behind_log_text(store, ends):
@@ -489,7 +489,7 @@ def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
 def _of_queue(
     store: StoreReader, lag: Lag, boundary: int, going: Sequence[ExpiringFile]
 ) -> tuple[int, int, int] | None:
-    """Messages that go unread, all that are unread, and when the first goes; None for none."""
+    """(messages lost, all unconsumed messages, when the first is lost); None if none is lost."""
     first = lag.first_unread
     if first is None or lag.queue is None:
         return None
@@ -503,8 +503,8 @@ def _of_queue(
 
 
 def _units(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
-    """The first offset whose record lies behind `boundary`, and where that of `first` is, or of the next
-    one whose unit is sound: a damaged one is passed over.
+    """The first queue offset whose record is at or after `boundary`, and the position of the record of `first`, or of
+    the next valid unit if that one is damaged.
     """
     behind, place = first, None
     start, end = store.log_files.start, store.log_end.position
@@ -518,12 +518,12 @@ def _units(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -
             if len(gone):
                 behind = number + int(gone[-1]) + 1
             if sound.any() and not len(gone):
-                break  # units are in the order of the log
+                break  # units are in log order
     return behind, place
 
 
 def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int) -> tuple[int, int | None]:
-    """The same of a batch queue."""
+    """`_units` for a batch queue."""
     path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
     behind = queue.min_offset
     with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:

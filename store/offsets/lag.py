@@ -1,10 +1,10 @@
-"""How much of a queue a group has still before it: messages, bytes, and since when.
+"""Lag of consumer groups: messages, bytes and age of what a group has not consumed of a queue.
 
-Bytes are those of the records that the queue's units name; one record is read for the age of the
-oldest. What a consumer does whose offset lies outside of its queue is what brokers answer a pull
-(`DefaultMessageStore.getMessage` of 4.3.1 to 5.5.0; spec 05, 5.3).
+Bytes are those of the records that units point at; a single record is read for the oldest age. A consumer whose offset
+is outside of its queue continues where brokers tell it to when it pulls (`DefaultMessageStore.getMessage` of 4.3.1 to
+5.5.0; spec 05, 5.3).
 
-Lags become records: one for each group and queue, or added up by group and topic.
+Lags become JSON records: one for each group and queue, or sums by group and topic.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 Ends = Mapping[Queue, QueueSummary]
 _FIRST_TO_END = "4.9"
-"""From this generation on an offset behind the end is set to the end, whatever the queue's start."""
+"""From this generation on an offset after the end is set to the end, wherever the queue begins."""
 _LAST_READ = "this is the last record that was read: the next one follows"
 _PASSED_OVER = "behind the queue's end: the broker skips all new messages until the queue gets there"
 
 
 class LagProgress(Protocol):
-    """Who is told how much is done."""
+    """A progress bar."""
 
     def advance(self, done: int) -> None:
-        """So many bytes more are."""
+        """Add bytes that are done."""
 
 
 Bar = Callable[[int], AbstractContextManager[LagProgress]]
@@ -55,16 +55,16 @@ Bar = Callable[[int], AbstractContextManager[LagProgress]]
 
 class _Nobody:
     def advance(self, done: int) -> None:
-        """Nobody wants to know."""
+        """Ignore the progress."""
 
 
 def no_bar(_: int) -> AbstractContextManager[LagProgress]:
-    """Nobody looks."""
+    """No progress bar."""
     return nullcontext(_Nobody())
 
 
 class LagState(StrEnum):
-    """Of a group in a queue."""
+    """The state of a group in a queue."""
 
     CURRENT = "current"
     BEHIND = "behind"
@@ -76,9 +76,7 @@ class LagState(StrEnum):
 
 
 class Backlog(NamedTuple):
-    """What lies before a group. size_bytes: of the records. oldest_ms: when the first was stored, None
-    where its record cannot be read.
-    """
+    """Unconsumed messages. size_bytes: of the records. oldest_ms: store time of the first, None if it cannot be read."""
 
     size_bytes: int
     oldest_ms: int | None
@@ -86,10 +84,10 @@ class Backlog(NamedTuple):
 
 @dataclass
 class Lag:
-    """One group in one queue. offset: None where it never committed. queue: None where the store has none.
+    """A group in a queue. committed: False if the group has no offset here. queue: None if the store has no such queue.
 
-    ends_known: the queues can be read, and reach up to the log's end. unread: None where nothing is, or nobody asked.
-    mode: `pop` or `pull`, "" where nothing says it. subscribed: None where nobody knows the groups.
+    ends_known: the queues can be read and reach the end of the log. unread: None if nothing is unread, or not measured.
+    mode: `pop` or `pull`, "" if unknown. subscribed: whether the group is configured, None if unknown.
     """
 
     position: Position
@@ -102,22 +100,22 @@ class Lag:
 
     @property
     def offset(self) -> int | None:
-        """What its file says."""
+        """The offset in its file, None if it never committed."""
         return self.position.offset if self.committed else None
 
     @property
     def _next(self) -> int:
-        """The message that it goes on with, 0 where it never committed."""
+        """The next message for the group, 0 if it never committed."""
         return self.position.next_offset if self.committed else 0
 
     @property
     def state(self) -> LagState:
-        """What of the closed list it is."""
+        """The state, from offset and queue."""
         if not self.committed:
             return LagState.NO_POSITION
         if not self.ends_known and (self.queue is None or self._next > self.queue.max_offset):
             return LagState.UNKNOWN
-        if self.queue is None:  # one that never had a message is not there, and begins at 0
+        if self.queue is None:  # a queue that never had a message does not exist, and begins at 0
             return LagState.NO_QUEUE if self._next else LagState.CURRENT
         offset, queue = self._next, self.queue
         if offset > queue.max_offset:
@@ -128,8 +126,8 @@ class Lag:
 
     @property
     def messages(self) -> int | None:
-        """Broker offset less consumer offset, as brokers and consoles tell it: negative where the group is
-        ahead, with the messages that are gone where it is behind the queue's start.
+        """Broker offset minus consumer offset, as brokers and consoles show it: negative if the group is ahead; it
+        includes expired messages if the group is before the queue's start.
         """
         if self.state is LagState.UNKNOWN or self.queue is None or (not self.committed and self.position.queue_id < 0):
             return None
@@ -139,31 +137,31 @@ class Lag:
 
     @property
     def lacked(self) -> int | None:
-        """Messages before it, which add up over queues: none where the group is ahead."""
+        """The lag for sums over queues: 0 if the group is ahead."""
         return None if self.messages is None else max(0, self.messages)
 
     @property
     def first_unread(self) -> int | None:
-        """The first offset that is there and not consumed, None where there is none."""
+        """The first existing offset that is not consumed, None if there is none."""
         if self.queue is None or not self.lacked:
             return None
         return max(self._next, self.queue.min_offset)
 
     @property
     def expired(self) -> int:
-        """Messages that were gone before the group had them."""
+        """Messages that expired before the group consumed them."""
         if self.queue is None or not self.committed:
             return 0
         return max(0, min(self.queue.min_offset, self.queue.max_offset) - self._next)
 
     @property
     def moved_back(self) -> int:
-        """So much lower is the offset than in the .bak."""
+        """By how much the offset is lower than in the .bak."""
         backup = self.position.backup
         return 0 if backup is None else max(0, backup - self.position.offset)
 
     def goes_on(self, version: str) -> tuple[int | None, str]:
-        """The offset that a consumer goes on with, and why it is another one; (offset, "") where not.
+        """The offset from which a consumer continues, and why it differs; (offset, "") if it does not.
 
         version: the generation of the broker.
         """
@@ -206,13 +204,13 @@ class Lag:
 
 
 def queue_ends(store: StoreReader) -> dict[Queue, QueueSummary]:
-    """All queues; where the log is there, without units that it does not have any more. Raises Unreadable."""
+    """All queues; if there is a log, without units past its end or before its start. Raises Unreadable."""
     found = store.queue_summaries if store.has_log else store.queues.summaries()
     return {(one.topic, one.queue_id): one for one in (*found, *store.batch_summaries)}
 
 
 def behind_log(store: StoreReader, ends: Ends) -> int | None:
-    """From where on records of the log lack units, which the next start dispatches; None where none does.
+    """The position from which records of the log lack units, until the next start dispatches them; None if none does.
 
     Records that get no unit do not count. Raises Unreadable.
     """
@@ -229,21 +227,21 @@ def behind_log(store: StoreReader, ends: Ends) -> int | None:
 
 
 def behind_log_text(store: StoreReader, ends: Ends) -> str:
-    """The same in words, "" where none does. Raises Unreadable."""
+    """`behind_log` as a text, "" if no record lacks a unit. Raises Unreadable."""
     behind = behind_log(store, ends)
     return "" if behind is None else f"the queues are behind the log, from {behind} on"
 
 
 def lacking_text(store: StoreReader) -> str:
-    """The same for who counts units, "" also where somebody has the store: units follow their records. Raises
-    Unreadable.
+    """`behind_log_text` for counts of units; "" also while a process holds the store, as units follow records with a
+    delay. Raises Unreadable.
     """
     return "" if holder(store.layout.lock) is not None else behind_log_text(store, queue_ends(store))
 
 
 def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | None = None) -> Iterator[Lag]:
-    """Each position held against its queue; with `groups` also what they say of the group, and what has
-    no position: queues of a topic that a group consumes, groups that never committed.
+    """The lag of each position. With `groups` also the mode and subscription of each group, and lags without a
+    position: queues of a topic that a group consumes, and groups that never committed.
     """
     known, consumed = set[str](), dict[tuple[str, str], set[int]]()
     topics: dict[str, list[int]] = {}
@@ -277,9 +275,9 @@ def _lag(one: Position, ends: Ends, groups: KnownGroups | None, *, committed: bo
 
 
 def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
-    """Fill in `unread`: the units of each queue are read once, from the first that some group lacks.
+    """Set `unread` of the lags; the units of each queue are read once, from the first unconsumed one.
 
-    bar: given the bytes of these, what is told how many are done. Raises Unreadable.
+    bar: called with the bytes of these units; its progress gets the bytes done. Raises Unreadable.
     """
     queues: dict[Queue, list[Lag]] = {}
     for lag in lags:
@@ -290,7 +288,7 @@ def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
 
 
 def _unit_bytes(lags: list[Lag]) -> int:
-    """Of the units of one queue that are to be read."""
+    """Bytes of the units to read of one queue."""
     queue = lags[0].queue
     first = min(lag.first_unread or 0 for lag in lags)
     return UNIT_BYTES * (queue.max_offset - first if queue is not None else 0)
@@ -327,7 +325,7 @@ def _unread(
 
 
 def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
-    """Of a batch queue: a batch that is half consumed counts as a whole."""
+    """For a batch queue; a partly consumed batch counts completely."""
     path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
     with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
         batches = [queue.find(start) for start in starts]
@@ -339,7 +337,7 @@ def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]
 
 
 def _bytes_from(windows: Iterable[tuple[int, Structs]], starts: list[int]) -> list[int]:
-    """Bytes of the records of all units from each of `starts` on, which are sorted."""
+    """For each of the sorted `starts`, the bytes of the records of all units from it on."""
     totals = np.zeros(len(starts), np.int64)
     for first, units in windows:
         sizes = record_bytes(units)
@@ -350,7 +348,7 @@ def _bytes_from(windows: Iterable[tuple[int, Structs]], starts: list[int]) -> li
 
 
 BY = ("group", "topic", "queue")
-"""What one record is about; of the first two the queues are added up."""
+"""What a record is about; for the first two, queues are summed."""
 COLUMNS = {
     "queue": (
         *("type", "store", "group", "topic", "queue_id", "table", "file", "mode", "state"),
@@ -366,12 +364,12 @@ COLUMNS = {
         *("oldest_unread_timestamp", "lag_ms", "expired", "moved_back", "subscribed", "states"),
     ),
 }
-"""Fields of a record, by what it is about."""
+"""The fields of a record, by what it is about."""
 
 
 class LagQuery(NamedTuple):
-    """What is asked for. group, topic: names or patterns, None for all. odd: only what is behind or needs
-    a look. quick: neither bytes nor times. now_ms: what ages are counted to.
+    """What is asked for. group, topic: names or patterns, None for all. odd: only groups that lag or need attention.
+    quick: without bytes and times. now_ms: the time to which ages are counted.
     """
 
     now_ms: int
@@ -383,8 +381,8 @@ class LagQuery(NamedTuple):
 
 
 class LagRows(NamedTuple):
-    """The records of a store, and what is to be known of their files. named: there is a position, or a
-    group, of the names that were asked for, wanted or not.
+    """The records of a store, and notes about its files. named: the store has a position or group with the names asked
+    for, even if `odd` filters it out.
     """
 
     rows: list[dict[str, Any]]
@@ -393,7 +391,7 @@ class LagRows(NamedTuple):
 
 
 def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
-    """How far each group of a store is. name: of the store in the records. bar: as of `measure`.
+    """The lag of each group of a store. name: of the store in the records. bar: as for `measure`.
 
     Raises Unreadable.
     """
@@ -432,7 +430,7 @@ def _is_odd(lag: Lag) -> bool:
 
 
 def _group(one: Position) -> str | None:
-    """Its name, which may be empty; None for a delay level."""
+    """Its group, whose name may be empty; None for a delay level."""
     return None if one.table == DELAYED else one.group
 
 
@@ -467,7 +465,7 @@ def _row(lag: Lag, store: str, now_ms: int, version: str) -> dict[str, Any]:
 
 
 def _adds_up(lag: Lag) -> bool:
-    """It counts in sums over queues: it is a position, and of consumers."""
+    """Whether a lag counts in sums over queues: it has a committed offset, in a table other than `pull`."""
     return lag.committed and lag.position.table != "pull"
 
 
@@ -476,8 +474,8 @@ def _lacked(lags: Iterable[Lag]) -> int:
 
 
 class MostBehind(NamedTuple):
-    """Messages that the group lacks which is farthest behind: by queue, and by topic, where what a group
-    lacks is the sum over its queues, as `offsets --by topic` tells it.
+    """The highest lag of any group, by queue and by topic; by topic, the lag of a group is the sum over its queues, as
+    in `offsets --by topic`.
     """
 
     queues: Mapping[Queue, int]
@@ -485,7 +483,7 @@ class MostBehind(NamedTuple):
 
 
 def most_behind(store: StoreReader) -> MostBehind:
-    """Of all groups, and delay levels, of a store. Raises Unreadable."""
+    """The highest lags of all groups and delay levels of a store. Raises Unreadable."""
     queues, topics = dict[Queue, int](), dict[str, int]()
     layout, version = store.layout, store.generation.version
     if not layout.config.is_dir():
@@ -522,7 +520,7 @@ def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str
 
 
 def _counts(lags: list[Lag], wanted: LagQuery) -> dict[str, Any]:
-    """Sums over queues where the group has a position, None where not all of them are known; states count all."""
+    """Sums over the queues in which the group has a position; None if some are unknown. states count all lags."""
     measured = [lag for lag in lags if _adds_up(lag)]
     unread = [lag.unread for lag in measured if lag.unread is not None]
     oldest = min((one.oldest_ms for one in unread if one.oldest_ms is not None), default=None)

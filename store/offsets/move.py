@@ -1,9 +1,9 @@
-"""Positions of groups, held against those of another store, master and slave or before and after, and moved.
+"""Moving positions of groups: comparison with another store (master and slave, before and after), and plans to move.
 
-The other one may be a store, its `config` directory, or one file of positions. Positions are moved to an offset, an
-end, a time, or where the other one has them. Such a plan is edits of the files of `config/`, as those of `repair`:
-carried out by a session, taken back by `undo`. No position leaves its queue (spec 05, 5.3). Delay levels stay where
-they are.
+The other side may be a store, its `config` directory, or a file of positions. Positions are moved to an offset, an end
+of the queue, a time, or the other side's position. A plan consists of edits of files in `config/`, like those of
+`repair`: a session applies them, and `undo` reverts them. No position leaves its queue (spec 05, 5.3). Delay levels are
+not moved.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ _SYNTAX = "TOPIC[/QUEUE]@GROUP=OFFSET, =earliest, =latest or =TIME"
 _TO = "a number is always an offset; others are earliest, latest, or a time like 2026-11-20T21:38:00Z or -1h"
 _MOVED = (CONSUMED, LMQ)
 _LOOK_BACK_BYTES = 8 << 30
-"""So much of a log at most is asked for messages of a queue that a group is ahead of."""
+"""The part of the log searched at most for messages of a queue that a group is ahead of."""
 _Key = tuple[str, str, int]
 """Group, topic, queue id."""
 _Rows = dict[tuple[str, str, str], dict[int, int | None]]
-"""Table, topic, group → positions by queue, None for one that goes."""
+"""By table, topic and group: the offset by queue id, None to remove it."""
 _TABLE_IDS = {CONSUMED: TableId.CONSUMER_OFFSET, PULLED: TableId.PULL_OFFSET}
 
 
@@ -91,7 +91,7 @@ class Ahead(StrEnum):
 
 
 class MoveSide(NamedTuple):
-    """One of the two: its positions and its queues, without these None. tables: that it can have."""
+    """One side of a comparison: its positions and its queues, None without queues. tables: those it can have."""
 
     positions: Positions
     ends: Ends | None
@@ -99,7 +99,7 @@ class MoveSide(NamedTuple):
 
 
 class ComparedPosition(NamedTuple):
-    """One position in both; None where a side has none."""
+    """A position on both sides; None where a side has none."""
 
     key: tuple[str, str, str, int]
     offset: int | None
@@ -109,7 +109,7 @@ class ComparedPosition(NamedTuple):
 
     @property
     def ahead(self) -> Ahead:
-        """Who is."""
+        """Which side is ahead."""
         if self.other_offset is None:
             return Ahead.ONLY_HERE
         if self.offset is None:
@@ -120,7 +120,7 @@ class ComparedPosition(NamedTuple):
 
     @property
     def difference(self) -> int | None:
-        """Messages from the other's position to this one."""
+        """Messages from the other side's position to this one, None if a side has none."""
         if self.offset is None or self.other_offset is None:
             return None
         return self.offset - self.other_offset
@@ -144,13 +144,13 @@ class ComparedPosition(NamedTuple):
 
 
 def side_of(store: StoreReader) -> MoveSide:
-    """Positions and queues of a store. Raises Unreadable."""
+    """The positions and queues of a store. Raises Unreadable."""
     return MoveSide(positions_of(store.layout, store.generation.version), queue_ends(store))
 
 
 def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
-    """The same of another store, of a `config` directory, or of a file of positions. config: of the store that it is
-    held against. Raises InvalidInput, Missing, NotAStore, Unreadable.
+    """The side of another store, of a `config` directory, or of a file of positions. config: of the store it is
+    compared with. Raises InvalidInput, Missing, NotAStore, Unreadable.
     """
     if path.is_file():
         kind = FILES.get(path.name.removesuffix(BACKUP))
@@ -175,7 +175,7 @@ def _from(*files: StoredPositions) -> MoveSide:
 
 
 def compare(here: MoveSide, other: MoveSide) -> Iterator[ComparedPosition]:
-    """Every position of either, in order of table, group, topic and queue; of a file its tables only."""
+    """Every position of either side, ordered by table, group, topic and queue; only of tables that both can have."""
     tables = here.tables & other.tables
     mine, others = (
         {row.key: row.offset for row in side.positions.rows if row.table in tables} for side in (here, other)
@@ -192,14 +192,14 @@ def compare(here: MoveSide, other: MoveSide) -> Iterator[ComparedPosition]:
 
 
 class WhichPosition(StrEnum):
-    """Of two positions: the one that is farther, or the one that is not."""
+    """Which of two positions to take: the farther one, or the other."""
 
     MAX = "max"
     MIN = "min"
 
 
 class Reset(NamedTuple):
-    """Where a group is to go on. queue_id: None for all queues of the topic, which may be a pattern."""
+    """Where a group is to continue. queue_id: None for all queues of the topic, which may be a pattern."""
 
     group: str
     topic: str
@@ -208,18 +208,18 @@ class Reset(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Positions of another store, or its config/ alone, and which of two is taken."""
+    """Positions of another side, and which of two is taken."""
 
     other: Sequence[Position]
     take: WhichPosition
 
 
 EVERY = Only()
-"""Nothing is left out."""
+"""Selects every position."""
 
 
 def is_named(store: StoreReader, only: Only, *sides: Iterable[Position]) -> bool:
-    """A position of one of the sides is meant, or a group of the store that never committed. Raises Unreadable."""
+    """Whether `only` selects a position of a side, or a group of the store that never committed. Raises Unreadable."""
     if only == EVERY or any(only.has(row.key[1:]) for rows in sides for row in rows):
         return True
     subscribed = groups_of(store.layout, store.generation.version).subscribed or frozenset()
@@ -227,8 +227,8 @@ def is_named(store: StoreReader, only: Only, *sides: Iterable[Position]) -> bool
 
 
 class Move(NamedTuple):
-    """One position. before: None where there was none. wished: before it was brought inside its bounds, which are
-    those of the queue (`steps_to_next`).
+    """A position that moves. before: None if there was none. wished: the offset before it was brought into its bounds,
+    min_offset and max_offset, which are those of the queue (less `steps_to_next`).
     """
 
     group: str
@@ -242,17 +242,17 @@ class Move(NamedTuple):
 
     @property
     def key(self) -> _Key:
-        """What is moved."""
+        """The position that moves."""
         return self.group, self.topic, self.queue_id
 
     @property
     def skipped(self) -> int:
-        """Messages that the group does not get any more."""
+        """Messages that the group will not get."""
         return max(0, self.after - max(self.before or 0, self.min_offset)) if self.before is not None else 0
 
     @property
     def again(self) -> int:
-        """Messages that the group gets once more."""
+        """Messages that the group gets again."""
         return 0 if self.before is None else max(0, min(self.before, self.max_offset) - self.after)
 
     def to_json(self) -> dict[str, Any]:
@@ -271,9 +271,9 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Moves:
-    """Positions that change, with the plan that changes them. left_out: of queues that the store lacks.
+    """Positions that change, with the plan that changes them. left_out: positions in queues that the store lacks.
 
-    database: digest of the RocksDB that the plan was made from, "" without one.
+    database: the digest of the RocksDB for which the plan was made, "" without one.
     """
 
     moves: tuple[Move, ...]
@@ -282,12 +282,12 @@ class Moves:
     database: str = ""
 
     def same_as(self, other: Moves) -> bool:
-        """Both move the same, in the same database: two plans for one have other bytes in its files."""
+        """Whether both move the same in the same RocksDB; the bytes of two such plans differ."""
         return bool(self.database) and (self.moves, self.database) == (other.moves, other.database)
 
 
 def parse_reset(text: str) -> Reset:
-    """`orders/3@billing=latest`. Raises InvalidInput.
+    """Parse `orders/3@billing=latest`. Raises InvalidInput.
 
     >>> parse_reset("orders/3@billing=17")
     Reset(group='billing', topic='orders', queue_id=3, to='17')
@@ -307,10 +307,10 @@ def plan_moves(
     now_ms: int | None = None,
     only: Only = EVERY,
 ) -> Moves:
-    """What is to change so that the wishes are met; of two for one position the last one counts.
+    """Plan the moves; of two resets of one position the last counts, and a reset counts more than the merge.
 
-    Raises InvalidInput, NotFound (also where `only` leaves nothing of them), Refused (config/ is to be repaired
-    first), Unclean (queues are behind the log), Unreadable.
+    Raises InvalidInput, NotFound (also if `only` selects none of them), Refused (config/ must be repaired first),
+    Unclean (queues are behind the log), Unreadable.
     """
     version = store.generation.version
     ends = _known_ends(store)
@@ -343,7 +343,7 @@ def plan_moves(
 
 
 def _known_ends(store: StoreReader) -> Ends:
-    """Where each queue ends when its broker has started. Raises Unclean, Unreadable."""
+    """The end of each queue after a start of its broker. Raises Unclean, Unreadable."""
     ends, layout = queue_ends(store), store.layout
     behind = behind_log(store, ends) if ends or not store.queues_problem else None
     if behind is not None:
@@ -359,7 +359,7 @@ def _known_ends(store: StoreReader) -> Ends:
 
 
 def _check_ahead(store: StoreReader, moves: Iterable[Move], ends: Ends) -> None:
-    """Of a queue that a group is ahead of the log tells whether it has lost units. Raises Unclean, Unreadable."""
+    """Check by the log that no queue which a group is ahead of lost units. Raises Unclean, Unreadable."""
     ahead = {move.key[1:] for move in moves if (move.before or 0) > move.max_offset}
     if not ahead or not store.has_log:
         return
@@ -388,7 +388,7 @@ def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[st
 
 
 def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]:
-    """The queues that are meant. Raises NotFound for none."""
+    """The queues that a reset selects. Raises NotFound for none."""
     consumed = {topic for group, topic, _ in own if group == reset.group}
     found = [
         queue
@@ -403,7 +403,7 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
 
 
 def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: int | None) -> int:
-    """The position in this queue; a number is one as it is. Raises InvalidInput for one outside of it, or no time."""
+    """The offset for a queue; a number is always an offset. Raises InvalidInput for one outside, or a bad time."""
     place = f"{queue.topic}/{queue.queue_id}"
     lowest, highest = bounds_of(reset.group, queue.min_offset, queue.max_offset)
     if reset.to == EARLIEST:
@@ -411,7 +411,7 @@ def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: 
     if reset.to == LATEST:
         return highest
     if reset.to.isascii() and reset.to.isdigit():
-        # 20 digits are outside of every queue, and int() has a bound of its own
+        # 20 digits are outside of every queue, and int() limits the length
         offset = int(reset.to.lstrip("0")[:20] or "0")
         if not lowest <= offset <= highest:
             bounds = f"{place} goes from {lowest} to {highest}"
@@ -420,7 +420,7 @@ def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: 
     try:
         time_ms = parse_time(reset.to, now_ms)
     except InvalidInput as error:
-        error.hint = _TO  # of all others a number may be a time
+        error.hint = _TO  # elsewhere a number may be a time
         raise
     if not store.has_log:
         raise InvalidInput("a time needs the commit log, which is not here", path=store.layout.root)
@@ -428,15 +428,15 @@ def _position_of(store: StoreReader, reset: Reset, queue: QueueSummary, now_ms: 
 
 
 def _offset_at(store: StoreReader, queue: QueueSummary, time_ms: int) -> int:
-    """The first message that was stored then or later."""
+    """The offset of the first message stored at `time_ms` or later."""
     if store.has_batch_queues(queue.topic):
         return queue_offset_at(store, queue.topic, queue.queue_id, time_ms)
     with store.queues.open(queue.topic, queue.queue_id) as opened:
-        return first_at(opened, queue, time_ms, store.store_time)[0]  # nothing is left out
+        return first_at(opened, queue, time_ms, store.store_time)[0]  # a time leaves out no messages
 
 
 def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple[_Key, int]]:
-    """Positions of the other store that win, or that are not here; no group of brokers' own unless named."""
+    """Positions of the other side that win, or are missing here; a broker's own groups only if named."""
     for one in merge.other:
         key = one.group, one.topic, one.queue_id
         meant = only.group is not None or not is_system_group(one.group)
@@ -446,7 +446,7 @@ def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple
 
 
 def _wins(other: int, own: int | None, take: WhichPosition) -> bool:
-    """The other position is taken: it is farther, or the contrary."""
+    """Whether the other position is taken."""
     return own is None or (other > own if take is WhichPosition.MAX else other < own)
 
 
@@ -456,7 +456,7 @@ def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Mo
 
 
 def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:
-    """Each file that has positions of groups, rewritten; the digest of a RocksDB. Raises InvalidInput, Refused."""
+    """Edits of each file with positions of groups, and the digest of a RocksDB. Raises InvalidInput, Refused."""
     if not moves:
         return [], ""
     reason = counted(len(moves), "position moves", "positions move")
@@ -466,7 +466,7 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
     database = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
     if database is not None:
         found, digest = _database_edits(database, _rows(moves, there), reason)
-        # a broker takes over the file where that was written more often
+        # a broker imports the file if it was written more often
         names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
     for name in names:
         path = layout.config / name
@@ -474,7 +474,7 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
         for move in moves:
             _set(content, name, move)
         if database is None and keeps_databases(layout) and (counter_of(content) or 0) < 1:
-            content[DATA_VERSION.member] = {"counter": 1}  # without one it is not taken over
+            content[DATA_VERSION.member] = {"counter": 1}  # a broker imports no file without a counter
         data = json_bytes(content)
         found.append(_created(path, data, reason))
     return found, digest
@@ -485,8 +485,8 @@ def _created(path: Path, data: Content, reason: str) -> Edit:
 
 
 def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], list[Clamped]]:
-    """Positions in a RocksDB, brought inside their queues, with the edits that do it; none of one that cannot be read.
-    Raises Unsupported, Unreadable.
+    """The positions in a RocksDB that are outside of their queues, and the edits that correct them; nothing if the
+    RocksDB cannot be read. Raises Unsupported, Unreadable.
     """
     path = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
     found = None if path is None else entries_of_database(path)
@@ -494,7 +494,7 @@ def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], lis
         return [], []
     before: _Rows = {}
     for one in found.positions:
-        if one.table == CONSUMED or path.name == SECOND:  # elsewhere it has no other table
+        if one.table == CONSUMED or path.name == SECOND:  # other databases have no other table
             before.setdefault((one.table, one.topic, one.group), {})[one.queue_id] = one.offset
     after: dict[str, dict[str, dict[int, int | None]]] = {}
     for (table, topic, group), row in before.items():
@@ -510,7 +510,7 @@ def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], lis
 
 
 def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...] = ()) -> tuple[list[Edit], str]:
-    """Files of the database that change, and a digest of what it was. Raises Unsupported, Unreadable."""
+    """Edits of the files of a database, and the digest of its former state. Raises Unsupported, Unreadable."""
     entries = dict(_entries(path, rows))
     after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
     told = f"{after.digest}{sorted(entries.items())}".encode()
@@ -520,7 +520,7 @@ def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...]
 
 
 def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys and values of a database, None for what goes."""
+    """Keys and values of a database; None deletes the key."""
     for (table, topic, group), offsets in rows.items():
         if path.name != SECOND:
             yield _bytes(f"{topic}@{group}"), _row(offsets)
@@ -531,7 +531,7 @@ def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _row(offsets: Mapping[int, int | None]) -> bytes:
-    """The value of one topic and group where each table has its entries as JSON."""
+    """The value for one topic and group in databases with JSON values."""
     row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
     return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
 
@@ -541,7 +541,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _rows(moves: Sequence[Move], there: Sequence[Position]) -> _Rows:
-    """Each row that changes, with what stays of it."""
+    """The rows that change, complete with the positions that stay."""
     moved = {(CONSUMED, move.topic, move.group) for move in moves}
     rows: _Rows = {key: {} for key in sorted(moved)}
     for one in there:
@@ -553,11 +553,11 @@ def _rows(moves: Sequence[Move], there: Sequence[Position]) -> _Rows:
 
 
 def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
-    """The file as its broker takes it, with a table. Raises Refused, Unreadable."""
+    """The file as its broker loads it, with a table of offsets. Raises Refused, Unreadable."""
     loaded = load_table(layout, path.name, config_rules(profile_of(version)))
     if loaded.start is LoadAction.EMPTY and not path.exists() and not loaded.main.passed_by:
         return {MEMBER_OF[CONSUMED]: {}}
-    # of a file that it refuses it takes the .bak: to write into that file would bring it back
+    # for a file that it refuses a broker loads the .bak; writing the file would bring its other contents back
     content = read_json(path) if loaded.start is LoadAction.LOADS else None
     table = None if content is None else content.setdefault(MEMBER_OF[CONSUMED], {})
     if content is None or not isinstance(table, dict):
@@ -570,7 +570,7 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
 
 
 def _set(content: dict[Any, Any], name: str, move: Move) -> None:
-    """Set a position in the table that a broker asks for its group; keys that are there stay as they are. Raises
+    """Set a position in the table that a broker reads for its group; existing keys keep their form. Raises
     InvalidInput.
     """
     key = f"{move.topic}@{move.group}"

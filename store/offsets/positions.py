@@ -1,9 +1,9 @@
 """Positions of consumer groups and of delay levels, from `config/` (spec 05, 5.3 and 5.4).
 
-An offset names the next message to consume, that of one group the last one (`next_offset`). Files are read
-whatever they hold; which of file, .bak and RocksDB a broker takes is asked of `start.config_load`. Which groups
-there are, and who reads a topic by POP, is in other files of config/. An offset that lies outside of its queue is
-brought inside by `clamp`.
+An offset names the next message to consume; for one group it names the last one (`next_offset`). Files are read
+whatever they contain; `start.config_load` decides which of file, .bak and RocksDB a broker loads. Other files of
+config/ tell which groups exist, and which consume by POP. `clamp` moves offsets that lie outside of their queues into
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..start.config_load import (
 
 CONSUMED, PULLED, LMQ, DELAYED = "offset", "pull", "lmq", "delay"
 TABLES = (CONSUMED, PULLED, LMQ, DELAYED)
-"""What has positions in queues, of groups and of delay levels."""
+"""The kinds of positions, of groups and of delay levels."""
 _DELAY, _VERSION = "delay_offset", "data_version"
 _MEMBERS = {
     ("consumer_offset", OFFSET_TABLE): CONSUMED,
@@ -50,13 +50,13 @@ _MEMBERS = {
 }
 _OF_DATABASES = (CONSUMED, PULLED)
 MEMBER_OF = {name: member for (_, member), name in _MEMBERS.items()}
-"""Name of a table → its member in the file."""
+"""By table, its member in the file."""
 
 
 class Position(NamedTuple):
-    """How far a group is in a queue. table: one of `TABLES`. group: "" for a delay level. offset: as the file has it.
+    """The offset of a group in a queue. table: one of `TABLES`. group: "" for a delay level. offset: as in the file.
 
-    file: its name in `config/`. backup: the same of the .bak, None where that has none.
+    file: its name in `config/`. backup: the offset in the .bak, None if that has none.
     """
 
     table: str
@@ -69,18 +69,18 @@ class Position(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What names it in its store: table, group, topic and queue."""
+        """Table, group, topic and queue id: unique in a store."""
         return self.table, self.group, self.topic, self.queue_id
 
     @property
     def next_offset(self) -> int:
-        """The message that the group goes on with."""
+        """The next message for the group."""
         return self.offset + steps_to_next(self.group)
 
     @property
     def is_read(self) -> bool:
-        """A broker asks this table for this group: lmqConsumerOffset.json has one for groups of LMQs, and one
-        for all others, whatever their topics are.
+        """Whether a broker reads this table for this group: lmqConsumerOffset.json has one table for groups with LMQ
+        names, and one for all others, whatever the topic is.
         """
         if self.file.removesuffix(BACKUP) != LMQ_OFFSETS or self.table not in (CONSUMED, LMQ):
             return True
@@ -88,21 +88,21 @@ class Position(NamedTuple):
 
 
 class Only(NamedTuple):
-    """Which positions are meant. group, topic: names or patterns, None for all."""
+    """Selects positions. group, topic: names or patterns, None for all."""
 
     group: str | None = None
     topic: str | None = None
 
     def has(self, key: tuple[str, str, int]) -> bool:
-        """The one of this group, topic and queue is."""
+        """Whether a position with this group, topic and queue is selected."""
         return (self.group is None or matches(key[0], self.group)) and (
             self.topic is None or matches(key[1], self.topic)
         )
 
 
 class StoredPositions(NamedTuple):
-    """What a file, or a RocksDB, says: positions, and what of it cannot be read. counter: how often it was
-    written, None where it does not say so.
+    """The positions in a file or a RocksDB, and what of it cannot be read. counter: how often it was written, None if
+    unknown.
     """
 
     path: Path
@@ -113,10 +113,10 @@ class StoredPositions(NamedTuple):
 
 @dataclass
 class Positions:
-    """Those that the next start of a broker takes. notes: what an operator has to know of their files.
+    """The positions that the next start of a broker loads. notes: remarks about their files, for operators.
 
-    unsure: why it cannot be told which of two a broker takes, "" where it can. lacking: what a broker
-    takes is not all here.
+    unsure: why it is unknown which of two sources a broker loads, "" if it is known. lacking: some positions that a
+    broker loads are not here.
     """
 
     rows: list[Position] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Positions:
 
 
 def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredPositions]:
-    """Each file of `config/` with positions of these tables, as it is; no .bak. Raises Unreadable."""
+    """Each file of `config/` with positions of these tables, as it is, without .bak files. Raises Unreadable."""
     wanted = frozenset(tables)
     for kind, path, plain in config_files(config):
         if path.name == plain and tables_of(kind) & wanted:
@@ -137,7 +137,7 @@ def every_file(config: Path, tables: Iterable[str] = TABLES) -> Iterator[StoredP
 
 
 def tables_of(kind: str | None) -> frozenset[str]:
-    """What of `TABLES` a file of this kind has; None: of a RocksDB."""
+    """The tables that a file of this kind can have; None: a RocksDB."""
     if kind is None:
         return frozenset(_OF_DATABASES)
     members = ((table.record_type, table.member) for table in KINDS[kind].tables)
@@ -145,7 +145,7 @@ def tables_of(kind: str | None) -> frozenset[str]:
 
 
 def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredPositions:
-    """Positions of one file of JSON, as far as it can be read. Raises Missing, Unreadable."""
+    """The positions in a JSON file, as far as it can be read. Raises Missing, Unreadable."""
     wanted, file = frozenset(tables), read_config_file(path, kind)
     found, problems, counter = [], list[str](), None
     for record in file.records():
@@ -161,7 +161,7 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredP
 
 
 def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPositions:
-    """The same of the RocksDB of offsets, with the reason where it cannot be read."""
+    """The positions in a RocksDB, or the problem if it cannot be read."""
     wanted = frozenset(tables)
     try:
         rows = rows_of(path, OFFSETS)
@@ -174,7 +174,7 @@ def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPos
 
 
 def _possible(found: list[Position]) -> list[Position]:
-    """Those that a broker does not take for none."""
+    """Only positions that a broker does not treat as missing."""
     return [one for one in found if one.next_offset >= 0]
 
 
@@ -182,13 +182,13 @@ def _position(table: str, record: dict[str, Any], file: str) -> Position:
     if record["type"] == _DELAY:
         topic, queue_id = SCHEDULE_TOPIC, record["delay_level"] - 1
         return Position(table, "", topic, queue_id, record["offset"], file)
-    queue_id = record.get("queue_id", 0)  # an LMQ has no number
+    queue_id = record.get("queue_id", 0)  # an LMQ has no queue id
     return Position(table, record["group"], record["topic"], queue_id, record["offset"], file)
 
 
 def positions_of(layout: Layout, version: str) -> Positions:
-    """What a broker of this generation takes when it starts; of a file that it takes nothing of, what can
-    be read, with a note. Raises Unreadable.
+    """The positions that a broker of this generation loads at its start; from a file that it does not load, those that
+    can be read, with a note. Raises Unreadable.
     """
     found, rules = Positions(), config_rules(profile_of(version))
     names = offset_files(layout)
@@ -215,7 +215,7 @@ def _either(found: Positions, force: InForce) -> None:
 
 
 def offset_files(layout: Layout) -> tuple[str, ...]:
-    """Names of the files with positions that a broker reads, both of groups where nothing says which one."""
+    """Names of the files with positions that a broker reads; both files of groups if nothing tells which."""
     if OFFSETS in stand_ins(layout.config, layout.broker_config):
         return (DELAYS,)
     if keeps_databases(layout):
@@ -227,7 +227,7 @@ def offset_files(layout: Layout) -> tuple[str, ...]:
 
 
 def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedConfig) -> None:
-    """A broker takes what the file has in the place of all that it has where that was written more often (spec 5.4)."""
+    """Add the RocksDB's positions, or those of the file if it was written more often: a broker imports it (spec 5.4)."""
     file = layout.config / OFFSETS
     database, beside = entries_of_database(path), _there(file, FILES[OFFSETS])
     own = {row.key: row for row in database.positions}
@@ -290,24 +290,24 @@ def _there(path: Path, kind: str) -> StoredPositions:
 
 @dataclass(frozen=True)
 class KnownGroups:
-    """subscribed: names of groups, None where no table can be read. popping: (group, topic) by POP."""
+    """The configured groups. subscribed: names, None if no table can be read. modes: request mode by (group, topic)."""
 
     subscribed: frozenset[str] | None = None
     modes: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def knows(self, group: str) -> bool | None:
-        """The group has an entry, or needs none."""
+        """Whether the group has an entry or needs none; None if unknown."""
         if self.subscribed is None:
             return None
         return group in self.subscribed or is_system_group(group) or group.startswith(LMQ_PREFIX)
 
     def mode(self, group: str, topic: str) -> str:
-        """`pop` or `pull` as messageRequestMode.json has it, "" for nothing."""
+        """`pop` or `pull` as in messageRequestMode.json, "" without an entry."""
         return self.modes.get((group, topic), "").lower()
 
 
 def groups_of(layout: Layout, version: str) -> KnownGroups:
-    """What a broker of this generation takes of the tables of groups. Raises Unreadable."""
+    """The groups that a broker of this generation loads. Raises Unreadable."""
     rules = config_rules(profile_of(version))
     text = load_table(layout, GROUPS, rules).taken
     subscribed = None
@@ -322,13 +322,13 @@ Json = dict[Any, Any]
 Ranges = Mapping[QueueId, tuple[int, int]]
 _TABLE, _LMQ_TABLE = MEMBER_OF[CONSUMED], MEMBER_OF[LMQ]
 _DIGITS = 10
-"""Of the number of a queue or of a delay level at most."""
+"""Most digits of a queue id or delay level."""
 _NEVER = (0, 0)
-"""Range of a queue that never had a message."""
+"""The range of a queue that never had a message."""
 
 
 class Clamped(NamedTuple):
-    """An offset that lay outside of its queue. group: "" for a delay level. after: None, taken out."""
+    """An offset that was outside of its queue. group: "" for a delay level. after: None if it was removed."""
 
     group: str
     queue: QueueId
@@ -337,10 +337,10 @@ class Clamped(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What offsets are held against.
+    """What offsets are compared with.
 
-    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many delay levels there
-    are, None where that is not known. from_zero: the log has every message that was ever stored.
+    ranges: (min, max) offset of each queue. topics: those the broker knows. levels: the number of delay levels, None if
+    unknown. from_zero: the log still has every message that was ever stored.
     """
 
     ranges: Ranges
@@ -349,13 +349,13 @@ class Bounds(NamedTuple):
     from_zero: bool
 
     def of(self, queue: QueueId, *, known: bool) -> tuple[int, int] | None:
-        """The range of a queue, None where nothing tells. known: the queue is one that can be."""
+        """The range of a queue, None if unknown. known: the queue may exist."""
         found = self.ranges.get(queue)
         return _NEVER if found is None and known and self.from_zero else found
 
 
 def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
-    """Bring the offsets of the file of this name inside their queues."""
+    """Move the offsets in the content of this file into their queues, in place."""
     lmq = content.get(_LMQ_TABLE)
     if isinstance(lmq, dict):
         yield from _lmq(lmq, bounds)
@@ -367,7 +367,7 @@ def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
 
 
 def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
-    """Positions of groups, by topic@group and queue."""
+    """Positions of groups: by topic@group, then by queue."""
     for key, row in table.items():
         topic, _, group = str(key).rpartition("@")
         if isinstance(row, dict):
@@ -405,7 +405,7 @@ def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
 
 
 def _clamp_one(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
-    """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
+    """Clamp one offset of a row. ends: None if it is only known that no queue begins below 0."""
     offset = row[key]
     if not _is_int(offset):
         return
@@ -420,23 +420,23 @@ def _clamp_one(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int,
 
 
 def bounds_of(group: str, first: int, end: int) -> tuple[int, int]:
-    """The lowest and the highest offset that a group may have in a queue that goes from first to end."""
+    """The lowest and highest offset that a group may have in a queue from first to end."""
     steps = steps_to_next(group)
     return first - steps, end - steps
 
 
 def inside(offset: int, lowest: int, highest: int) -> int:
-    """The offset, or the bound that it is beyond."""
+    """The offset, or the bound that it exceeds."""
     return min(max(offset, lowest), highest)
 
 
 def is_beyond(offset: Any) -> bool:
-    """It is none that a broker reads."""
+    """Whether it is an integer outside of the range that brokers read."""
     return _is_int(offset) and not OFFSET.holds(offset)
 
 
 def _number(key: Any) -> int | None:
-    """A key that is a number, with quotes or without, as a broker takes both."""
+    """A key that is a number, with quotes or without, as a broker accepts both."""
     if isinstance(key, str):
         return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
     return key if _is_int(key) else None
