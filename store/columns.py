@@ -306,9 +306,9 @@ def _with_slack(strings: Ragged) -> Ragged:
 
 def _word(strings: Ragged, rows: Ints | slice, at: int) -> npt.NDArray[np.uint64]:
     """Bytes `at` to `at` + 7 of strings longer than `at`, with zeros after the end of a string."""
-    left = strings.length[rows] - at
+    remaining = strings.length[rows] - at
     words = overlapping(strings.buffer, _WORD)[strings.start[rows] + at]
-    unused = (8 * np.maximum(_WORD.itemsize - left, 0)).astype(np.uint64)
+    unused = (8 * np.maximum(_WORD.itemsize - remaining, 0)).astype(np.uint64)
     return _keep_front(words, unused)
 
 

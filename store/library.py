@@ -94,8 +94,7 @@ class Store(search_store.StoreReader):
         return (message for batch in batches for message in messages(batch))
 
     def timers(self, now_ms: int | None = None, note: Callable[[str], None] = lambda _: None) -> Timers:
-        """Timer messages: when each is due, and whether it is delivered, cancelled or lost, for a broker started at
-        `now_ms`.
+        """Timer messages: when due, whether delivered, cancelled or never delivered, for a broker started at `now_ms`.
 
         now_ms: ms since 1970, None for now. note: called with a text for what cannot be read. Raises Unreadable.
 
@@ -247,7 +246,7 @@ def apply(
         return carry_out(layout, shown, again, files, seen=planned.seen, wait_seconds=wait_seconds)
 
 
-_LOOKS = 3
+_ROUNDS = 3
 """Looks at a new store: the first plan restores queues, the second what is derived from queues; the last only looks."""
 
 
@@ -266,10 +265,10 @@ def recover_new_store(
     from .session.journal import Journal
     from .session.undo import purge
 
-    for left in reversed(range(_LOOKS)):
+    for remaining in reversed(range(_ROUNDS)):
         found = recovery(layout, broker_version=broker_version, rate_bytes=rate_bytes, tell=tell)
         plan = found.recovery.plan
-        if not left or plan is None or found.recovery.nothing_to_do or gives_up(plan):
+        if not remaining or plan is None or found.recovery.nothing_to_do or gives_up(plan):
             break
         files = confined(layout)
         applied = apply(found, files, rate_bytes=rate_bytes)

@@ -39,7 +39,7 @@ from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the suffix of a file."""
-_IN_PATH = pa.schema(
+_PATH_SCHEMA = pa.schema(
     [
         pa.field(field.name, pa.string() if pa.types.is_nested(field.type) else field.type)
         for field in SCHEMA
@@ -57,7 +57,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     twice, or lies in a directory that is named too, counts once. Raises InvalidInput if there is none, and for another
     suffix.
     """
-    found = [file for place in places for file in (_inside(place) if place.is_dir() else [place])]
+    found = [file for place in places for file in (_files_in(place) if place.is_dir() else [place])]
     if not found:
         raise InvalidInput("no Parquet or Arrow file there", path=places[0])
     for file in found:
@@ -65,7 +65,7 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     return list({file.resolve(): file for file in found}.values())
 
 
-def _inside(folder: Path) -> list[Path]:
+def _files_in(folder: Path) -> list[Path]:
     entries = (entry for _, entries in each_directory([folder]) for entry in entries if not entry.directory)
     return sorted(path for path in (Path(entry.path) for entry in entries) if path.suffix in FORMS)
 
@@ -84,7 +84,7 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
     form: `parquet` or `arrow` (file or stream). columns: only these, those that exist. Raises Missing, Unreadable;
     InvalidInput for a file of another format, or a value in the path that does not fit its column.
     """
-    beside = {name: value for name, value in _in_path(path).items() if columns is None or name in columns}
+    beside = {name: value for name, value in _path_values(path).items() if columns is None or name in columns}
     for batch, share in rows_of(path, form, columns):
         for name, value in beside.items():
             if name not in batch.schema.names:
@@ -112,44 +112,44 @@ def schema_of(path: Path, form: str) -> pa.Schema:
                 schema = pq.read_schema(source)
         else:
             with pa.memory_map(os.fsencode(path)) as source:
-                schema = _opened(source).schema
+                schema = _open_reader(source).schema
     except OSError as error:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"not a {form} file: {error}", path=path) from None
-    for name, value in _in_path(path).items():
+    for name, value in _path_values(path).items():
         if name not in schema.names:
             schema = schema.append(pa.field(name, value.type))
     return schema.remove_metadata()
 
 
-def _in_path(path: Path) -> dict[str, pa.Scalar]:
+def _path_values(path: Path) -> dict[str, pa.Scalar]:
     """The columns that a path gives, and their values; if a name occurs twice, the value nearer to the file.
 
     Raises InvalidInput for a value that does not fit its column.
 
-    >>> found = _in_path(Path("/x/topic=%25RETRY%25g/queue_id=3/part-0.parquet"))
+    >>> found = _path_values(Path("/x/topic=%25RETRY%25g/queue_id=3/part-0.parquet"))
     >>> {name: value.as_py() for name, value in found.items()}
     {'queue_id': 3, 'topic': '%RETRY%g'}
     """
-    named = [folder.name for folder in path.parents if folder.name.partition("=")[0] in _IN_PATH.names]
+    named = [folder.name for folder in path.parents if folder.name.partition("=")[0] in _PATH_SCHEMA.names]
     if not named:
         return {}
     import pyarrow.dataset as ds
 
     folders = b"".join(os.fsencode(name) + b"/" for name in named)
     try:
-        found = ds.get_partition_keys(ds.partitioning(_IN_PATH, flavor="hive").parse(folders))
+        found = ds.get_partition_keys(ds.partitioning(_PATH_SCHEMA, flavor="hive").parse(folders))
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"its path has no value of a column: {error}", path=path) from None
-    return {f.name: pa.scalar(found[f.name], f.type) for f in _IN_PATH if f.name in found}
+    return {f.name: pa.scalar(found[f.name], f.type) for f in _PATH_SCHEMA if f.name in found}
 
 
 def unread_folders(files: Iterable[Path]) -> Iterator[str]:
     """Warnings about folders `NAME=VALUE` above the files whose name is not a column of messages."""
     folders = {folder for path in files for folder in path.parents}
     names = {folder.name.partition("=")[0] for folder in folders if "=" in folder.name}
-    for name in sorted(names - {*_IN_PATH.names, DAY_FOLDERS}):
+    for name in sorted(names - {*_PATH_SCHEMA.names, DAY_FOLDERS}):
         yield f"folders {name}=: not a column of messages, ignored"
 
 
@@ -167,7 +167,7 @@ def _parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.Rec
 
 def _arrow(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, float]]:
     with pa.memory_map(os.fsencode(path)) as source:
-        for batch, share in _shares(_opened(source), source):
+        for batch, share in _shares(_open_reader(source), source):
             if columns is not None:
                 batch = batch.select([name for name in columns if name in batch.schema.names])
             for begin in range(0, batch.num_rows, AHEAD_ROWS):
@@ -183,7 +183,7 @@ def _shares(file: _Reader, source: pa.MemoryMappedFile) -> Iterator[tuple[pa.Rec
         yield batch, source.tell() / source.size()
 
 
-def _opened(source: pa.MemoryMappedFile) -> _Reader:
+def _open_reader(source: pa.MemoryMappedFile) -> _Reader:
     try:
         return pa.ipc.open_file(source)
     except pa.ArrowInvalid:
@@ -265,14 +265,14 @@ def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:
 def _schema_of(files: Sequence[Path]) -> pa.Schema:
     """The common schema of all files. Raises InvalidInput."""
     schemas = [schema_of(path, form_of(path)) for path in files]
-    plain = [pa.schema([_plain(f) for f in schema]) for schema in dict.fromkeys(schemas)]
+    plain = [pa.schema([_without_dictionary(f) for f in schema]) for schema in dict.fromkeys(schemas)]
     try:
         return pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInput(f"columns of the files do not fit together: {error}") from None
 
 
-def _plain(column: pa.Field) -> pa.Field:
+def _without_dictionary(column: pa.Field) -> pa.Field:
     """A dictionary column as its value type: each file may have another dictionary."""
     if pa.types.is_dictionary(column.type):
         return pa.field(column.name, column.type.value_type)
@@ -521,13 +521,13 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
     if missing := [name for name in NEEDED if name not in rows.schema.names and name != BODY]:
         raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
     numbers = pa.array(range(first, first + rows.num_rows))
-    there = rows.column("topic").is_valid()
-    made.left_out += rows.num_rows - there.true_count
-    rows, numbers = rows.filter(there), numbers.filter(there)
+    has_topic = rows.column("topic").is_valid()
+    made.left_out += rows.num_rows - has_topic.true_count
+    rows, numbers = rows.filter(has_topic), numbers.filter(has_topic)
     if BODY_CRC_OK in rows.schema.names:
         bad = corrupted_rows(rows.column(BODY_CRC_OK))
-        where = _where(rows, numbers, int(bad[0])) if len(bad) else ""
-        if not made.corrupted.take(len(bad), where) and len(bad):
+        first_bad = _row_text(rows, numbers, int(bad[0])) if len(bad) else ""
+        if not made.corrupted.take(len(bad), first_bad) and len(bad):
             sound = rows.column(BODY_CRC_OK).fill_null(True)
             rows, numbers = rows.filter(sound), numbers.filter(sound)
     if not rows.num_rows:
@@ -546,7 +546,7 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
         raise type(error)(f"rows {numbers[0]} to {numbers[-1]}: {error}") from None
 
 
-def _where(rows: pa.RecordBatch, numbers: pa.Array, index: int) -> str:
+def _row_text(rows: pa.RecordBatch, numbers: pa.Array, index: int) -> str:
     """How to name a row in a message: with the store and position it was read from, if those are known."""
     if not {STORE, POSITION}.issubset(rows.schema.names):
         return f"row {numbers[index]}"

@@ -37,7 +37,7 @@ from .stores import Ask
 
 _KEY = ("topic", "queue_id", "key")
 _LATEST = ("position", "number", "body_length")
-_WHOLE = 1 << 62
+_ONE_PART_BYTES = 1 << 62
 """Split size with which a log is read in one part."""
 _HEADS_MAX = 1 << 20
 """Messages collected before the newest of each key are chosen again."""
@@ -76,11 +76,11 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
 
     Return how many messages there were, how many are kept, and what of the log could not be read.
     """
-    ask = Ask((root,), topics=tuple(topics), split_bytes=_WHOLE, config=how.config)
+    ask = Ask((root,), topics=tuple(topics), split_bytes=_ONE_PART_BYTES, config=how.config)
     first = _CompactionPass(ask, note)
     places = newest(first)
     again = _CompactionPass(ask, note, crc=True)
-    counts = make_store(folder, how, _rows(root, again, places)).counts()
+    counts = make_store(folder, how, _messages_at(root, again, places)).counts()
     return {
         "messages": first.messages,
         "kept": counts["messages"],
@@ -105,19 +105,19 @@ class _CompactionPass:
 
     def __iter__(self) -> Iterator[Batch]:
         (part,) = parts_of(self.ask)
-        told, seen = 0, None
+        reported, seen = 0, None
         for batch in messages_of(self.ask, part, self.damage.append, crc=self.crc):
             first, last = int(batch.position[0]), int(batch.position[-1])
             step = last - (first if seen is None else seen)
-            told, seen = told + step, last
+            reported, seen = reported + step, last
             self.note(step)
-            apart = self._apart(batch)
+            apart = self._split_batches(batch)
             self.messages += len(apart)
             if len(apart):
                 yield apart
-        self.note(part.bytes - told)
+        self.note(part.bytes - reported)
 
-    def _apart(self, batch: Batch) -> Batch:
+    def _split_batches(self, batch: Batch) -> Batch:
         """The messages of a batch of records, without batch records that cannot be split."""
         apart = unwrapped(batch)
         whole = is_batch_record(apart.columns.ints("sys_flag")) & (_numbers_in(apart) == 0)
@@ -146,11 +146,11 @@ class _Places(NamedTuple):
         first = batch.position[0]
         begin = np.searchsorted(self.position, first)
         end = np.searchsorted(self.position, batch.position[-1], "right")
-        those = _ids(self.position[begin:end] - first, self.number[begin:end])
-        return np.isin(_ids(batch.position - first, _numbers_in(batch)), those)
+        those = _place_ids(self.position[begin:end] - first, self.number[begin:end])
+        return np.isin(_place_ids(batch.position - first, _numbers_in(batch)), those)
 
 
-def _ids(position: Ints, number: Ints) -> Ints:
+def _place_ids(position: Ints, number: Ints) -> Ints:
     """Each place as one number, int64[n]."""
     return position * (MESSAGES_MAX + 1) + number
 
@@ -161,7 +161,7 @@ def newest(batches: Iterable[Batch]) -> _Places:
     heads: list[pa.Table] = []
     count = 0
     for batch in batches:
-        heads.append(_heads(batch))
+        heads.append(_keyed_messages(batch))
         count += len(batch)
         if count >= _HEADS_MAX:
             known, heads, count = _latest([known, *heads] if known else heads), [], 0
@@ -173,7 +173,7 @@ def newest(batches: Iterable[Batch]) -> _Places:
     return _Places(*(stays.column(name).to_numpy() for name in _Places._fields))
 
 
-def _heads(batch: Batch) -> pa.Table:
+def _keyed_messages(batch: Batch) -> pa.Table:
     """Queue, key and place of the messages with a key that is more than spaces."""
     columns = batch.columns
     table = pa.table(
@@ -200,15 +200,15 @@ def _latest(tables: Sequence[pa.Table]) -> pa.Table:
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
-def _rows(root: str, read: _CompactionPass, places: _Places) -> Iterator[pa.RecordBatch]:
+def _messages_at(root: str, read: _CompactionPass, places: _Places) -> Iterator[pa.RecordBatch]:
     """Yield the messages at some places in log order, with bodies as stored."""
     for batch in read if len(places.position) else ():
         stays = places.mask(batch)
         if stays.any():
-            yield from rows_of_batch(root, _alone(batch.take(stays)), _COLUMNS, raw=True)
+            yield from rows_of_batch(root, _without_batch_flags(batch.take(stays)), _COLUMNS, raw=True)
 
 
-def _alone(batch: Batch) -> Batch:
+def _without_batch_flags(batch: Batch) -> Batch:
     """Clear the batch flags of messages that were taken out of batch records."""
     flags = batch.columns.ints("sys_flag")
     batch.columns.set("sys_flag", np.where(_numbers_in(batch) > 0, flags & ~BATCH_BITS, flags))

@@ -96,23 +96,22 @@ def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False)
 def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
     """Raise Refused if the last export was of other messages, or nobody knows where it ended."""
     if last.position is None:
-        raise Refused(f"it is not known where the last export ended: {last.why}", path=root, hint=_KEEPS)
+        raise Refused(f"it is not known where the last export ended: {last.why}", path=root, hint=_CONTINUE)
     if (sorted(last.topics), last.queue_id) != (sorted(ask.topics), ask.queue_id):
         had = ", ".join(last.topics) or "all topics"
-        raise Refused(f"the last export was of other messages: {had}", path=root, hint=_KEEPS)
+        raise Refused(f"the last export was of other messages: {had}", path=root, hint=_CONTINUE)
 
 
-_KEEPS = "a new DIR takes all messages; --append --since TIME adds to this one; --overwrite loses expired messages"
+_CONTINUE = "a new DIR takes all messages; --append --since TIME adds to this one; --overwrite loses expired messages"
 """The ways to continue; the last one loses what has expired since it was exported."""
 _CHANGED = "a broker start or mqstore (recover, repair, undo) changed the log, or it is another log"
 
 
 def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
-    assert last is None or last.position is not None
     why = "logs in object storage have no known end"
     if last is not None:
         raise Refused(why, path=root)
-    return LogRange(None, [], _ended(ask, None, why))
+    return LogRange(None, [], _log_ended(ask, None, why))
 
 
 def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogEnded], *, append: bool) -> LogRange:
@@ -129,7 +128,7 @@ def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogE
         elif last is None:
             _refuse_moved(root, log.queue, before)
         elif changed:
-            raise Refused(changed, path=root, hint=_KEEPS)
+            raise Refused(changed, path=root, hint=_CONTINUE)
         elif last.position is not None:
             begin = max(first, last.position)
             moved = log.queue.file_at(last.position - 1) != log.queue.file_at(end - 1)
@@ -138,8 +137,8 @@ def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogE
         end = max(begin, end)
         size, crc = last_bytes(log.queue, end)
     if ask.times.until_ms != ALWAYS.until_ms:
-        return LogRange(Split(begin, end), lost, _ended(ask, None, "it took messages --until a time"))
-    return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc), moved)
+        return LogRange(Split(begin, end), lost, _log_ended(ask, None, "it took messages --until a time"))
+    return LogRange(Split(begin, end), lost, _log_ended(ask, end, "", size, crc), moved)
 
 
 def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int], end: int, done: str) -> str:
@@ -149,8 +148,8 @@ def changed_before(queue: MappedFileQueue, position: int, last: tuple[int, int],
     """
     if end < position:
         return f"the log ends at {end}, but was {done} up to {position}: {_CHANGED}"
-    there = _sum_of(queue, position, last[0])
-    if there[0] and there != last:
+    now = _sum_of(queue, position, last[0])
+    if now[0] and now != last:
         return f"the bytes before {position}, up to which the log was {done}, have changed: {_CHANGED}"
     return ""
 
@@ -177,13 +176,13 @@ def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnd
 def _sum_of(queue: MappedFileQueue, position: int, size: int) -> tuple[int, int]:
     """Size and checksum of the bytes before a position; (0, 0) if they cannot all be read."""
     try:
-        there = queue.read(position - size, size)
+        data = queue.read(position - size, size)
     except UnreadableRange:  # reading the log reports it
         return 0, 0
-    return (size, zlib.crc32(there)) if len(there) == size else (0, 0)
+    return (size, zlib.crc32(data)) if len(data) == size else (0, 0)
 
 
-def _ended(ask: Ask, position: int | None, why: str = "", size: int = 0, crc: int = 0) -> LogEnded:
+def _log_ended(ask: Ask, position: int | None, why: str = "", size: int = 0, crc: int = 0) -> LogEnded:
     return LogEnded(position, why, size, crc, ask.topics, ask.queue_id)
 
 
@@ -228,7 +227,7 @@ class DataSet:
         for path, name in _files_in(target):
             match = _FILE.fullmatch(name)
             if match is None:
-                raise Refused(f"{name} in it is not a file of an export", path=target, hint=_OTHER)
+                raise Refused(f"{name} in it is not a file of an export", path=target, hint=_TARGET_HINT)
             count += 1
             newest = max(newest or (-1, "", path), (int(match["series"] or 0), match["form"], path))
         if newest is None:
@@ -237,8 +236,8 @@ class DataSet:
         return cls(count, series, _read_note(target, path, form) if note else None)
 
 
-_OTHER_KIND = "--to takes a new directory; --overwrite replaces what is there"
-_OTHER = "--to takes a new directory, or one that mqstore export made"
+_KIND_HINT = "--to takes a new directory; --overwrite replaces what is there"
+_TARGET_HINT = "--to takes a new directory, or one that mqstore export made"
 
 
 @dataclass(frozen=True)
@@ -259,8 +258,8 @@ class Note:
     def to_text(self) -> str:
         """The text kept in a file."""
         ended = {root: one.to_json() for root, one in self.ended.items()}
-        told = {"format": self.form, "by_day": self.by_day, "columns": self.columns}
-        return json.dumps({"version": _VERSION, **told, "ended": ended})
+        entries = {"format": self.form, "by_day": self.by_day, "columns": self.columns}
+        return json.dumps({"version": _VERSION, **entries, "ended": ended})
 
     @classmethod
     def of_text(cls, text: str) -> Self:
@@ -278,23 +277,23 @@ class Note:
 
     def require_like(self, other: Note, target: Path) -> None:
         """Raise Refused if the files of the two notes differ in kind."""
-        for what, mine, its in (
+        for what, mine, theirs in (
             ("format", self.form, other.form),
             ("folders by day", self.by_day, other.by_day),
             *_columns_of(self, other),
         ):
-            if mine != its:
-                told = f"different {what}: {_word(mine)} there, {_word(its)} requested"
-                raise Refused(told, path=target, hint=_OTHER_KIND)
+            if mine != theirs:
+                text = f"different {what}: {_value_text(mine)} there, {_value_text(theirs)} requested"
+                raise Refused(text, path=target, hint=_KIND_HINT)
 
 
 def _columns_of(one: Note, other: Note) -> Iterator[tuple[str, str | None, str | None]]:
-    mine, its = dict(one.columns), dict(other.columns)
-    for name in (*mine, *(name for name in its if name not in mine)):
-        yield f"column {name}", mine.get(name), its.get(name)
+    mine, theirs = dict(one.columns), dict(other.columns)
+    for name in (*mine, *(name for name in theirs if name not in mine)):
+        yield f"column {name}", mine.get(name), theirs.get(name)
 
 
-def _word(value: object) -> str:
+def _value_text(value: object) -> str:
     if value is None:
         return "none"
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
@@ -323,6 +322,6 @@ def _read_note(target: Path, newest: Path, form: str) -> Note | None:
 def require_like(found: DataSet, wanted: Note, target: Path) -> None:
     """Raise Refused if the new files would differ in kind from the existing ones."""
     if found.files and found.note is None:
-        raise Refused("it does not say which columns it has and where an export ended", path=target, hint=_OTHER_KIND)
+        raise Refused("it does not say which columns it has and where an export ended", path=target, hint=_KIND_HINT)
     if found.note is not None:
         found.note.require_like(wanted, target)

@@ -85,8 +85,8 @@ class Unsound:
     @property
     def cut(self) -> dict[str, tuple[int, int]]:
         """Number and bytes of all ranges, for stores some of whose ranges are not in `first`."""
-        told = Counter(damage.store for damage in self.first)
-        return {store: (count, self.bytes[store]) for store, count in self.ranges.items() if told[store] < count}
+        listed = Counter(damage.store for damage in self.first)
+        return {store: (count, self.bytes[store]) for store, count in self.ranges.items() if listed[store] < count}
 
     def add_bodies(self, store: str, count: int, position: int) -> None:
         """Add the number of bodies that failed their checksum, and the position of the first."""
@@ -117,13 +117,13 @@ def compare(
         shard, of = shards.pop()
         unsound, firsts = Unsound(), Firsts()  # the last reading counts everything again
         sides = [side_of(ask, _parts(ask, within), queues, unsound) for ask in (a, b)]
-        left = left_of(sides, shard, of, firsts, note)
-        if left is None:
+        unmatched = left_of(sides, shard, of, firsts, note)
+        if unmatched is None:
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
         else:
             # nothing has expired within a part: what is before it is equal, or was left out
-            _join(found, differing(list(queues), *left, firsts if within is None else Firsts()))
+            _add_differences(found, differing(list(queues), *unmatched, firsts if within is None else Firsts()))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
     return QueueDifferences(rows, unsound)
 
@@ -154,10 +154,10 @@ def side_of(
                 first = rows.column("position")[pc.index(sound, False).as_py()].as_py()
                 unsound.add_bodies(part.store, wrong, first)
             offset, digest = (rows.column(n).to_numpy() for n in ("queue_offset", DIGEST))
-            yield ((_numbers(rows, queues), offset, digest), pc.sum(rows.column("total_size")).as_py())
+            yield ((_queue_numbers(rows, queues), offset, digest), pc.sum(rows.column("total_size")).as_py())
 
 
-def _numbers(rows: Any, queues: dict[Queue, int]) -> Ints:
+def _queue_numbers(rows: Any, queues: dict[Queue, int]) -> Ints:
     """The number of each message's queue; a new queue gets the next number."""
     topics = rows.column("topic").dictionary_encode()
     ids = topics.indices.to_numpy().astype(np.int64)
@@ -218,8 +218,8 @@ def left_of(
         note(size)
         firsts.add(side, rows)
         if of > 1:
-            mine = _shard_of(rows, of) == shard
-            rows = rows[0][mine], rows[1][mine], rows[2][mine]
+            in_shard = _shard_of(rows, of) == shard
+            rows = rows[0][in_shard], rows[1][in_shard], rows[2][in_shard]
         waiting.add(rows, -1 if side else 1)
         if waiting.count > _ENOUGH * WAITING_MAX and of < _SPLIT_MAX:
             return None
@@ -246,17 +246,17 @@ class UnmatchedMessages:
             kept.append(column)
         self._new += len(rows[0])
         if self._new > max(_STEP, self.count) or self.count + self._new > WAITING_MAX:
-            self._meet()
+            self._cancel()
 
     def all(self) -> tuple[Rows, Ints]:
         """What is unmatched in the end, and its weights."""
-        self._meet()
+        self._cancel()
         (queue,), (offset,), (digest,), (weight,) = self._columns
         return (queue, offset, digest), weight
 
-    def _meet(self) -> None:
+    def _cancel(self) -> None:
         """Drop equal messages: add up the weights of messages with the same place and digest, and drop those with 0."""
-        columns = [self._joined(n) for n in range(4)]
+        columns = [self._take_column(n) for n in range(4)]
         key = mixed(columns[:3])
         order = np.argsort(key)
         del key
@@ -269,12 +269,12 @@ class UnmatchedMessages:
         first = np.flatnonzero(new)
         weight = columns.pop()
         weight = np.add.reduceat(weight, first) if len(first) else weight
-        some = np.flatnonzero(weight)
+        unmatched = np.flatnonzero(weight)
         for kept, column in zip(self._columns, (*columns, None), strict=True):
-            kept.append(weight[some] if column is None else column[first[some]])
-        self.count, self._new = len(some), 0
+            kept.append(weight[unmatched] if column is None else column[first[unmatched]])
+        self.count, self._new = len(unmatched), 0
 
-    def _joined(self, number: int) -> Ints:
+    def _take_column(self, number: int) -> Ints:
         """One column of all kept messages, which are then forgotten."""
         kept = self._columns[number]
         found = np.concatenate(kept) if kept else np.zeros(0, np.int64)
@@ -296,20 +296,20 @@ def differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: Firsts)
     how = np.where(in_a & in_b, 2, np.where(in_a, 0, 1))
     queue, offset = queue[place], offset[place]
     found = {}
-    for some in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
-        one = queues[int(queue[some[0]])]
-        counts = np.bincount(how[some], minlength=len(HOW)).tolist()
+    for places in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
+        one = queues[int(queue[places[0]])]
+        counts = np.bincount(how[places], minlength=len(HOW)).tolist()
         found[one] = {
             "topic": one[0],
             "queue_id": one[1],
-            "queue_offset": int(offset[some[0]]),
-            "how": HOW[how[some[0]]],
+            "queue_offset": int(offset[places[0]]),
+            "how": HOW[how[places[0]]],
             **dict(zip(HOW, counts, strict=True)),
         }
     return found
 
 
-def _join(found: Differing, more: Differing) -> None:
+def _add_differences(found: Differing, more: Differing) -> None:
     """Add the differences of another shard of the messages, whose queues may be the same."""
     for queue, row in more.items():
         known = found.setdefault(queue, row)
@@ -374,23 +374,23 @@ def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), Firsts()
     sides = [side_of(ask, mine, queues, unsound) for ask, mine in zip((a, b), parts, strict=True)]
-    left = left_of(sides, 0, 1, firsts, lambda size: None)
-    if left is None or len(left[1]) > most:
+    unmatched = left_of(sides, 0, 1, firsts, lambda size: None)
+    if unmatched is None or len(unmatched[1]) > most:
         return None
-    return Left(list(queues), *left, firsts, unsound)
+    return Left(list(queues), *unmatched, firsts, unsound)
 
 
 def met(lefts: Iterable[Left], name: str) -> QueueDifferences:
     """Combine all parts of two logs. name: of the pair."""
     queues: dict[Queue, int] = {}
     waiting, firsts, unsound = UnmatchedMessages(), Firsts(), Unsound()
-    for left in lefts:
-        numbers = [queues.setdefault(queue, len(queues)) for queue in left.queues]
-        queue, offset, digest = left.rows
-        waiting.add((np.array(numbers, np.int64)[queue], offset, digest), left.weight)
-        for side, least in enumerate(left.firsts.least):
+    for part in lefts:
+        numbers = [queues.setdefault(queue, len(queues)) for queue in part.queues]
+        queue, offset, digest = part.rows
+        waiting.add((np.array(numbers, np.int64)[queue], offset, digest), part.weight)
+        for side, least in enumerate(part.firsts.least):
             for number, value in least.items():
                 firsts.add_one(side, numbers[number], value)
-        unsound.join(left.unsound)
+        unsound.join(part.unsound)
     found = differing(list(queues), *waiting.all(), firsts)
     return QueueDifferences([{"store": name, **found[queue]} for queue in sorted(found)], unsound)

@@ -4,9 +4,9 @@
 
 with the suffix `.draft` until they are published. `export_parts` is what a local export and a Spark task do.
 
-Every column is in the files, with its type, also `store_timestamp` behind the folder of a day: readers guess the types
-of values in paths, and take the topic 00123 for a number. What is kept back to make large pieces is bounded; one thread
-writes a piece while the next is read.
+Every column is in the files, with its type: readers guess the types of values in paths, and take the topic 00123 for a
+number. Only the day is in the path, which all readers take for a day. What is kept back to make large pieces is
+bounded; one thread writes a piece while the next is read.
 
 A body that failed its checksum is never written as a sound one: it is refused, left out, or marked by a false
 `body_crc_ok`.
@@ -42,7 +42,7 @@ _KEPT_BYTES_MAX = 48 << 20
 """Bytes of rows kept back, for all files together; as many more may be in writing."""
 _OPEN_MAX = 64
 """Files of different days open at once."""
-_ONE = None
+_ALL_DAYS = None
 """The key of all rows if they are not split by day."""
 
 Day = int | None
@@ -106,7 +106,7 @@ class ExportFiles:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows with the columns of the schema, and with `DAY_COLUMN` if split by day."""
-        for day, some in by_day(rows) if self._by_day else [(_ONE, rows)]:
+        for day, some in by_day(rows) if self._by_day else [(_ALL_DAYS, rows)]:
             part = some.select(self._schema.names)
             kept = self._kept.setdefault(day, _KeptRows())
             kept.batches.append(part)
@@ -128,13 +128,13 @@ class ExportFiles:
                     self._end(day)
         finally:
             self._writer.shutdown()
-            for left in self._open.values():
+            for unfinished in self._open.values():
                 with suppress(OSError):  # on a full disk closing fails once more
-                    left.sink.give_up()
+                    unfinished.sink.give_up()
 
     def write_one(self) -> None:
         """Write a file without rows, for an export without any: readers find columns and types."""
-        self._write(_ONE, self._schema.empty_table())
+        self._write(_ALL_DAYS, self._schema.empty_table())
 
     def _flush(self, day: Day) -> None:
         """Start to write what is kept for a day, after the writing before it has finished."""
@@ -150,7 +150,7 @@ class ExportFiles:
             writing.result()
 
     def _write(self, day: Day, rows: pa.Table) -> None:
-        file = self._open.pop(day, None) or self._begun(day)
+        file = self._open.pop(day, None) or self._new_file(day)
         self._open[day] = file  # the dict is ordered by last use
         try:
             file.sink.write(rows)
@@ -161,7 +161,7 @@ class ExportFiles:
         if size >= self._file_bytes:
             self._end(day)
 
-    def _begun(self, day: Day) -> _Open:
+    def _new_file(self, day: Day) -> _Open:
         if len(self._open) >= _OPEN_MAX:
             self._end(next(iter(self._open)))
         number = self._numbers[day] = self._numbers.get(day, -1) + 1
@@ -239,8 +239,8 @@ def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
         found.append(SCHEMA.field(name))
         if how.times and name.endswith(_RAW):
             found.append(pa.field(name.removesuffix(_RAW) + _SHOWN, _TIME))
-    told = {NOTE: how.note} if how.note and holds_note(how.kind.form) else None
-    return pa.schema(found, told)
+    metadata = {NOTE: how.note} if how.note and holds_note(how.kind.form) else None
+    return pa.schema(found, metadata)
 
 
 def export_parts(
@@ -267,7 +267,7 @@ def export_parts(
         for part in parts:
             for rows in rows_of(reading, part, done.damage.append):
                 note(pc.sum(rows.column("total_size")).as_py())
-                for sound in _taken(rows, part.store, done.corrupted):
+                for sound in _accepted(rows, part.store, done.corrupted):
                     out.add(_with_times(sound, schema))
     done.files = out.written
     return done
@@ -280,7 +280,7 @@ def write_empty(ask: Ask, how: ExportHow, folder: Path, files: Files) -> list[Ex
     return out.written
 
 
-def _taken(rows: pa.RecordBatch, store: str, corrupted: CorruptedBodies) -> Iterator[pa.RecordBatch]:
+def _accepted(rows: pa.RecordBatch, store: str, corrupted: CorruptedBodies) -> Iterator[pa.RecordBatch]:
     """Yield the rows to write. Raises Corrupted."""
     if BODY_CRC_OK in rows.schema.names:
         sound = rows.column(BODY_CRC_OK).fill_null(True)

@@ -50,11 +50,11 @@ class ExportFormat:
 
     def require(self) -> None:
         """Raise Unsupported if a package is missing, InvalidInput for options that do not go together."""
-        there = (*COMPRESSIONS.get(self.form, ()), NO_COMPRESSION)
-        if self.codec not in there:
+        known = (*COMPRESSIONS.get(self.form, ()), NO_COMPRESSION)
+        if self.codec not in known:
             raise InvalidInput(
                 f"{self.form} files cannot be compressed with {self.codec}",
-                hint=f"--compression takes {', '.join(there)} there",
+                hint=f"--compression takes {', '.join(known)} there",
             )
         if self.safe_csv and self.form != "csv":
             raise InvalidInput(f"--safe-csv works only for CSV files, not for {self.form}")
@@ -173,9 +173,9 @@ class _Avro(ExportSink):
 
         super().__init__(path, schema, kind)
         fields = [{"name": f.name, "type": ["null", _avro_type(f.type)]} for f in schema]
-        told = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+        metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
         record = {"type": "record", "name": "message", "fields": fields}
-        self._writer = Writer(self._file, record, codec="deflate", metadata=told)
+        self._writer = Writer(self._file, record, codec="deflate", metadata=metadata)
         self._maps = {field.name for field in schema if pa.types.is_map(field.type)}
 
     def write(self, rows: pa.Table) -> None:
@@ -257,13 +257,13 @@ def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
         found = rows.to_pylist()
     except OverflowError:
         whole = rows if isinstance(rows, pa.Table) else pa.table(rows)
-        columns = [_timeless(column.combine_chunks()) for column in whole.columns]
+        columns = [_times_as_text(column.combine_chunks()) for column in whole.columns]
         found = pa.table(columns, rows.schema.names).to_pylist()
     for row in found:
-        yield {key: value for name in row for key, value in _shown(name, row[name], maps, odd)}
+        yield {key: value for name in row for key, value in _json_fields(name, row[name], maps, odd)}
 
 
-def _timeless(column: pa.Array) -> pa.Array:
+def _times_as_text(column: pa.Array) -> pa.Array:
     """Turn times into text, and times inside lists and objects into numbers: Python has only the years 1 to 9999."""
     kind, whole = column.type, pa.types.is_timestamp(column.type)
     if whole or pa.types.is_date(kind):
@@ -299,13 +299,13 @@ def _duration(value: pa.MonthDayNano) -> str:
     return f"P{days}T{seconds}S" if value.nanoseconds or not days else f"P{days}"
 
 
-def _shown(name: str, value: Any, maps: set[str], odd: set[str]) -> Iterator[tuple[str, Any]]:
+def _json_fields(name: str, value: Any, maps: set[str], odd: set[str]) -> Iterator[tuple[str, Any]]:
     if name in maps and value is not None:
         value = dict(value)
-    yield _named(name, value) if name in odd or not isinstance(value, list | dict) else (name, value)
+    yield _json_field(name, value) if name in odd or not isinstance(value, list | dict) else (name, value)
 
 
-def _named(name: str, value: Any) -> tuple[str, Any]:
+def _json_field(name: str, value: Any) -> tuple[str, Any]:
     """A field with a JSON value; non-finite floats at the top level are left to the printer."""
     if isinstance(value, bytes):
         try:
@@ -313,11 +313,11 @@ def _named(name: str, value: Any) -> tuple[str, Any]:
         except UnicodeDecodeError:
             return f"{name}_base64", base64.b64encode(value).decode("ascii")
     if isinstance(value, dict):
-        return name, dict(_named(_key(key), _inside(one)) for key, one in value.items())
+        return name, dict(_json_field(_key_text(key), _nested_value(one)) for key, one in value.items())
     if isinstance(value, pa.MonthDayNano):  # a tuple too, so before lists
         return name, _duration(value)
     if isinstance(value, list | tuple):
-        return name, [_element(_inside(one)) for one in value]
+        return name, [_list_item(_nested_value(one)) for one in value]
     if isinstance(value, datetime):
         return name, value.isoformat(timespec="milliseconds")
     if value is None or isinstance(value, bool | int | float | str):
@@ -325,17 +325,17 @@ def _named(name: str, value: Any) -> tuple[str, Any]:
     return name, str(value)  # dates, decimals
 
 
-def _inside(value: Any) -> Any:
+def _nested_value(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
-def _element(value: Any) -> Any:
+def _list_item(value: Any) -> Any:
     """A value of a list, which has no name."""
-    name, shown = _named("", value)
+    name, shown = _json_field("", value)
     return {"base64": shown} if name else shown
 
 
-def _key(key: Any) -> str:
+def _key_text(key: Any) -> str:
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
 
 

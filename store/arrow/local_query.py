@@ -64,12 +64,12 @@ def in_thread(items: Callable[[], Iterator[_Item]], stop: Callable[[], None]) ->
         given_up.set()
         if thread.is_alive():
             give_up()
-            _empty(ready, thread, stop)
+            _drain(ready, thread, stop)
     if not isinstance(found, _End):
         raise found
 
 
-def _empty(ready: Queue[_Item], thread: Thread, stop: Callable[[], None]) -> None:
+def _drain(ready: Queue[_Item], thread: Thread, stop: Callable[[], None]) -> None:
     """Drain the queue until the thread ends: it may wait for room, or be computing."""
     while thread.is_alive():
         stop()
@@ -81,7 +81,7 @@ def _empty(ready: Queue[_Item], thread: Thread, stop: Callable[[], None]) -> Non
 
 _MEMORY = "200MB"
 """DuckDB's memory limit; beyond it DuckDB uses a temporary directory."""
-_CLOSED = (
+_RESTRICTIONS = (
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
@@ -92,7 +92,7 @@ _ROWS = 1 << 11
 """Rows per batch of the answer, as many as one step of DuckDB has: bodies may be large."""
 _NO_MEMORY = "Out of Memory Error"
 """Recognized by its text: while a result is read, the exception has no own type."""
-_AT = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
+_QUERY_PART = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
 
 
 def require_duckdb() -> None:
@@ -116,16 +116,16 @@ class LocalQuery(Closing):
         self._answer: Generator[pa.RecordBatch, None, None] | None = None
         self._spill = TemporaryDirectory(prefix="mqstore-sql-")
         self._connection = duckdb.connect(config=_settings(self._spill.name, jobs))
-        for setting in _CLOSED:  # the temporary directory must be set before
+        for setting in _RESTRICTIONS:  # the temporary directory must be set before
             self._connection.execute(setting)
         self._scans = {name: ViewScan(view) for name, view in VIEWS.items()}
         try:
-            self._understand(text)
+            self._prepare(text)
         except BaseException:
             self.close()
             raise
 
-    def _understand(self, text: str) -> None:
+    def _prepare(self, text: str) -> None:
         import duckdb
 
         try:
@@ -138,7 +138,7 @@ class LocalQuery(Closing):
             named = _tables_in(self._connection, text)
             self.views = [view for name, view in VIEWS.items() if name in named]
         except duckdb.Error as error:
-            raise InvalidInput(f"the query: {_line(error)}") from error
+            raise InvalidInput(f"the query: {_error_text(error)}") from error
         columns = zip(self._relation.columns, self._relation.types, strict=True)
         self.columns = named_apart((name, str(kind) == "BLOB") for name, kind in columns)
 
@@ -158,7 +158,7 @@ class LocalQuery(Closing):
         try:
             with closing(in_thread(self._batches, self._connection.interrupt)) as batches:
                 for rows in batches:
-                    yield self._shown(rows)
+                    yield self._with_plain_sums(rows)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             for scan in self._scans.values():
                 if scan.failed is not None:
@@ -166,8 +166,8 @@ class LocalQuery(Closing):
             if _NO_MEMORY in str(error):
                 raise LimitExceeded("the query needs too much memory", hint="select less, or use --master") from error
             if isinstance(error, duckdb.DataError):  # the query is valid, and may work for other rows
-                raise StoreError(f"a value that the query cannot use: {_line(error)}") from error
-            raise InvalidInput(f"the query: {_line(error)}") from error
+                raise StoreError(f"a value that the query cannot use: {_error_text(error)}") from error
+            raise InvalidInput(f"the query: {_error_text(error)}") from error
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         relation = self._relation
@@ -175,7 +175,7 @@ class LocalQuery(Closing):
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         yield from read(_ROWS)
 
-    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_plain_sums(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Turn the 128-bit sums of DuckDB, decimals in Arrow, into 64-bit numbers where they fit."""
         columns = []
         for column in rows.columns:
@@ -255,20 +255,20 @@ def _tables_in(connection: Any, text: str) -> set[str]:
     Empty for a DESCRIBE.
     """
     (found,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
-    return set(_named(json.loads(found[0])))
+    return set(_table_names(json.loads(found[0])))
 
 
-def _named(tree: Any) -> Iterator[str]:
+def _table_names(tree: Any) -> Iterator[str]:
     if isinstance(tree, dict):
         if tree.get("type") == _TABLE:
             yield str(tree["table_name"]).lower()
         tree = list(tree.values())
     if isinstance(tree, list):
         for branch in tree:
-            yield from _named(branch)
+            yield from _table_names(branch)
 
 
-def _line(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """DuckDB's message on one line, without the query."""
-    text = _AT.sub("", str(error)).strip()
+    text = _QUERY_PART.sub("", str(error)).strip()
     return " ".join(line.strip() for line in text.splitlines() if line.strip())

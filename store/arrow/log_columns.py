@@ -36,7 +36,7 @@ from ..log.batch import Batch
 from ..log.message import Body, rebuilds, topic_json, unpack
 from .stores import BODY, BODY_CRC_OK, RAW
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _OFFSET_MAX = int(np.iinfo(np.int32).max)
 """Arrow's plain strings have 32-bit offsets."""
 
@@ -73,8 +73,8 @@ def _text_as_stored(strings: Ragged) -> tuple[pa.Array, bool]:
         array.validate(full=True)
     except pa.ArrowInvalid:
         texts = [java_string(value) for value in strings.tolist()]
-        given = (strings.length >= 0).tolist()
-        shown = (text if there else None for text, there in zip(texts, given, strict=True))
+        present = (strings.length >= 0).tolist()
+        shown = (text if there else None for text, there in zip(texts, present, strict=True))
         return pa.array(shown, pa.string()), False
     return array, True
 
@@ -98,7 +98,7 @@ def path_text(path: str) -> str:
     >>> path_text("caf\\udce9"), path_text("half of a \\ud83d")
     ('caf\ufffd', 'half of a \ufffd')
     """
-    return path if path.isascii() else _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", path)
+    return path if path.isascii() else _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", path)
 
 
 def numbers(column: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
@@ -318,12 +318,12 @@ def _digest(taken: BatchColumns) -> pa.Array:
         crc,
         *(columns.ints(name) for name in ("body_length", "flag", "born_timestamp", "born_host.port")),
         digest_column(columns.ragged("born_host.ip")),
-        digest_column(_given_properties(columns.ragged("properties"))),
+        digest_column(_sent_properties(columns.ragged("properties"))),
     )
     return pa.array(mixed(parts).view(np.int64))
 
 
-def _given_properties(texts: Ragged) -> Ragged:
+def _sent_properties(texts: Ragged) -> Ragged:
     """Properties without what a broker appends: its checksum of the record, a last separator."""
     length = np.maximum(texts.length, 0) - names.CRC_ITEM_BYTES * ends_with_crc_item(texts)
     some = np.flatnonzero(length > 0)
@@ -398,16 +398,16 @@ def rows_of_batch(store: str, batch: Batch, fields: Sequence[str], *, raw: bool 
     body.
     """
     with_body = any(name in _WITH_BODY for name in fields)
-    for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):
+    for part, bodies in _with_bodies(batch, raw) if with_body else _split(batch, None):
         taken = BatchColumns(store, part, bodies, raw)
         yield batch_of(fields, [COLUMNS[name].make(taken) for name in fields], SCHEMA)
 
 
-def _shown(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]:
+def _with_bodies(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]:
     """Parts of a batch with bounded size of bodies, and the bodies, None if they are shown as stored."""
     flags = batch.columns.ints("sys_flag")
     if raw or not (flags & int(SysFlag.COMPRESSED)).any():
-        yield from _cut(batch, np.maximum(batch.columns.ragged("body").length, 0))
+        yield from _split(batch, np.maximum(batch.columns.ragged("body").length, 0))
         return
     first, size, bodies = 0, 0, list[Body]()
     stored = batch.columns.ragged("body")
@@ -422,7 +422,7 @@ def _shown(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]
         yield batch.take(slice(first, len(batch))), bodies
 
 
-def _cut(batch: Batch, weight: Ints | None) -> Iterator[tuple[Batch, None]]:
+def _split(batch: Batch, weight: Ints | None) -> Iterator[tuple[Batch, None]]:
     """Parts of a batch with bounded number of rows, and with `weight`, bytes of each body, bounded size."""
     part = np.arange(len(batch)) // _ROWS_MAX
     if weight is not None:

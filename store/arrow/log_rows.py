@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -77,7 +78,7 @@ class Pushed:
 
 
 NOTHING_PUSHED = Pushed()
-_ALL_OF_THEM: Mapping[str, Split] = {}
+_NO_LIMITS: Mapping[str, Split] = {}
 
 
 def fields_of(ask: Ask) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ class LogSplit:
         return cls(store, None if split is None else Split(*split), *others)
 
 
-def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogSplit]:
+def parts_of(ask: Ask, within: Mapping[str, Split] = _NO_LIMITS) -> list[LogSplit]:
     """The parts to read, one per task. Raises StoreError for a store that cannot be read.
 
     within: for some stores, where reading begins, and where the log ends.
@@ -144,7 +145,7 @@ def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list
         start, stop = time_bounds(store, ask.times)
         start = start if within is None else max(start, within.start)
         end = store.log_end.position if within is None else within.stop
-        found = [_part(root, split) for split in splits(start, min(stop, end), size)]
+        found = [_log_split(root, split) for split in splits(start, min(stop, end), size)]
         if stop > end:
             found.append(LogSplit(root, Split(max(start, end), stop), behind=True))
         return found
@@ -156,10 +157,10 @@ def _remote_splits(root: str, size: int, ask: Ask) -> list[LogSplit]:
     with log.queue:
         last = log.files[-1].start
         parts = [*splits(log.min_offset, last, size), Split(last, log.max_file_end)]
-        return [_part(root, part) for part in parts]
+        return [_log_split(root, part) for part in parts]
 
 
-def _part(root: str, split: Split) -> LogSplit:
+def _log_split(root: str, split: Split) -> LogSplit:
     return LogSplit(root, split, bytes=split.stop - split.start)
 
 
@@ -169,8 +170,8 @@ def rows_of(ask: Ask, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHE
     Raises StoreError if the log cannot be read any more, and for damage if damage ends the query.
     """
     fields = fields_of(ask)
-    for some in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
-        yield from rows_of_batch(part.store, some, fields, raw=ask.body == STORED_BODY)
+    for batch in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
+        yield from rows_of_batch(part.store, batch, fields, raw=ask.body == STORED_BODY)
 
 
 def messages_of(
@@ -191,7 +192,7 @@ def messages_of(
         for item in items_of(ask, part, crc=crc, noting=noting):
             if isinstance(item, Damage):
                 tell(item)
-            elif len(wanted := _wanted(item, conditions)):
+            elif len(wanted := _matching(item, conditions)):
                 yield wanted
     except StoreError as error:
         error.store = part.store
@@ -214,11 +215,11 @@ def items_of(
     log = open_log(part.store, ask.broker_config)
     noted = UnreadRanges(around=True)
     with log.queue:
-        if is_uri(part.store) and not _has_all(log, part):
+        if is_uri(part.store) and not _still_has(log, part):
             raise changed(part.store)
-        items = each_noting(_scan(log, part.split, crc, noting), noted)
+        items = each_noting(_scan_all(log, part.split, crc, noting), noted)
         ends = part.split is None or part.behind or part.split.stop >= log.max_file_end
-        for item in items if tails else _before_the_end(items, goes_on=not ends):
+        for item in items if tails else _without_trailing_damage(items, goes_on=not ends):
             if not isinstance(item, Batch):
                 if ask.fails and item.kind in _DAMAGE_KINDS:
                     raise Unreadable(item.reason, path=part.store, offset=item.position)
@@ -231,14 +232,14 @@ def items_of(
             raise unread.error()
 
 
-def _has_all(log: CommitLog, part: LogSplit) -> bool:
+def _still_has(log: CommitLog, part: LogSplit) -> bool:
     """Whether the log still has the range of the part. Otherwise what is missing at its ends would go unnoticed."""
     if part.split is None:
         return log.queue.size >= part.bytes
     return log.min_offset <= part.split.start and part.split.stop <= log.max_file_end
 
 
-def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterator[Batch | Extent]:
+def _without_trailing_damage(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterator[Batch | Extent]:
     """Drop damage after the last message: for a broker it is not damage, but the rest of a record at which a start
     truncated the log, followed by dead records. goes_on: messages follow these items.
     """
@@ -254,7 +255,7 @@ def _before_the_end(items: Iterator[Batch | Extent], *, goes_on: bool) -> Iterat
     yield from (one for one in waiting if goes_on or one.kind is not ExtentKind.DAMAGE or one.unread)
 
 
-def _scan(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:
+def _scan_all(log: CommitLog, split: Split | None, crc: bool, noting: Noting | None) -> Iterator[Batch | Extent]:
     """Scan a split, or all. Log files at its ends that are not read because of their name are MISSING extents."""
     size, names = log.queue.file_size, [(at, os.path.basename(path)) for at, path in log.misnamed]  # noqa: PTH119
     lost = [Extent(ExtentKind.MISSING, at, size, f"{name} is not read, because of its name") for at, name in names]
@@ -277,7 +278,7 @@ def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
     return found + pushed.conditions
 
 
-def _wanted(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
+def _matching(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
     """The records of a batch that fulfil all conditions."""
     for either in conditions:
         if len(batch):
@@ -354,18 +355,12 @@ def _counted(ask: Ask, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) 
         yield from (count_part(ask, part, by) for part in parts)
         return
     with ExitStack() as children:
-        at_work: deque[tuple[LogSplit, Forked[Counted]]] = deque()
-        left = iter(parts)
-        for part in left:
-            at_work.append((part, children.enter_context(_forked(ask, part, by))))
-            if len(at_work) == jobs:
-                break
+        waiting = ((part, children.enter_context(_forked(ask, part, by))) for part in parts)
+        at_work = deque(islice(waiting, jobs))
         while at_work:
             part, child = at_work.popleft()
             found = child.result()
-            for following in left:
-                at_work.append((following, children.enter_context(_forked(ask, following, by))))
-                break
+            at_work.extend(islice(waiting, 1))
             yield count_part(ask, part, by) if found is None else found
 
 

@@ -1,7 +1,6 @@
 """Arrow rows with the field names of a message's JSON: as columns of MESSAGE, or row by row.
 
-Rows that are not plain (JSON in a cell, records that are not messages, values that are refused) are converted row by
-row, as JSON.
+Rows that are not plain (JSON in a cell, records other than messages, refused values) are converted one by one, as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_b
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
+_ROW_BY_ROW = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
 """If one of these columns has a value, rows are converted row by row."""
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
@@ -34,7 +33,7 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
     import pyarrow as pa
 
     table = {name: batch.column(name) for name in batch.schema.names}
-    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ODD):
+    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ROW_BY_ROW):
         return None
     if (raw := _all_raw(table)) is None:
         return None
@@ -83,24 +82,24 @@ def _pack_bodies(columns: dict[str, Any], table: dict[str, Any], *, raw: bool) -
     count = len(columns["body"])
     flags = columns.get("sys_flag")
     asked = np.zeros(count, np.bool_) if flags is None else flags & COMPRESSED != 0
-    given = _texts(table, "body_compression", count)
+    given = _optional_texts(table, "body_compression", count)
     rows = np.flatnonzero(asked | np.array([text is not None for text in given], np.bool_))
     if not len(rows):
         return
-    errors = _texts(table, "body_error", count)
+    errors = _optional_texts(table, "body_error", count)
     bodies, flags_of = columns["body"], [None] * count if flags is None else flags.tolist()
     packed = [stored_body(bodies[row], flags_of[row], given[row], as_stored=bool(errors[row])) for row in rows.tolist()]
-    columns["body"] = _replaced(bodies, rows, [body for body, _ in packed])
+    columns["body"] = _with_rows(bodies, rows, [body for body, _ in packed])
     columns["sys_flag"] = np.zeros(count, np.int64) if flags is None else flags.copy()
     columns["sys_flag"][rows] = [flag for _, flag in packed]
 
 
-def _texts(table: dict[str, Any], name: str, count: int) -> list[str | None]:
+def _optional_texts(table: dict[str, Any], name: str, count: int) -> list[str | None]:
     found: list[str | None] = table[name].to_pylist() if name in table else [None] * count
     return found
 
 
-def _replaced(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
+def _with_rows(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
     """The strings with others in some rows."""
     import numpy as np
 
@@ -204,17 +203,18 @@ def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) ->
             return raw
         others = {name: column for name, column in table.items() if name != "properties_raw"}
         texts = _property_texts(others, count, reader)
-        return None if texts is None else _replaced(texts, rows, raw[rows].tolist())
-    texts = _given_texts(table.get("properties"), count)
+        return None if texts is None else _with_rows(texts, rows, raw[rows].tolist())
+    texts = _map_texts(table.get("properties"), count)
     if texts is None:
         return None
     items = {}
     for field, name in (("keys", KEYS), ("tags", TAGS)):
-        if _has_values(table, field):
-            if hasattr(table[field], "flatten") and not _lists_are_known(table, field, texts):
-                return None
-            if not hasattr(table[field], "flatten"):
-                items[name] = _strings(table[field])
+        if not _has_values(table, field):
+            continue
+        if not hasattr(table[field], "flatten"):
+            items[name] = _strings(table[field])
+        elif not _lists_are_known(table, field, texts):
+            return None
     items[UNIQ_KEY] = _unique_keys(table, texts, reader)
     if not all(map(_plain, items.values())):
         return None
@@ -241,7 +241,7 @@ def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
     return field == "keys" and bool((PropertyItems(texts).find(KEYS).length[sizes > 0] > 0).all())
 
 
-def _given_texts(array: Any, count: int) -> Ragged | None:
+def _map_texts(array: Any, count: int) -> Ragged | None:
     """The texts of a column of maps or structs; None if it is not plain."""
     import numpy as np
     import pyarrow as pa

@@ -55,11 +55,11 @@ def as_path(store: str) -> Path:
 
 def place_of(store: str) -> str:
     """What identifies a store: a link to it and its `file:///…` URI give the same."""
-    place = _of_uri(store) if is_uri(store) else store
+    place = _place_of_uri(store) if is_uri(store) else store
     return place if is_uri(place) else os.path.realpath(place)
 
 
-def _of_uri(uri: str) -> str:
+def _place_of_uri(uri: str) -> str:
     """The path of a `file:///…` URI, or another URI without its last slash."""
     if not uri.startswith("file:///"):
         return uri.rstrip("/")
@@ -84,10 +84,10 @@ def stores_of(words: Iterable[str]) -> list[str]:
 
 def _expanded(word: str) -> Iterator[str]:
     if word.startswith(LIST):
-        for line in _lines(Path(word[len(LIST) :])):
+        for line in _words_in(Path(word[len(LIST) :])):
             yield from _expanded(line)
     elif is_uri(word):
-        yield _of_uri(word)
+        yield _place_of_uri(word)
     elif has_magic(word) and not Path(word).exists():
         directories = [path for path in _matches(word) if Path(path).is_dir()]
         if not directories:
@@ -108,7 +108,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100
 
 
-def _lines(path: Path) -> list[str]:
+def _words_in(path: Path) -> list[str]:
     with os_errors(path), path.open("rb") as file:
         data = file.read(_LIST_BYTES_MAX + 1)
     if len(data) > _LIST_BYTES_MAX:
@@ -157,13 +157,13 @@ def in_directory(root: str, parts: Collection[str] | None = None) -> Iterator[St
     with TemporaryDirectory(prefix="mqstore-store-") as name:
         place = StoreLocation(root, Path(name))
         try:
-            _copy(root, place.folder, parts)
+            _copy_store(root, place.folder, parts)
             yield place
         except StoreError as error:
             raise type(error)(place.text(str(error))) from error
 
 
-def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
+def _copy_store(root: str, target: Path, parts: Collection[str] | None) -> None:
     place, base, found = _listed(root)
     files = []
     for info in found:
@@ -221,10 +221,10 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
     """
     if is_uri(root):
         _refuse_dledger(root, config)
-        return _with_files(CommitLog(RemoteFiles(root)))
+        return _require_readable_names(CommitLog(RemoteFiles(root)))
     layout = Layout.open(root, config)
     _refuse_lost_directory(layout)
-    return _with_files(commit_log_of(layout))
+    return _require_readable_names(commit_log_of(layout))
 
 
 def _refuse_lost_directory(layout: Layout) -> None:
@@ -251,7 +251,7 @@ def _refuse_dledger(root: str, config: BrokerConfig) -> None:
             raise Unsupported(what, path=root, hint=f"copy the store to a disk{alone}")
 
 
-def _with_files(log: CommitLog) -> CommitLog:
+def _require_readable_names(log: CommitLog) -> CommitLog:
     """Raise Unsupported if no file has a name of a log file: nothing else would show that all messages are missing."""
     if (others := log.misnamed) and not log.files:
         hint = f"a name must be digits, optionally with {' or '.join(COMPRESSED)} behind them"

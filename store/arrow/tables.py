@@ -144,12 +144,12 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
     return found
 
 
-def table_rows(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell) -> Iterator[pa.RecordBatch]:
+def table_rows(table: Table, ask: Ask, names: tuple[str, ...], task: TablePart, tell: Tell) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part; `tell` gets the problems. Raises StoreError if the query is to fail."""
     if table.tells_unread:
-        yield from _with_problems(table, ask, names, mine)
+        yield from _with_problems(table, ask, names, task)
         return
-    for rows in _with_problems(table, ask, tuple(dict.fromkeys((*names, STORE, PROBLEM))), mine):
+    for rows in _with_problems(table, ask, tuple(dict.fromkeys((*names, STORE, PROBLEM))), task):
         problem = rows.column(PROBLEM)
         if problem.null_count < len(rows):
             for row in rows.filter(problem.is_valid()).select([STORE, PROBLEM]).to_pylist():
@@ -159,28 +159,28 @@ def table_rows(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, 
             yield rows.select(names)
 
 
-def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart) -> Iterator[pa.RecordBatch]:
+def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], task: TablePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part, with problems as rows."""
-    root = mine.root
-    if mine.problem is not None:
-        yield _batch(table, names, 1, root, table.unread(root, mine.problem))
-    elif mine.part is not None:
+    root = task.root
+    if task.problem is not None:
+        yield _batch(table, names, 1, root, table.unread(root, task.problem))
+    elif task.part is not None:
         opened = False
         noted = UnreadRanges(around=True)
         try:
             with in_directory(root, table.needs) as place:
                 opened = True
-                for count, values in each_noting(_rows(table, ask, mine.part, place.folder), noted):
+                for count, values in each_noting(_rows(table, ask, task.part, place.folder), noted):
                     if count:
                         yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
             if not opened and not table.tells_unread:
                 error.store = root
                 raise
-            yield from _lacking(table, ask, names, root, error)
+            yield from _unread_row(table, ask, names, root, error)
         else:
             for unread in () if table.tells_unread else noted:
-                yield from _lacking(table, ask, names, root, unread.error())
+                yield from _unread_row(table, ask, names, root, unread.error())
 
 
 def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int, Values]]:
@@ -189,7 +189,9 @@ def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int
         yield from table.rows(layout, ask, one)
 
 
-def _lacking(table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError) -> Iterator[pa.RecordBatch]:
+def _unread_row(
+    table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError
+) -> Iterator[pa.RecordBatch]:
     """Yield a row for what cannot be read. Raises Unreadable if the query is to fail."""
     if ask.fails_at(error):
         raise Unreadable(str(error)) from error
@@ -264,14 +266,14 @@ class QueueTable(Table):
                 waiting.append(window)
                 count += len(window.units)
                 if count >= _BATCH_UNITS:
-                    yield count, _values(waiting)
+                    yield count, _unit_columns(waiting)
                     waiting, count = [], 0
         except StoreError:
             if waiting:  # what was read before the error
-                yield count, _values(waiting)
+                yield count, _unit_columns(waiting)
             raise
         if waiting:
-            yield count, _values(waiting)
+            yield count, _unit_columns(waiting)
 
 
 def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
@@ -313,7 +315,7 @@ def _windows(layout: Layout, part: list[QueuePart]) -> Iterator[_Window]:
                     yield _Window(topic, queue_id, first, units)
 
 
-def _values(windows: list[_Window]) -> Values:
+def _unit_columns(windows: list[_Window]) -> Values:
     """The columns of units of several queues; many queues have only a few units."""
     units = windows[0].units if len(windows) == 1 else np.concatenate([window.units for window in windows])
     counts = [len(window.units) for window in windows]

@@ -78,31 +78,31 @@ def damage_parts(ask: Ask) -> list[DamagePart]:
     return found
 
 
-def damage_rows(ask: Ask, names: Sequence[str], mine: DamagePart) -> Iterator[pa.RecordBatch]:
+def damage_rows(ask: Ask, names: Sequence[str], task: DamagePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part with the columns `names`. Raises StoreError if the query is to fail."""
     schema = pa.schema([(name, SQL_TYPES[COLUMNS[name]]) for name in names])
-    for damage in _damage(ask, mine):
+    for damage in _damage(ask, task):
         row = asdict(damage) | {STORE: path_text(damage.store), "reason": path_text(damage.reason)}
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in names}], schema=schema)
 
 
-def _damage(ask: Ask, mine: DamagePart) -> Iterator[Damage]:
-    if mine.part is None:
-        yield Damage(mine.store, None, None, mine.reason)
+def _damage(ask: Ask, task: DamagePart) -> Iterator[Damage]:
+    if task.part is None:
+        yield Damage(task.store, None, None, task.reason)
         return
     try:
-        if isinstance(mine.part, LogSplit):
-            yield from damage_of(ask, mine.part)
+        if isinstance(task.part, LogSplit):
+            yield from damage_of(ask, task.part)
         else:
             unread: list[Damage] = []
-            for _ in tables.table_rows(_TABLES[mine.of], ask, (STORE,), mine.part, unread.append):
+            for _ in tables.table_rows(_TABLES[task.of], ask, (STORE,), task.part, unread.append):
                 yield from unread
                 unread.clear()
             yield from unread
     except StoreError as error:
         if ask.fails_at(error):
             raise
-        yield Damage(mine.store, None, None, str(error))
+        yield Damage(task.store, None, None, str(error))
 
 
 MESSAGES = "messages"
@@ -181,10 +181,10 @@ _KEPT = "kept"
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
     """The columns of `schema` that a filter needs; pyarrow does not tell them, so each is left out once."""
     empty = schema.empty_table()
-    return [name for name in schema.names if not _means(expression, empty.drop_columns([name]))]
+    return [name for name in schema.names if not _is_evaluable(expression, empty.drop_columns([name]))]
 
 
-def _means(expression: pc.Expression, rows: pa.Table) -> bool:
+def _is_evaluable(expression: pc.Expression, rows: pa.Table) -> bool:
     try:
         _mask(expression, rows)
     except (pa.ArrowInvalid, pa.ArrowKeyError):
@@ -268,37 +268,36 @@ def rows_of_view(
 
     ask: stores that can be read. Memory: a batch, some MiB; with bodies some 64 MiB. Raises StoreError.
     """
-    about = [] if wanted is None else columns_of(wanted, view.schema)
-    if view.table is None and view.name != OF_LOG[0]:
-        fields = list(dict.fromkeys((*columns, *about)))
-        for part in damage_parts(ask):
-            for rows in damage_rows(ask, fields, part):
-                yield _taken(rows, wanted).select(columns)
+    filter_columns = [] if wanted is None else columns_of(wanted, view.schema)
+    names = tuple(dict.fromkeys((*columns, *filter_columns)))
+    if view.name == MESSAGES:
+        yield from _messages(ask, columns, lacking, wanted, filter_columns)
     elif view.table is None:
-        yield from _messages(ask, columns, lacking, wanted, about)
+        for part in damage_parts(ask):
+            for rows in damage_rows(ask, names, part):
+                yield _filtered(rows, wanted).select(columns)
     else:
-        names = tuple(dict.fromkeys((*columns, *about)))
         for one in parts_of(view.table, ask):
             for rows in table_rows(view.table, ask, names, one, lacking.add):
-                yield _taken(rows, wanted).select(columns)
+                yield _filtered(rows, wanted).select(columns)
 
 
 def _messages(
-    ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None, about: Sequence[str]
+    ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None, filter_columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield messages. Bodies are read with their check; failed ones are counted unless the query itself asks for it."""
-    checked = BODY in columns or not CHECKED.isdisjoint(about)
+    checked = BODY in columns or not CHECKED.isdisjoint(filter_columns)
     fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
     ask = replace(ask, fields=fields)
     for part in log_rows.parts_of(ask):
         pushed = log_rows.Pushed()
         if wanted is not None:
-            pushed = log_rows.Pushed([[OfBatches(part.store, wanted, about)]])
+            pushed = log_rows.Pushed([[OfBatches(part.store, wanted, filter_columns)]])
         for rows in log_rows.rows_of(ask, part, lacking.add, pushed):
-            if BODY in columns and BODY_CRC_OK not in (*columns, *about):
+            if BODY in columns and BODY_CRC_OK not in (*columns, *filter_columns):
                 lacking.bodies += rows.column(BODY_CRC_OK).false_count
             yield rows.select(columns)
 
 
-def _taken(rows: pa.RecordBatch, wanted: pc.Expression | None) -> pa.RecordBatch:
+def _filtered(rows: pa.RecordBatch, wanted: pc.Expression | None) -> pa.RecordBatch:
     return rows if wanted is None else rows.filter(pa.array(mask_of(wanted, rows)))

@@ -43,7 +43,7 @@ from .positions import DELAYED, PULLED, Positions, groups_of, positions_of
 
 HOUR_MS = 3_600_000
 _HOURS_OF_DAY = 24
-_MOST_EVENTS = 100_000
+_DELETIONS_MAX = 100_000
 """Files deleted in one forecast; nobody reads further."""
 _PERCENT = 100
 _QUEUES_ASKED = 8
@@ -87,7 +87,7 @@ _DEFAULTS = {
     "diskSpaceCleanForciblyRatio": 85,
     "diskSpaceWarningLevelRatio": 90,
 }
-_TAKEN = {
+_RATIO_LIMITS = {
     "diskMaxUsedSpaceRatio": (10, 95),
     "diskSpaceCleanForciblyRatio": (30, 85),
     "diskSpaceWarningLevelRatio": (35, 90),
@@ -104,17 +104,17 @@ def rules_of(layout: Layout) -> ExpiryRules:
     config, notes = layout.broker_config, list[str]()
     names = (*_DEFAULTS, _WHEN, _FORCIBLY)
     if not any(name in config for name in names):
-        config, notes = _own(layout, names)
+        config, notes = _own_config(layout, names)
     numbers = {name: _number(config, name) for name in _DEFAULTS}
-    delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _TAKEN.items())
+    delete, forced, full = (min(max(numbers[name], least), most) for name, (least, most) in _RATIO_LIMITS.items())
     # DLedgerCommitLog keeps files an hour longer
     reserved_ms = (numbers["fileReservedTime"] + (layout.dledger is not None)) * HOUR_MS
     hours, failing = _hours(config.get(_WHEN, "04"))
     notes += [f"{_WHEN}: {hour} is not an hour of the day and never comes" for hour in hours if not _is_hour(hour)]
     given = tuple(name for name in names if name in config)
-    taken = forced if config.get_bool(_FORCIBLY, True) else None
-    comes = tuple(filter(_is_hour, hours))
-    return ExpiryRules(reserved_ms, comes, delete, taken, full, given, tuple(notes), failing)
+    forced_percent = forced if config.get_bool(_FORCIBLY, True) else None
+    valid_hours = tuple(filter(_is_hour, hours))
+    return ExpiryRules(reserved_ms, valid_hours, delete, forced_percent, full, given, tuple(notes), failing)
 
 
 def _number(config: BrokerConfig, name: str) -> int:
@@ -124,7 +124,7 @@ def _number(config: BrokerConfig, name: str) -> int:
     return value
 
 
-def _own(layout: Layout, names: Sequence[str]) -> tuple[BrokerConfig, list[str]]:
+def _own_config(layout: Layout, names: Sequence[str]) -> tuple[BrokerConfig, list[str]]:
     """The valid values in the store's own file, and notes about the others."""
     path = layout.config / BROKER_PROPERTIES
     try:
@@ -224,7 +224,7 @@ class ExpiringFile(NamedTuple):
 
 @dataclass
 class Forecast:
-    """The future of a log. going: existing files deleted before `until_ms`, oldest first. kept_ms: the shortest age.
+    """The future of a log. going: existing files deleted before `until_ms`, oldest first. kept_ms: least age of one.
 
     rate: bytes of log per ms. factor: bytes of disk per byte of log. over_ms, forced_ms, refuses_ms, full_ms: when the
     disk exceeds the ratios of the rules, and is full; None: not before `until_ms`.
@@ -281,9 +281,9 @@ def forecast(store: StoreReader, disk: Disk | None, now_ms: int, until_ms: int, 
     files = [_log_file(file) for file in store.log_files.files]
     rate, since = _rate(store, last_ms)
     log_bytes = max(1, store.log_end.position - store.log_files.start)
-    factor = 1 + _beside(store) / log_bytes
+    factor = 1 + _derived_bytes(store) / log_bytes
     found = Forecast(rules, disk, now_ms, until_ms, rate, factor, since)
-    _play(found, files, store.log_end.position)
+    _simulate(found, files, store.log_end.position)
     return found
 
 
@@ -301,7 +301,7 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
         return 0.0, None
     since_ms = end.store_timestamp - last_ms
     queues = sorted(store.queue_summaries, key=lambda q: q.min_offset - q.max_offset)[:_QUEUES_ASKED]
-    places = [_place_then(store, queue, since_ms) for queue in queues]
+    places = [_first_stored_since(store, queue, since_ms) for queue in queues]
     if not any(places):  # else use the first records of the files
         starts = [(file.start, store.store_time(file.start)) for file in store.log_files.files]
         places = [(start, stored_ms) for start, stored_ms in starts if stored_ms is not None and stored_ms >= since_ms]
@@ -311,7 +311,7 @@ def _rate(store: StoreReader, last_ms: int) -> tuple[float, int | None]:
     return (end.position - found[0]) / (end.store_timestamp - found[1]), found[1]
 
 
-def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
+def _first_stored_since(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[int, int] | None:
     """Position and store time of the first record of a queue stored at `time_ms` or later."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         unit = opened.unit(first_at(opened, queue, time_ms, store.store_time)[1])
@@ -321,18 +321,18 @@ def _place_then(store: StoreReader, queue: QueueSummary, time_ms: int) -> tuple[
     return None if stored_ms is None else (unit.physical_offset, stored_ms)
 
 
-def _beside(store: StoreReader) -> int:
+def _derived_bytes(store: StoreReader) -> int:
     """Bytes of units and index items for the whole log, which grow and shrink with it."""
     units = sum(queue.max_offset - queue.min_offset for queue in store.queue_summaries)
     items = sum(max(0, file.header.index_count - 1) for file in store.index.files)
     return units * UNIT_BYTES + items * _ITEM_BYTES
 
 
-def _play(found: Forecast, files: list[LogFile], log_end: int) -> None:
+def _simulate(found: Forecast, files: list[LogFile], log_end: int) -> None:
     """Simulate time, from one deleted file to the next."""
     now, used, grows = float(found.now_ms), float(found.disk.used_bytes), found.rate * found.factor
-    for file in islice(_files_to_come(found, files, log_end), _MOST_EVENTS):
-        event = _goes(found, file, now, used, grows)
+    for file in islice(_files_to_come(found, files, log_end), _DELETIONS_MAX):
+        event = _next_deletion(found, file, now, used, grows)
         stop = min(float(found.until_ms), event[0])
         _note_levels(found, now, stop, used, grows)
         if event[0] > found.until_ms:
@@ -363,16 +363,16 @@ def _files_to_come(found: Forecast, files: list[LogFile], log_end: int) -> Itera
         full_ms += last.size / found.rate
 
 
-def _goes(found: Forecast, file: LogFile, now: float, used: float, grows: float) -> tuple[float, Why]:
+def _next_deletion(found: Forecast, file: LogFile, now: float, used: float, grows: float) -> tuple[float, Why]:
     """When the oldest file is deleted, and why."""
     rules = found.rules
-    here = max(now, float(file.changed_ms))
-    old = max(here, float(file.changed_ms + rules.reserved_ms))
+    earliest = max(now, float(file.changed_ms))
+    old = max(earliest, float(file.changed_ms + rules.reserved_ms))
     ways = [(_in_hours(old, rules.hours), Why.TIME)]
     if rules.failing_hour is None:
         ways.append((max(old, _crosses(found.disk.at(rules.delete_percent), now, used, grows)), Why.DISK))
     if rules.forced_percent is not None:
-        forced = max(here, _crosses(found.disk.at(rules.forced_percent), now, used, grows))
+        forced = max(earliest, _crosses(found.disk.at(rules.forced_percent), now, used, grows))
         ways.append((forced if rules.failing_hour is None else _in_hours(forced, rules.hours), Why.FORCED))
     return min(ways)
 
@@ -479,10 +479,10 @@ def _unknown(store: StoreReader, found: Positions, ends: Ends) -> Iterator[str]:
     elif behind := behind_log_text(store, ends):
         yield behind
     config = store.layout.config
-    there = OFFSETS in stand_ins(config, store.layout.broker_config)
-    there |= any((config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))
-    told = any(one.table not in (DELAYED, PULLED) for one in found.rows)
-    if not told and not there:
+    has_source = OFFSETS in stand_ins(config, store.layout.broker_config)
+    has_source |= any((config / name).exists() for name in (OFFSETS, LMQ_OFFSETS))
+    has_positions = any(one.table not in (DELAYED, PULLED) for one in found.rows)
+    if not has_positions and not has_source:
         yield "config/ has no positions of groups"
 
 

@@ -53,14 +53,14 @@ class LagProgress(Protocol):
 Bar = Callable[[int], AbstractContextManager[LagProgress]]
 
 
-class _Nobody:
+class _NoProgress:
     def advance(self, done: int) -> None:
         """Ignore the progress."""
 
 
 def no_bar(_: int) -> AbstractContextManager[LagProgress]:
     """No progress bar."""
-    return nullcontext(_Nobody())
+    return nullcontext(_NoProgress())
 
 
 class LagState(StrEnum):
@@ -76,7 +76,7 @@ class LagState(StrEnum):
 
 
 class Backlog(NamedTuple):
-    """Unconsumed messages. size_bytes: of the records. oldest_ms: store time of the first, None if it cannot be read."""
+    """Unconsumed messages. size_bytes: of the records. oldest_ms: store time of the first, None if unreadable."""
 
     size_bytes: int
     oldest_ms: int | None
@@ -104,7 +104,7 @@ class Lag:
         return self.position.offset if self.committed else None
 
     @property
-    def _next(self) -> int:
+    def _next_offset(self) -> int:
         """The next message for the group, 0 if it never committed."""
         return self.position.next_offset if self.committed else 0
 
@@ -113,11 +113,11 @@ class Lag:
         """The state, from offset and queue."""
         if not self.committed:
             return LagState.NO_POSITION
-        if not self.ends_known and (self.queue is None or self._next > self.queue.max_offset):
+        if not self.ends_known and (self.queue is None or self._next_offset > self.queue.max_offset):
             return LagState.UNKNOWN
         if self.queue is None:  # a queue that never had a message does not exist, and begins at 0
-            return LagState.NO_QUEUE if self._next else LagState.CURRENT
-        offset, queue = self._next, self.queue
+            return LagState.NO_QUEUE if self._next_offset else LagState.CURRENT
+        offset, queue = self._next_offset, self.queue
         if offset > queue.max_offset:
             return LagState.AHEAD
         if offset < queue.min_offset:
@@ -133,7 +133,7 @@ class Lag:
             return None
         if not self.committed:
             return self.queue.max_offset - self.queue.min_offset
-        return self.queue.max_offset - self._next
+        return self.queue.max_offset - self._next_offset
 
     @property
     def lacked(self) -> int | None:
@@ -145,14 +145,14 @@ class Lag:
         """The first existing offset that is not consumed, None if there is none."""
         if self.queue is None or not self.lacked:
             return None
-        return max(self._next, self.queue.min_offset)
+        return max(self._next_offset, self.queue.min_offset)
 
     @property
     def expired(self) -> int:
         """Messages that expired before the group consumed them."""
         if self.queue is None or not self.committed:
             return 0
-        return max(0, min(self.queue.min_offset, self.queue.max_offset) - self._next)
+        return max(0, min(self.queue.min_offset, self.queue.max_offset) - self._next_offset)
 
     @property
     def moved_back(self) -> int:
@@ -172,13 +172,13 @@ class Lag:
             return None, self._without_position()
         if state is LagState.UNKNOWN and queue is not None:
             return (None, "the end of the queue is not known before a start dispatches the rest of the log")
-        if self._next != self.position.offset and state is not LagState.EXPIRED:
-            return self._next, _PASSED_OVER if state in (LagState.AHEAD, LagState.NO_QUEUE) else _LAST_READ
+        if self._next_offset != self.position.offset and state is not LagState.EXPIRED:
+            return self._next_offset, _PASSED_OVER if state in (LagState.AHEAD, LagState.NO_QUEUE) else _LAST_READ
         if queue is None:
             if state is not LagState.NO_QUEUE:
-                return self._next, ""
+                return self._next_offset, ""
             return 0, "the store has no such queue: the broker answers 0"
-        offset = self._next
+        offset = self._next_offset
         if self.position.table == DELAYED and state in (LagState.AHEAD, LagState.EXPIRED):
             inside = min(max(offset, queue.min_offset), queue.max_offset)
             return inside, "a broker start moves it into the queue"
@@ -256,13 +256,13 @@ def lags_of(positions: Iterable[Position], ends: Ends, groups: KnownGroups | Non
         return
     for (group, topic), numbers in consumed.items():
         for queue_id in sorted(set(topics.get(topic, ())) - numbers):
-            yield _lag(_none(group, topic, queue_id), ends, groups, committed=False)
+            yield _lag(_no_position(group, topic, queue_id), ends, groups, committed=False)
     for group in sorted((groups.subscribed or frozenset()) - known):
         if not is_system_group(group):
-            yield _lag(_none(group, "", -1), ends, groups, committed=False)
+            yield _lag(_no_position(group, "", -1), ends, groups, committed=False)
 
 
-def _none(group: str, topic: str, queue_id: int) -> Position:
+def _no_position(group: str, topic: str, queue_id: int) -> Position:
     return Position("", group, topic, queue_id, 0, "")
 
 
@@ -283,8 +283,8 @@ def measure(store: StoreReader, lags: Iterable[Lag], bar: Bar = no_bar) -> None:
     for lag in lags:
         if lag.first_unread is not None:
             queues.setdefault((lag.position.topic, lag.position.queue_id), []).append(lag)
-    with bar(sum(map(_unit_bytes, queues.values()))) as told:
-        _measure(store, queues, told.advance)
+    with bar(sum(map(_unit_bytes, queues.values()))) as progress:
+        _measure(store, queues, progress.advance)
 
 
 def _unit_bytes(lags: list[Lag]) -> int:
@@ -296,11 +296,11 @@ def _unit_bytes(lags: list[Lag]) -> int:
 
 def _measure(store: StoreReader, queues: Mapping[Queue, list[Lag]], advance: Callable[[int], None]) -> None:
     with_log = store.has_log
-    for (topic, queue_id), mine in queues.items():
-        advance(_unit_bytes(mine))
-        starts = sorted({lag.first_unread or 0 for lag in mine})
-        found = _unread(store, topic, queue_id, starts, mine[0].queue, with_log)
-        for lag in mine:
+    for (topic, queue_id), queue_lags in queues.items():
+        advance(_unit_bytes(queue_lags))
+        starts = sorted({lag.first_unread or 0 for lag in queue_lags})
+        found = _unread(store, topic, queue_id, starts, queue_lags[0].queue, with_log)
+        for lag in queue_lags:
             lag.unread = found.get(lag.first_unread or 0)
 
 
@@ -318,9 +318,9 @@ def _unread(
         found = {}
         for start, size in zip(starts, sizes, strict=True):
             unit = queue.unit(start)
-            there = with_log and unit is not None and unit.valid and not unit.pre_fill
-            time = store.store_time(unit.physical_offset) if there and unit is not None else None
-            found[start] = Backlog(size, time)
+            readable = with_log and unit is not None and unit.valid and not unit.pre_fill
+            oldest_ms = store.store_time(unit.physical_offset) if readable and unit is not None else None
+            found[start] = Backlog(size, oldest_ms)
         return found
 
 
@@ -507,11 +507,11 @@ def _sums(lags: Iterable[Lag], store: str, wanted: LagQuery) -> Iterator[dict[st
         one = lag.position
         names = _group(one), one.topic
         groups.setdefault(names[: 1 if wanted.by == "group" else 2], []).append(lag)
-    for key, mine in groups.items():
-        yield {**_names(key, mine, store), **_counts(mine, wanted)}
+    for key, key_lags in groups.items():
+        yield {**_head(key, key_lags, store), **_counts(key_lags, wanted)}
 
 
-def _names(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str, Any]:
+def _head(key: tuple[str | None, ...], lags: list[Lag], store: str) -> dict[str, Any]:
     head: dict[str, Any] = {"type": "group_lag", "store": store, "group": key[0]}
     if len(key) == 1:
         return {**head, "topics": len({lag.position.topic for lag in lags} - {""})}

@@ -157,17 +157,17 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
         if kind is None or not tables_of(kind):
             names = "consumerOffset.json or lmqConsumerOffset.json, or their .bak"
             raise InvalidInput("no file of positions", path=path, hint=f"name a store, or {names}")
-        return _from(entries_of(path, kind))
+        return _side_of_files(entries_of(path, kind))
     if is_rocksdb(path) and path.name in (SEPARATE[OFFSETS], SINGLE, SECOND):
-        return _from(entries_of_database(path))
+        return _side_of_files(entries_of_database(path))
     own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
     if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
-        return _from(*every_file(path))
+        return _side_of_files(*every_file(path))
     with StoreReader(path, config and config.of_another_store()) as store:
         return side_of(store)
 
 
-def _from(*files: StoredPositions) -> MoveSide:
+def _side_of_files(*files: StoredPositions) -> MoveSide:
     rows = [row for file in files for row in file.positions if row.is_read]
     notes = [f"{file.path}: {problem}" for file in files for problem in file.problems]
     kinds = (FILES.get(file.path.name.removesuffix(BACKUP)) for file in files)
@@ -326,7 +326,7 @@ def plan_moves(
             wanted[reset.group, *queue] = _position_of(store, reset, ends[queue], now_ms)
     left_out = 0
     if merge is not None:
-        for key, offset in _merged(own, merge, only):
+        for key, offset in _merged_positions(own, merge, only):
             if key[1:] not in ends:
                 left_out += own.get(key, 0) != offset
             elif _wins(_move(key, offset, None, ends[key[1:]]).after, own.get(key), merge.take):
@@ -382,8 +382,8 @@ def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[st
     known = subscribed | {group for group, _, _ in own}
     if reset.group not in known:
         proper = {group for group in known if not is_system_group(group)}
-        some = ", ".join(sorted(proper or known)[:5])
-        hint = f"there are {some}" if known else "config/ names no group"
+        examples = ", ".join(sorted(proper or known)[:5])
+        hint = f"there are {examples}" if known else "config/ names no group"
         raise NotFound(f"no group {reset.group}", hint=hint)
 
 
@@ -435,7 +435,7 @@ def _offset_at(store: StoreReader, queue: QueueSummary, time_ms: int) -> int:
         return first_at(opened, queue, time_ms, store.store_time)[0]  # a time leaves out no messages
 
 
-def _merged(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple[_Key, int]]:
+def _merged_positions(own: Mapping[_Key, int], merge: Merge, only: Only) -> Iterator[tuple[_Key, int]]:
     """Positions of the other side that win, or are missing here; a broker's own groups only if named."""
     for one in merge.other:
         key = one.group, one.topic, one.queue_id
@@ -455,7 +455,7 @@ def _move(key: _Key, offset: int, before: int | None, queue: QueueSummary) -> Mo
     return Move(*key, before, inside(offset, *bounds), offset, *bounds)
 
 
-def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], version: str) -> tuple[list[Edit], str]:
+def _edits(layout: Layout, moves: Sequence[Move], known: Sequence[Position], version: str) -> tuple[list[Edit], str]:
     """Edits of each file with positions of groups, and the digest of a RocksDB. Raises InvalidInput, Refused."""
     if not moves:
         return [], ""
@@ -465,22 +465,22 @@ def _edits(layout: Layout, moves: Sequence[Move], there: Sequence[Position], ver
     names = [name for name in offset_files(layout) if name != DELAYS]
     database = stand_ins(layout.config, layout.broker_config).get(OFFSETS)
     if database is not None:
-        found, digest = _database_edits(database, _rows(moves, there), reason)
+        found, digest = _database_edits(database, _changed_rows(moves, known), reason)
         # a broker imports the file if it was written more often
         names = [OFFSETS] if (layout.config / OFFSETS).exists() else []
     for name in names:
         path = layout.config / name
         content = _content(path, layout, version)
         for move in moves:
-            _set(content, name, move)
+            _set_offset(content, name, move)
         if database is None and keeps_databases(layout) and (counter_of(content) or 0) < 1:
             content[DATA_VERSION.member] = {"counter": 1}  # a broker imports no file without a counter
         data = json_bytes(content)
-        found.append(_created(path, data, reason))
+        found.append(_create_edit(path, data, reason))
     return found, digest
 
 
-def _created(path: Path, data: Content, reason: str) -> Edit:
+def _create_edit(path: Path, data: Content, reason: str) -> Edit:
     return Edit("create", str(path), reason, length=len(data), pieces=((0, data),))
 
 
@@ -513,9 +513,9 @@ def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...]
     """Edits of the files of a database, and the digest of its former state. Raises Unsupported, Unreadable."""
     entries = dict(_entries(path, rows))
     after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
-    told = f"{after.digest}{sorted(entries.items())}".encode()
-    edits = [_created(path / name, after.made[name], reason) for name in in_order(after.made)]
-    edits = [edit._replace(codes=codes, stands_for=told) for edit in edits]
+    stands_for = f"{after.digest}{sorted(entries.items())}".encode()
+    edits = [_create_edit(path / name, after.made[name], reason) for name in in_order(after.made)]
+    edits = [edit._replace(codes=codes, stands_for=stands_for) for edit in edits]
     return edits + [Edit("move", str(path / name), reason, codes) for name in after.gone], after.digest
 
 
@@ -523,28 +523,28 @@ def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of a database; None deletes the key."""
     for (table, topic, group), offsets in rows.items():
         if path.name != SECOND:
-            yield _bytes(f"{topic}@{group}"), _row(offsets)
+            yield _encoded(f"{topic}@{group}"), _row_json(offsets)
             continue
         for queue, offset in offsets.items():
-            key = position_key(_bytes(group), _bytes(topic), queue, _TABLE_IDS[table])
+            key = position_key(_encoded(group), _encoded(topic), queue, _TABLE_IDS[table])
             yield key, None if offset is None else position_value(offset)
 
 
-def _row(offsets: Mapping[int, int | None]) -> bytes:
+def _row_json(offsets: Mapping[int, int | None]) -> bytes:
     """The value for one topic and group in databases with JSON values."""
     row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
     return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
 
 
-def _bytes(text: str) -> bytes:
+def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _rows(moves: Sequence[Move], there: Sequence[Position]) -> _Rows:
+def _changed_rows(moves: Sequence[Move], positions: Sequence[Position]) -> _Rows:
     """The rows that change, complete with the positions that stay."""
     moved = {(CONSUMED, move.topic, move.group) for move in moves}
     rows: _Rows = {key: {} for key in sorted(moved)}
-    for one in there:
+    for one in positions:
         if (key := (one.table, one.topic, one.group)) in rows:
             rows[key][one.queue_id] = one.offset
     for move in moves:
@@ -569,7 +569,7 @@ def _content(path: Path, layout: Layout, version: str) -> dict[Any, Any]:
     return content
 
 
-def _set(content: dict[Any, Any], name: str, move: Move) -> None:
+def _set_offset(content: dict[Any, Any], name: str, move: Move) -> None:
     """Set a position in the table that a broker reads for its group; existing keys keep their form. Raises
     InvalidInput.
     """

@@ -157,7 +157,7 @@ def entries_of(path: Path, kind: str, tables: Iterable[str] = TABLES) -> StoredP
             found.append(_position(name or "", record, path.name))
     if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
-    return StoredPositions(path, _possible(found), problems, counter)
+    return StoredPositions(path, _without_missing(found), problems, counter)
 
 
 def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPositions:
@@ -170,10 +170,10 @@ def entries_of_database(path: Path, tables: Iterable[str] = TABLES) -> StoredPos
     named = [(_MEMBERS.get((row["type"], row.get("table", "")), ""), row) for row in rows]
     found = [_position(name, row, path.name) for name, row in named if name in wanted]
     counters = [row.get("counter") for row in rows if row["type"] == _VERSION]
-    return StoredPositions(path, _possible(found), [], next(iter(counters), None))
+    return StoredPositions(path, _without_missing(found), [], next(iter(counters), None))
 
 
-def _possible(found: list[Position]) -> list[Position]:
+def _without_missing(found: list[Position]) -> list[Position]:
     """Only positions that a broker does not treat as missing."""
     return [one for one in found if one.next_offset >= 0]
 
@@ -196,7 +196,7 @@ def positions_of(layout: Layout, version: str) -> Positions:
     if OFFSETS in stand_ins(layout.config, layout.broker_config):
         _add_database(found, layout, force.databases[OFFSETS], load_table(layout, OFFSETS, rules))
         if force.others and not force.sure:
-            _either(found, force)
+            _note_two_databases(found, force)
     for name in names:
         _add_file(found, layout.config / name, load_table(layout, name, rules))
     if {OFFSETS, LMQ_OFFSETS} <= set(names):
@@ -205,7 +205,7 @@ def positions_of(layout: Layout, version: str) -> Positions:
     return found
 
 
-def _either(found: Positions, force: InForce) -> None:
+def _note_two_databases(found: Positions, force: InForce) -> None:
     taken = force.databases[OFFSETS].name
     found.unsure = f"config/ has the databases {taken} and {', '.join(force.others)}"
     found.lacking = True
@@ -227,17 +227,17 @@ def offset_files(layout: Layout) -> tuple[str, ...]:
 
 
 def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedConfig) -> None:
-    """Add the RocksDB's positions, or those of the file if it was written more often: a broker imports it (spec 5.4)."""
+    """Add the RocksDB's positions, or those of the file if written more often: a broker imports it (spec 5.4)."""
     file = layout.config / OFFSETS
-    database, beside = entries_of_database(path), _there(file, FILES[OFFSETS])
+    database, beside = entries_of_database(path), _entries_if_any(file, FILES[OFFSETS])
     own = {row.key: row for row in database.positions}
     others = {row.key: row for row in beside.positions if row.table == CONSUMED}
     found.notes += [f"config/{path.name}: {problem}" for problem in database.problems]
     found.lacking |= bool(database.problems)
     differs = any(key not in own or own[key].offset != row.offset for key, row in others.items())
     text = f"config/{OFFSETS} exists, too, and has other positions"
-    told = in_force(layout.config, layout.broker_config).sure or layout.queues_for_rocksdb
-    if differs and (database.problems or not told):
+    decided = in_force(layout.config, layout.broker_config).sure or layout.queues_for_rocksdb
+    if differs and (database.problems or not decided):
         found.unsure = f"{text}; it is not known which of them a broker reads"
         found.lacking = True
         found.notes.append(f"{found.unsure}: shown are those of the RocksDB {path.name}")
@@ -245,10 +245,10 @@ def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedCo
         found.notes.append(f"{loaded.reason}: no broker starts with it")
         found.lacking = True
     elif keeps_databases(layout) and (beside.counter or 0) > (database.counter or 0):
-        left = len(own.keys() - others.keys())
-        if differs or left:
-            alone = counted(left, "position that only the RocksDB has", "positions that only the RocksDB has")
-            besides = f", without {alone}" if left else ""
+        missing = len(own.keys() - others.keys())
+        if differs or missing:
+            alone = counted(missing, "position that only the RocksDB has", "positions that only the RocksDB has")
+            besides = f", without {alone}" if missing else ""
             found.notes.append(f"{text}: it was written more often, so a broker imports it{besides}")
         own = others
     elif differs:
@@ -258,8 +258,8 @@ def _add_database(found: Positions, layout: Layout, path: Path, loaded: LoadedCo
 
 def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     backup, kind = path.with_name(path.name + BACKUP), FILES[path.name]
-    main = _there(path, kind)
-    older = _there(backup, kind)
+    main = _entries_if_any(path, kind)
+    older = _entries_if_any(backup, kind)
     rows = older.positions if loaded.start is LoadAction.BACKUP else main.positions
     if loaded.start is LoadAction.LOADS:
         before = {row.key: row.offset for row in older.positions}
@@ -274,8 +274,8 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
         found.lacking = True
     elif loaded.main.present or loaded.main.passed_by:
         rows = rows or older.positions
-        there = "; shown are those that can be read" if rows else ""
-        found.notes.append(f"{loaded.reason}: a broker begins without positions{there}")
+        shown = "; shown are those that can be read" if rows else ""
+        found.notes.append(f"{loaded.reason}: a broker begins without positions{shown}")
         found.lacking = True
     read = [row for row in rows if row.is_read]
     if len(read) < len(rows):
@@ -284,7 +284,7 @@ def _add_file(found: Positions, path: Path, loaded: LoadedConfig) -> None:
     found.rows += read
 
 
-def _there(path: Path, kind: str) -> StoredPositions:
+def _entries_if_any(path: Path, kind: str) -> StoredPositions:
     return entries_of(path, kind) if path.exists() else StoredPositions(path, [], [])
 
 
@@ -358,9 +358,9 @@ def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
     """Move the offsets in the content of this file into their queues, in place."""
     lmq = content.get(_LMQ_TABLE)
     if isinstance(lmq, dict):
-        yield from _lmq(lmq, bounds)
+        yield from _clamp_lmq(lmq, bounds)
     if name == DELAYS and isinstance(table := content.get(_TABLE), dict):
-        yield from _delays(table, bounds)
+        yield from _clamp_delays(table, bounds)
     for member in OFFSET_TABLES if name in (OFFSETS, LMQ_OFFSETS) else ():
         if isinstance(table := content.get(member), dict):
             yield from _clamp_groups(table, bounds)
@@ -379,7 +379,7 @@ def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
                 yield from _clamp_one(group, row, place, queue, ends)
 
 
-def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+def _clamp_lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
     for key in list(table):
         topic, _, group = str(key).rpartition("@")
         if not group.startswith(LMQ_PREFIX):  # no broker reads it
@@ -391,7 +391,7 @@ def _lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         yield from _clamp_one(group, table, key, queue, bounds.of(queue, known=lmq))
 
 
-def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+def _clamp_delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
     for key in list(table):
         if (level := _number(key)) is None or not _is_int(table[key]):
             continue

@@ -109,7 +109,7 @@ def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool
 class Steps:
     """Appends step by step: first the records, then their units and index items.
 
-    Until `finish` nobody else may write to the store, and `sync` of the store does not count.
+    Until `finish` nobody else may write to the store, and its `sync` guarantees nothing.
 
     aside: another thread encodes and writes the records of a step, while this one finds their units and items. These
     are written once the records are in the log, before the records of the next step.
@@ -118,7 +118,7 @@ class Steps:
     def __init__(self, writer: OpenStore, *, aside: bool) -> None:
         self._writer = writer
         self._aside = aside
-        self._found: _Found | None = None
+        self._found: _StepAdditions | None = None
         self._unindexed: Dispatched | None = None
 
     def append(self, columns: dict[str, Any], *, whole: bool = False) -> StoredColumns:
@@ -170,7 +170,7 @@ class Steps:
             self._index()
             taken = None if writer.database is None else writer.database.taken(topics)
             known = properties if columns["properties"] is given else None
-            self._found = _Found(_dispatch(writer, columns, topics, known), counts, taken)
+            self._found = _StepAdditions(_dispatch(writer, columns, topics, known), counts, taken)
         highest: dict[str, int] = {}
         for topic_id, queue_id in groups.queues:
             highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
@@ -250,7 +250,7 @@ def _with_offsets(
         if named is not None:
             set_texts(columns, named, writer.rules)
     elif writer.numbers_anew:
-        named = numbered_anew(columns, topics, texts, _dispatching(writer), writer.queues.next_offsets, properties)
+        named = numbered_anew(columns, topics, texts, _dispatch_rules(writer), writer.queues.next_offsets, properties)
         if named is not None:
             set_texts(columns, named)
     if counts is not None or named is not None:
@@ -259,7 +259,7 @@ def _with_offsets(
     return named
 
 
-class _Found(NamedTuple):
+class _StepAdditions(NamedTuple):
     """What a step adds to queues and index. counts: messages in each record; None: one each. in_database: the records
     whose units go to RocksDB; None: all, if there is one.
     """
@@ -339,23 +339,22 @@ def _dispatch(
     writer: OpenStore, columns: dict[str, Any], topics: Dictionary, properties: PropertyItems | None
 ) -> Dispatched:
     records = Columns(np.zeros(len(topics.ids), np.int64))
-    for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
-        records.set(name, columns[name])
-    for name in ("total_size", "sys_flag", "store_timestamp"):
+    places = ("queue_id", "queue_offset", "physical_offset", "total_size")
+    for name in ("topic", "properties", *places, "sys_flag", "store_timestamp"):
         records.set(name, columns[name])
     if writer.queues.ext is not None:
         writer.queues.ext.look_at(records, topics)
-    return dispatch_columns(records, _dispatching(writer), topics, properties)
+    return dispatch_columns(records, _dispatch_rules(writer), topics, properties)
 
 
-def _dispatching(writer: OpenStore) -> Dispatching:
+def _dispatch_rules(writer: OpenStore) -> Dispatching:
     how = writer.profile.start.dispatch.how(
         items=writer.index is not None, multi_dispatch=writer.lmq_units, delay_levels=writer.delay_levels
     )
     return how if writer.database is None else writer.database.stores.making(how)
 
 
-def _write_units(writer: OpenStore, what: _Found) -> None:
+def _write_units(writer: OpenStore, what: _StepAdditions) -> None:
     found, units = what.dispatched, what.dispatched.units
     groups = _Groups.by_queue(units.topic_id, units.queue_id)
     sorted_units = units.take(groups.order)
@@ -448,7 +447,7 @@ class PresentKeys:
             for batch in store.good_records():
                 columns = batch.columns
                 topics = columns.ragged("topic")
-                names = _names(topics, columns.ints("queue_id"), _keys(columns, columns.ints("born_timestamp")))
+                names = _full_keys(topics, columns.ints("queue_id"), _keys(columns, columns.ints("born_timestamp")))
                 for row, name in enumerate(names, count):
                     if present._next.setdefault(name, row) != row:
                         present._others.setdefault(name, deque()).append(row)
@@ -461,10 +460,10 @@ class PresentKeys:
         """bool[n]: the rows that the store does not have. Rows without a unique key need their born timestamp."""
         count = len(columns["body"])
         keys = _keys(columns, spread(columns["born_timestamp"], count))
-        names = _names(columns["topic"], spread(columns.get("queue_id", 0), count), keys)
+        names = _full_keys(columns["topic"], spread(columns.get("queue_id", 0), count), keys)
         old = zip(*(spread(columns.get(name, -1), count).tolist() for name in (STORE, *COPIED)), strict=True)
         lacking = np.array([not self._take(name, *numbers) for name, numbers in zip(names, old, strict=True)], np.bool_)
-        self._tell()
+        self._report_halves()
         return lacking
 
     def has(self, message: NewMessage, *, dated: bool) -> bool:
@@ -477,7 +476,7 @@ class PresentKeys:
             key = _key_of(message.born_timestamp, crc) if dated else NoKeys().next().encode()
         name = _SEPARATOR.join((message.topic, key, b"%d" % message.queue_id))
         found = self._take(name, message.store, message.queue_offset, message.physical_offset)
-        self._tell()
+        self._report_halves()
         return found
 
     def _take(self, name: bytes, store: int, old_offset: int, old_place: int) -> bool:
@@ -496,7 +495,7 @@ class PresentKeys:
             self._copies.moved.add((store, java_string(topic), int(key.rpartition(_SEPARATOR)[2])))
         return True
 
-    def _tell(self) -> None:
+    def _report_halves(self) -> None:
         """Tell the half messages found present to `CopiedNumbers`, for copies that name them."""
         if not self._halves:
             return
@@ -526,7 +525,7 @@ def _key_of(born_timestamp: int, body_crc: int) -> bytes:
     return b"%b%d %d" % (ITEM_SEPARATOR, born_timestamp, body_crc)
 
 
-def _names(topics: Ragged, queue_ids: Ints, keys: Ragged) -> list[bytes]:
+def _full_keys(topics: Ragged, queue_ids: Ints, keys: Ragged) -> list[bytes]:
     separators = Ragged.repeat(_SEPARATOR, len(keys))
     queues = Ragged.of([b"%d" % queue_id for queue_id in queue_ids.tolist()])
     return joined([topics, separators, keys, separators, queues]).tolist()

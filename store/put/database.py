@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from ..columns import Dictionary
 
 _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
-_MOST_UNITS = 1 << 19
+_UNITS_MAX = 1 << 19
 """Units that are collected at most."""
-_MOST_FILES = 4
+_FILES_BEHIND_MAX = 4
 """Log files by which the database may be behind; a start goes back up to ten."""
 _TEMPORARY = "000000.dbtmp"
 """A file with this name is deleted when a broker opens its database."""
@@ -52,7 +52,7 @@ class DatabaseWriter:
     def __init__(self, files: Files, path: Path, stores: QueueStores, dispatched: int, file_bytes: int) -> None:
         self.stores = stores
         self._files, self._path = files, path
-        self._dispatched, self._behind = dispatched, _MOST_FILES * file_bytes
+        self._dispatched, self._behind = dispatched, _FILES_BEHIND_MAX * file_bytes
         self._spool = UnitSpool()
         self._reach = dispatched
 
@@ -105,7 +105,7 @@ class DatabaseWriter:
     @property
     def full(self) -> bool:
         """Whether units must be written before more are added; the log must be on disk before that."""
-        return len(self._spool) >= _MOST_UNITS or self._reach - self._dispatched > self._behind
+        return len(self._spool) >= _UNITS_MAX or self._reach - self._dispatched > self._behind
 
     def write(self, log_end: int = 0) -> None:
         """Write what was collected to disk. log_end: the position up to which the log is dispatched, if it is farther;

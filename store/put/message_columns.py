@@ -152,7 +152,7 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
     if rules.append_crc:
         columns["properties"] = _with_crc_items(columns["properties"])
     elif rules.profile.final_separator:
-        columns["properties"] = _all_closed(columns["properties"])
+        columns["properties"] = _all_ended(columns["properties"])
     largest = int(columns["body"].length.max(initial=0))
     check_sizes(largest, int(columns["properties"].length.max(initial=0)), rules)
     born = columns["born_host.ip"].length
@@ -206,18 +206,18 @@ def _with_crc_items(properties: Ragged) -> Ragged:
     texts = properties.tolist()
     for row in rows_with_crc(properties).tolist():
         texts[row] = texts[row][:-CRC_ITEM_BYTES]
-    return Ragged.of([_closed(text) + room for text in texts])
+    return Ragged.of([_ended(text) + room for text in texts])
 
 
-def _all_closed(properties: Ragged) -> Ragged:
+def _all_ended(properties: Ragged) -> Ragged:
     """Property texts that end with a separator: copies from a store of 4.9 to 5.1 do not."""
-    some = properties.length > 0
-    last = properties.buffer[(properties.start + properties.length - 1)[some]]
+    filled = properties.length > 0
+    last = properties.buffer[(properties.start + properties.length - 1)[filled]]
     is_ended = (last == ord(ITEM_SEPARATOR)).all()
-    return properties if is_ended else Ragged.of([_closed(text) for text in properties.tolist()])
+    return properties if is_ended else Ragged.of([_ended(text) for text in properties.tolist()])
 
 
-def _closed(text: bytes) -> bytes:
+def _ended(text: bytes) -> bytes:
     return text if not text or text.endswith(ITEM_SEPARATOR) else text + ITEM_SEPARATOR
 
 
@@ -233,8 +233,8 @@ class RecordWriter:
     def __init__(self, log: LogWriter) -> None:
         self._log = log
         self._buffers = [np.empty(0, np.uint8) for _ in range(_WRITES + 1)]
-        self._encoder = _Aside("records")
-        self._writer = _Aside("log", _WRITES)
+        self._encoder = _Worker("records")
+        self._writer = _Worker("log", _WRITES)
 
     def write_aside(self, columns: dict[str, Any], placement: Placement) -> None:
         """`write` in another thread; `drain` waits for it. Until then log and columns must not be changed."""
@@ -262,7 +262,7 @@ class RecordWriter:
             limit = min(file_end, begin + len(buffer))
             last = int(np.searchsorted(ends, limit, side="right"))
             rows = slice(first, last)
-            part = {name: _some(column, rows) for name, column in columns.items()}
+            part = {name: _slice(column, rows) for name, column in columns.items()}
             at = positions[rows] - begin
             encode(MESSAGE, part, at, buffer)
             for row in crc_rows[(crc_rows >= first) & (crc_rows < last)].tolist():
@@ -293,7 +293,7 @@ class RecordWriter:
         self._writer.close()
 
 
-class _Aside:
+class _Worker:
     """A thread, started when needed, that runs calls one after the other.
 
     room: how many calls may be waiting or running. After a call fails, no other is run.
@@ -335,7 +335,7 @@ class _Aside:
             self._pool = None
 
 
-def _some(column: Any, rows: slice) -> Any:
+def _slice(column: Any, rows: slice) -> Any:
     return column[rows] if isinstance(column, np.ndarray | Ragged) else column
 
 
@@ -405,9 +405,9 @@ class CopiedNumbers:
         anew = (given >= 0) & (given != new)
         numbers = np.unique(stores[anew]).tolist()
         moved = self.moved.union((n, *queue) for n in numbers for queue in queues_of(anew & (stores == n)))
-        bodies, texts = self._naming(columns, topics, new)
+        bodies, texts = self._renumbered(columns, topics, new)
         lost = {row for row, body in bodies.items() if not body}
-        op_records, popped = len(lost), _popped(columns, topics, moved)
+        op_records, popped = len(lost), _lost_pop_rows(columns, topics, moved)
         lost |= popped
         for name, changed in (("body", bodies), ("properties", texts)):
             if changed:
@@ -419,7 +419,7 @@ class CopiedNumbers:
             columns, topics = columns_where(columns, kept), Dictionary(topics.ids[kept], topics.values)
         return Copies(columns, topics, kept, moved, op_records, len(popped))
 
-    def _naming(self, columns: dict[str, Any], topics: Dictionary, new: Ints) -> tuple[dict[int, bytes], ...]:
+    def _renumbered(self, columns: dict[str, Any], topics: Dictionary, new: Ints) -> tuple[dict[int, bytes], ...]:
         """By row: new bodies of op records (empty: it names no known message), new properties of half messages."""
         bodies, texts = dict[int, bytes](), dict[int, bytes]()
         own = [number for number, topic in enumerate(topics.values) if topic in (HALF, OP)]
@@ -435,10 +435,10 @@ class CopiedNumbers:
             is_half = topics.values[topics.ids[row]] == HALF
             if is_half:
                 known[store, int(columns["queue_offset"][row])] = int(new[row])
-            here = {known[store, number] for number in numbers}
+            new_numbers = {known[store, number] for number in numbers}
             if is_half and numbers:
-                texts[row] = _with_first_half(columns["properties"][row], *here)
-            elif not is_half and (text := _named_anew(body, numbers, here - {-1})) != body:
+                texts[row] = _with_first_half(columns["properties"][row], *new_numbers)
+            elif not is_half and (text := _renumbered_body(body, numbers, new_numbers - {-1})) != body:
                 bodies[row] = text
         return bodies, texts
 
@@ -460,11 +460,11 @@ class CopiedNumbers:
     def add_halves(self, stores: Ints, offsets: tuple[Ints, Ints], places: tuple[Ints, Ints]) -> None:
         """Remember n half messages: their stores; old and new queue offsets; old and new positions."""
         for known, (old, new) in ((self._offsets, offsets), (self._places, places)):
-            there = old >= 0
-            known.add(stores[there], old[there], new[there])
+            copied = old >= 0
+            known.add(stores[copied], old[copied], new[copied])
 
 
-def _popped(columns: dict[str, Any], topics: Dictionary, moved: set[Queue]) -> set[int]:
+def _lost_pop_rows(columns: dict[str, Any], topics: Dictionary, moved: set[Queue]) -> set[int]:
     """The rows of POP that name messages of a queue with new offsets; a check point first waits in the timer topic."""
     own = [number for number, topic in enumerate(topics.values) if topic == _TIMER or topic.startswith(_REVIVE)]
     if not own or not moved:
@@ -493,14 +493,14 @@ def _with_first_half(text: bytes, new: int) -> bytes:
 def left_out(op_records: int, pop_records: int) -> Iterator[str]:
     """Notes about the records that `CopiedNumbers` left out."""
     if op_records:
-        left = counted(op_records, "op record")
-        yield f"{left} left out: the half messages that they decide were not copied"
+        text = counted(op_records, "op record")
+        yield f"{text} left out: the half messages that they decide were not copied"
     if pop_records:
-        left = counted(pop_records, "check point or acknowledgement", "check points and acknowledgements")
-        yield f"{left} of POP left out: their queue offsets belong to other messages in this store"
+        text = counted(pop_records, "check point or acknowledgement", "check points and acknowledgements")
+        yield f"{text} of POP left out: their queue offsets belong to other messages in this store"
 
 
-def _named_anew(body: bytes, old: set[int], new: set[int]) -> bytes:
+def _renumbered_body(body: bytes, old: set[int], new: set[int]) -> bytes:
     """The body of an op record with the offsets of this store; empty if there are none."""
     if old == new:
         return body

@@ -70,7 +70,7 @@ class MessageReader:
             return self.rejoined(record)
         if "inner_number" in record:
             return self.alone(record)
-        return self._with_stored(record, _text(record, "body"))
+        return self._with_compressed(record, _text(record, "body"))
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with the given stored body instead of the object's."""
@@ -88,10 +88,10 @@ class MessageReader:
             wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
             store=self.store_number(record.get(STORE)),
             **given,
-            **{name: _copied(record.get(name)) for name in COPIED},
+            **{name: _copied_offset(record.get(name)) for name in COPIED},
         )
 
-    def _with_stored(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
+    def _with_compressed(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with a body that is compressed as the object says."""
         sys_flag = _number(record, "sys_flag")
         body, flags = stored_body_of(record, body, sys_flag)
@@ -103,7 +103,7 @@ class MessageReader:
 
         Raises InvalidInput for an invalid field.
         """
-        found = _rows(record, BATCH)
+        found = _objects(record, BATCH)
         if "body" in record or "body_base64" in record:
             raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
         given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
@@ -121,7 +121,7 @@ class MessageReader:
 
         Raises InvalidInput for an invalid field.
         """
-        rows = _rows(record, INNER)
+        rows = _objects(record, INNER)
         parts = tuple(self.with_body(each, _text(each, "body")) for each in rows)
         if any(len(part.properties) > PROPERTIES_BYTES_MAX for part in parts):
             raise InvalidInput(f"properties of more than {PROPERTIES_BYTES_MAX} bytes")
@@ -131,7 +131,7 @@ class MessageReader:
         if found.get(names.INNER_NUM) != str(len(parts)):  # some messages were left out
             own = {n: value for n, value in own.items() if not n.startswith("properties_raw")}
             own["properties"] = found | {names.INNER_NUM: str(len(parts))}
-        return self._with_stored(own, body)
+        return self._with_compressed(own, body)
 
     def alone(self, record: Mapping[str, Any]) -> NewMessage:
         """A message from inside a batch record, as a record of its own. Raises InvalidInput."""
@@ -158,7 +158,7 @@ class MessageReader:
         found = _property_map(record.get("properties"))
         raw = record.get("raw") is True
         if not raw:
-            self._fill(found, record)
+            self._add_fields(found, record)
         try:
             ended = raw or self.final_separator
             return names.format_properties(found, final_separator=ended)
@@ -167,7 +167,7 @@ class MessageReader:
         except ValueError as error:
             raise InvalidInput(str(error)) from None
 
-    def _fill(self, found: dict[str, str], record: Mapping[str, Any]) -> None:
+    def _add_fields(self, found: dict[str, str], record: Mapping[str, Any]) -> None:
         """Add keys, tags and unique key given as fields, if the properties lack them."""
         keys = record.get("keys")
         if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
@@ -195,14 +195,14 @@ def parse_host(text: object, what: str) -> tuple[bytes, int]:
     return ip, port
 
 
-def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _objects(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     found = record[name]
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise InvalidInput(f"{name}: not a list of objects: {found!r}")
     return found
 
 
-def _copied(value: object) -> int:
+def _copied_offset(value: object) -> int:
     """An offset of the record that a message was copied from; -1 if the value is not one."""
     return value if type(value) is int and 0 <= value < 1 << 63 else -1
 

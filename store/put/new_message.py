@@ -67,7 +67,7 @@ FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
 COMPRESSED = int(SysFlag.COMPRESSED)
 OVER_BYTES = 4096
 """A client's `compressMsgBodyOverHowmuch`: smaller bodies are not compressed."""
-_WITH_KINDS = "5"
+_FIRST_WITH_CODECS = "5"
 """Clients from this generation on store the codec; older ones only know zlib, and have no bits for it."""
 
 
@@ -338,7 +338,7 @@ def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
     Properties of the request follow those of each message, if the generation does so. Raises InvalidInput for what a
     broker refuses: a transaction, a delay; LimitExceeded.
     """
-    _check(batch, rules)
+    _check_batch(batch, rules)
     more = batch.request.properties if rules.profile.batch_properties else b""
     return [
         replace(
@@ -346,7 +346,7 @@ def split(batch: NewBatch, rules: WriterRules) -> list[NewMessage]:
             flag=message.flag,
             body=message.body,
             prepared_transaction_offset=0,
-            properties=_together(message.properties, more),
+            properties=_joined_properties(message.properties, more),
         )
         for message in batch.messages
     ]
@@ -357,7 +357,7 @@ def inner(batch: NewBatch, rules: WriterRules) -> NewMessage:
 
     The writer adds INNER_BASE. Raises InvalidInput, LimitExceeded.
     """
-    _check(batch, rules)
+    _check_batch(batch, rules)
     found = names.parse(batch.request.properties)
     found[names.INNER_NUM] = str(len(batch.messages))
     properties = names.format_properties(found, final_separator=rules.profile.final_separator)
@@ -378,7 +378,7 @@ def stays_whole(batch: NewBatch, profile: WriterProfile) -> bool:
     return profile.modern_topics and names.UNIQ_KEY in names.parse(batch.request.properties)
 
 
-def _check(batch: NewBatch, rules: WriterRules) -> None:
+def _check_batch(batch: NewBatch, rules: WriterRules) -> None:
     if not 0 < len(batch.messages) <= MESSAGES_MAX:
         raise InvalidInput(f"a batch has 1 to {MESSAGES_MAX} messages: {len(batch.messages)}")
     if batch.request.sys_flag & TRANSACTION_MASK:
@@ -397,7 +397,7 @@ def _check(batch: NewBatch, rules: WriterRules) -> None:
         )
 
 
-def _together(own: bytes, more: bytes) -> bytes:
+def _joined_properties(own: bytes, more: bytes) -> bytes:
     """The properties of a message and of its request, with a separator between them."""
     if own and more and not own.endswith(names.ITEM_SEPARATOR):
         own += names.ITEM_SEPARATOR
@@ -457,14 +457,14 @@ def stored_body(body: bytes, sys_flag: int | None, compression: str | None, *, a
     not decompress.
     """
     if compression:
-        return _packed(body, sys_flag, compression)
+        return _compressed_again(body, sys_flag, compression)
     flags = sys_flag or 0
     if flags & COMPRESSED and not as_stored:
         _require_compressed(body, flags)
     return body, flags
 
 
-def _packed(body: bytes, sys_flag: int | None, compression: str) -> tuple[bytes, int]:
+def _compressed_again(body: bytes, sys_flag: int | None, compression: str) -> tuple[bytes, int]:
     if compression not in FLAGS:
         raise InvalidInput(f"body_compression: not one of {', '.join(FLAGS)}: {compression!r}")
     flags = COMPRESSED | int(FLAGS[compression]) if sys_flag is None else sys_flag
@@ -514,7 +514,7 @@ def compressed(message: NewMessage, kind: str, profile: WriterProfile, over_byte
         raise InvalidInput("the body is compressed already")
     if len(message.body) < over_bytes:
         return message
-    kinds = profile.version >= _WITH_KINDS
+    kinds = profile.version >= _FIRST_WITH_CODECS
     if kind != "zlib" and not kinds:
         raise InvalidInput(f"clients of {profile.version} compress with zlib only")
     bits = SysFlag.COMPRESSED | (FLAGS[kind] if kinds else 0)

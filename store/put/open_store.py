@@ -111,7 +111,7 @@ class OpenStore(Closing):
         self._broken = False
         self._closed = False
         #: messages are acknowledged, or something besides the log has changed for them
-        self._stays = False
+        self._changed_for_good = False
         #: was closed, and needs `recover`
         self.left_unclean = False
 
@@ -235,7 +235,7 @@ class OpenStore(Closing):
     def relieve_database(self) -> None:
         """Write collected units to the RocksDB of queues if there are many."""
         if self.database is not None and self.database.full:
-            self._stays = True
+            self._changed_for_good = True
             self.log.sync()
             self.database.write()
 
@@ -296,7 +296,7 @@ class OpenStore(Closing):
         self.settle()
         with self.writing():
             self.log.sync()
-        self._stays = True
+        self._changed_for_good = True
 
     def close(self) -> None:
         """Complete queues and index, flush everything to disk, remove `abort`, unlock.
@@ -312,14 +312,14 @@ class OpenStore(Closing):
                 self._finish()
         finally:
             try:
-                self.left_unclean = self._begun and self._broken and not self._taken_back()
+                self.left_unclean = self._begun and self._broken and not self._restore()
             finally:
                 self._release()
 
-    def _taken_back(self) -> bool:
+    def _restore(self) -> bool:
         """Restore the store to what it was; return False if that is not certain, or fails."""
         changed = self.queues.changed or self.batch_queues.changed or (self.index is not None and self.index.changed)
-        if self._stays or changed or (self.queues.ext is not None and self._last is not None):
+        if self._changed_for_good or changed or (self.queues.ext is not None and self._last is not None):
             return False
         try:
             if self._records is not None:
@@ -339,7 +339,7 @@ class OpenStore(Closing):
         with self.writing():
             self.log.clear_head()
             self.log.sync()
-            self._stays = True
+            self._changed_for_good = True
             self.queues.sync()
             self.batch_queues.sync()
             if self.database is not None and self._last is not None:

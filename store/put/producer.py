@@ -49,7 +49,7 @@ def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile
         raise InvalidInput(f"delay levels begin with 1: {level}")
     _refuse_transaction(message)
     level = min(level, levels) if levels else level
-    return _under(message, SCHEDULE_TOPIC, level - 1, {names.DELAY: str(level)}, profile.final_separator)
+    return _under_broker_topic(message, SCHEDULE_TOPIC, level - 1, {names.DELAY: str(level)}, profile.final_separator)
 
 
 def timed(
@@ -86,7 +86,7 @@ def timed(
     whole = deliver_ms % precision_ms == 0
     out_ms = deliver_ms - precision_ms if whole else deliver_ms // precision_ms * precision_ms
     asked[names.TIMER_OUT_MS] = str(out_ms)
-    return _under(message, TIMER_TOPIC, 0, asked, profile.final_separator)
+    return _under_broker_topic(message, TIMER_TOPIC, 0, asked, profile.final_separator)
 
 
 def _refuse_transaction(message: NewMessage) -> None:
@@ -94,7 +94,9 @@ def _refuse_transaction(message: NewMessage) -> None:
         raise InvalidInput("a half message cannot be delayed")
 
 
-def _under(message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool) -> NewMessage:
+def _under_broker_topic(
+    message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool
+) -> NewMessage:
     """The message under a topic of the broker, with its own topic in the properties."""
     real = {names.REAL_TOPIC: java_string(message.topic), names.REAL_QID: str(message.queue_id)}
     found = _with_properties(message, {**more, **real}, final_separator)
@@ -307,8 +309,7 @@ def as_stored(message: NewMessage, options: ProducerOptions, writer: StoreWriter
         raise InvalidInput("timerWheelEnable is off: the broker refuses messages with a time")
     precision_ms = options_of(writer.layout).timer_precision.value
     limit = config.get_int("timerMaxDelaySec")
-    if limit is None:
-        return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms)
+    limit = _MAX_DELAY_SECONDS if limit is None else limit
     return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms, max_delay_seconds=limit)
 
 

@@ -185,7 +185,7 @@ def name_offsets(
             continue
         if undecided and not lmq.undecided:
             continue
-        wanted = _queues(queues[row], int(columns["queue_id"][row]), lmq)
+        wanted = _lmq_queues(queues[row], int(columns["queue_id"][row]), lmq)
         counts = found.counters
         offsets = [counts.get(q, counters.get(q, next_offsets.get(q, 0))) for q in wanted]
         found.rows.append(row)
@@ -301,7 +301,7 @@ def _blocks(name: str, lmq: LmqRules) -> bool:
     return not name.startswith(LMQ_PREFIX) and (not lmq.other_names or not name)
 
 
-def _queues(text: bytes, queue_id: int, lmq: LmqRules) -> list[Queue]:
+def _lmq_queues(text: bytes, queue_id: int, lmq: LmqRules) -> list[Queue]:
     from ..broker.dispatch import java_split
 
     found = []

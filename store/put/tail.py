@@ -109,17 +109,17 @@ def _check_ends(
     """Raise Unclean if a queue continues after its last message with a unit that points at no message: a start keeps
     the unit and numbers messages after it.
     """
-    odd = list[tuple[int, QueueSummary]]()
+    suspects = list[tuple[int, QueueSummary]]()
     for queue in queues:
         position = queue.last_position
         if position is None or position < file.start or position == walked.latest.get((queue.topic, queue.queue_id)):
             continue
-        if queue.topic.startswith(LMQ_PREFIX) and _next(layout, log, position) is not None:
+        if queue.topic.startswith(LMQ_PREFIX) and _record_at(layout, log, position) is not None:
             continue  # it points at messages of other topics
-        odd.append((position, queue))
-    if not odd:
+        suspects.append((position, queue))
+    if not suspects:
         return
-    for position, queue in compress(odd, _are_taken(layout, file, [position for position, _ in odd])):
+    for position, queue in compress(suspects, _are_taken(layout, file, [position for position, _ in suspects])):
         raise unclean(layout, f"the last unit of {queue.topic}/{queue.queue_id} names no message", position)
 
 
@@ -167,8 +167,8 @@ def _summaries(layout: Layout, log: MappedFileQueue, log_end: int | None = None)
         if log_end is None or all((each.end_position or 0) <= log_end for each in found):
             return found + batches
         if (lost := queues.lost_at_end(found, log, log_end)) is not None:
-            position, of = lost
-            raise unclean(layout, f"{of.topic}/{of.queue_id} names a record that is lost in the log", position)
+            position, queue = lost
+            raise unclean(layout, f"{queue.topic}/{queue.queue_id} names a record that is lost in the log", position)
         return queues.summaries(log.start, log_end) + batches
     finally:
         queues.close()
@@ -220,7 +220,7 @@ def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:
     end, last, unit_end = file.start, None, 0
     latest: dict[tuple[str, int], int] = {}
     for _ in range(_ONE_BY_ONE):
-        message = _next(layout, log, end)
+        message = _record_at(layout, log, end)
         if message is None:
             plain = _plain_end(log, file, end)
             return _walk_columns(layout, file) if plain is None else _Walked(plain, last, unit_end, latest)
@@ -243,7 +243,7 @@ def _have_units(batch: Batch) -> Flags:
     return found
 
 
-def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None:
+def _record_at(layout: Layout, log: MappedFileQueue, position: int) -> Message | None:
     """The record at a position of the walk, None if the walk ends there. Raises Unclean."""
     try:
         message = read_message(log, position)
@@ -385,7 +385,7 @@ def check_layout(layout: Layout) -> None:
 def check_clean(layout: Layout) -> None:
     """Raise Unclean if `abort` shows a crash, or a recovery was interrupted, whose barrier keeps brokers from starting.
 
-    The caller holds the lock, so no running process is the reason.
+    While the caller holds the lock, no running process is the reason.
     """
     what, run = "", ""
     if os.path.lexists(layout.abort):
@@ -393,9 +393,9 @@ def check_clean(layout: Layout) -> None:
     if layout.journal.is_dir() or _has_barrier(layout):
         from ..session.journal import left_over
 
-        left = left_over(layout)
-        if left is not None:
-            what, run = str(left), left.command(layout)
+        session = left_over(layout)
+        if session is not None:
+            what, run = str(session), session.command(layout)
     if what:
         from ..findings.next_commands import proposed  # loads the catalogue, which most writes do not need
 

@@ -20,7 +20,7 @@ from .store import FoundMessage, StoreReader
 
 PAGE = 200
 """Messages per page."""
-_LOOKED_AT = 20_000
+_SEARCHED_MAX = 20_000
 """Messages per search for a text."""
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -126,7 +126,7 @@ class Browser:
         notes: list[str] = []
         selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
         found = find(self._store, selection, offset=first, count=count, note=notes.append)
-        messages = dict(self._numbered(queue, found, first, first + count))
+        messages = dict(self._with_offsets(queue, found, first, first + count))
         why = "; ".join(notes) or "no message"
         return [
             BrowseRow(offset, messages.get(offset), "" if offset in messages else why)
@@ -141,15 +141,15 @@ class Browser:
         """Up to `PAGE` messages from an offset on whose properties or body contain a text, and the offset where to
         search next. Looks at 20,000 messages at most. Raises Unreadable.
         """
-        count = min(_LOOKED_AT, queue.max_offset - first)
+        count = min(_SEARCHED_MAX, queue.max_offset - first)
         if count <= 0:
             return [], first
         selection = Selection(topic=queue.topic, queue_id=queue.queue_id)
         found = find(self._store, selection, offset=first, count=count)
-        rows = list(_matching(self._numbered(queue, found, first, first + count), text.casefold()))
+        rows = list(_matching(self._with_offsets(queue, found, first, first + count), text.casefold()))
         return rows, first + count if len(rows) < PAGE else rows[-1].queue_offset + 1
 
-    def _numbered(
+    def _with_offsets(
         self, queue: QueueSummary, found: Iterable[FoundMessage], first: int, stop: int
     ) -> Iterator[tuple[int, Message]]:
         """Messages with their offsets in this queue, first ≤ k < stop. An LMQ, or a queue that gets copies, has
@@ -161,11 +161,11 @@ class Browser:
                 yield message.queue_offset, message
                 continue
             if numbers is None:
-                numbers = self._numbers(queue, first, stop)
+                numbers = self._offsets_by_position(queue, first, stop)
             for number in numbers.pop(message.position, ()):
                 yield number, message
 
-    def _numbers(self, queue: QueueSummary, first: int, stop: int) -> dict[int, list[int]]:
+    def _offsets_by_position(self, queue: QueueSummary, first: int, stop: int) -> dict[int, list[int]]:
         """The queue offsets of units by the position they point at."""
         numbers: dict[int, list[int]] = {}
         with self._store.queues.open(queue.topic, queue.queue_id) as opened:

@@ -65,12 +65,12 @@ def find(
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
     if count is None or (offset is not None and (count == 1 or not selection.asks_more)):
-        return _in_queues(store, selection, Slice(offset, count, reverse), note)
-    first = islice(_in_queues(store, selection, Slice(offset), note), count)
+        return _search_queues(store, selection, Slice(offset, count, reverse), note)
+    first = islice(_search_queues(store, selection, Slice(offset), note), count)
     return reversed([*first]) if reverse else first
 
 
-def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+def _search_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
     """The messages of one topic, through its queues of any kind, or by a scan."""
     topic = selection.one_topic
     assert topic is not None
@@ -89,12 +89,12 @@ def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note
     few = offset is not None and count is not None and count <= MOST
     why = store.topic_unread(topic)
     if not why and few and not store.layout.rocksdb_queues:
-        return _few(store, selection, offset or 0, count or 0, reverse, note)
+        return _read_few(store, selection, offset or 0, count or 0, reverse, note)
     if not why and few:
-        there = _there(store, selection, offset or 0, count or 0, reverse, note)
-        if there is not None:
-            return there
-    if why := why or store.units_in_memory or _without_unit(store, topic, selection.queue_id):
+        found = _read_few_complete(store, selection, offset or 0, count or 0, reverse, note)
+        if found is not None:
+            return found
+    if why := why or store.units_in_memory or _empty_queue_text(store, topic, selection.queue_id):
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")
@@ -106,17 +106,17 @@ def _in_queues(store: StoreReader, selection: Selection, part: Slice, note: Note
     except NotFound as error:
         if selection.queue_id is None or not store.queues.has_topic(topic):
             raise
-        return _without_units(store, selection, (offset, count), reverse, error, note)
+        return _scan_without_units(store, selection, (offset, count), reverse, error, note)
 
 
-def _without_unit(store: StoreReader, topic: str, queue_id: int | None) -> str:
+def _empty_queue_text(store: StoreReader, topic: str, queue_id: int | None) -> str:
     """Say that a queue exists without a unit; "" if it has one, or does not exist."""
     if queue_id is None or queue_id not in store.empty_queues(topic, queue_id):
         return ""
     return f"queue {queue_id} of {topic} has no unit"
 
 
-def _few(
+def _read_few(
     store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """Messages of one queue, read one by one; by a scan if the queue has no unit `offset`."""
@@ -127,22 +127,20 @@ def _few(
     except NotFound as error:
         if store.units_in_memory:
             raise
-        yield from _without_units(store, selection, (offset, count), reverse, error, note)
+        yield from _scan_without_units(store, selection, (offset, count), reverse, error, note)
         return
     if not read:  # the reason is noted already
         why = NotFound(f"unit {offset} of {selection.topic}/{selection.queue_id} names no message")
         with suppress(NotFound):
-            yield from _without_units(store, selection, (offset, count), reverse, why, note)
+            yield from _scan_without_units(store, selection, (offset, count), reverse, why, note)
         return
     found = (one for one in (reversed(read) if reverse else read) if selection.takes(one.message, in_queue=True))
-    yield from (
-        found
-        if len(read) == count
-        else _and_rest(store, selection, found, (offset + len(read), offset + count), reverse, note)
-    )
+    if len(read) < count:
+        found = _with_rest(store, selection, found, (offset + len(read), offset + count), reverse, note)
+    yield from found
 
 
-def _and_rest(
+def _with_rest(
     store: StoreReader,
     selection: Selection,
     found: Iterator[FoundMessage],
@@ -161,7 +159,7 @@ def _and_rest(
     return with_lacks(store, selection, lacks, found, reverse, note)
 
 
-def _without_units(
+def _scan_without_units(
     store: StoreReader,
     selection: Selection,
     place: tuple[int | None, int | None],
@@ -212,12 +210,12 @@ def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[
     return begin, end
 
 
-def _there(
+def _read_few_complete(
     store: StoreReader, selection: Selection, offset: int, count: int, reverse: bool, note: Note
 ) -> Iterator[FoundMessage] | None:
-    """The messages of `_few`; None if a broker may have more of them in memory."""
+    """The messages of `_read_few`; None if a broker may have more of them in memory."""
     try:
-        found = [*_few(store, selection, offset, count, reverse, note)]
+        found = [*_read_few(store, selection, offset, count, reverse, note)]
     except NotFound:
         if not store.units_in_memory:
             raise
@@ -238,14 +236,14 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
 
     if not store.queues_problem and store.has_batch_queues(topic):
         return queue_offset_at(store, topic, queue_id, time_ms)
-    if why := store.topic_unread(topic) or store.units_in_memory or _without_unit(store, topic, queue_id):
+    if why := store.topic_unread(topic) or store.units_in_memory or _empty_queue_text(store, topic, queue_id):
         from .log_search import log_offset_at
 
         note(f"{why}: scanning the log")
         try:
             return log_offset_at(store, topic, queue_id, time_ms, note)
         except NotFound:
-            if not _without_unit(store, topic, queue_id):
+            if not _empty_queue_text(store, topic, queue_id):
                 raise
     found = queue_offset_at(store, topic, queue_id, time_ms)
     _note_at_end(store, topic, queue_id, found, note)
@@ -259,8 +257,8 @@ def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, not
     asked = Selection(topic=topic, queue_id=queue_id)
     for lack in lacks_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
         beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
-        if beside and (told := told_of(store, asked, lack)):
-            note(f"{topic}: {told}: the times of its other messages do not count")
+        if beside and (text := told_of(store, asked, lack)):
+            note(f"{topic}: {text}: the times of its other messages do not count")
 
 
 OPEN_QUEUES = 16
@@ -308,7 +306,7 @@ def parse_address(text: str) -> Address:
         return Address(unique_key=text)
     topic, queue_id, offset = ("", "", *text.rsplit("/", 2))[-3:]
     if topic and all(part.isascii() and part.isdecimal() for part in (queue_id, offset)):
-        return _place(topic, int(queue_id[:20]), int(offset[:20]))
+        return _place_address(topic, int(queue_id[:20]), int(offset[:20]))
     raise InvalidInput(f"not an address: {text[:80]!r}", hint=_HINT)
 
 
@@ -317,7 +315,7 @@ def is_unique_key(text: str) -> bool:
     return bool(_HEX.fullmatch(text) or _HEX_OF_GRPC.fullmatch(text))
 
 
-def _place(topic: str, queue_id: int, queue_offset: int) -> Address:
+def _place_address(topic: str, queue_id: int, queue_offset: int) -> Address:
     if queue_id > LARGEST or queue_offset > LARGEST:
         raise InvalidInput(f"not a place in a queue: {topic}/{queue_id}/{queue_offset}")
     return Address(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
@@ -342,7 +340,7 @@ def _of_object(text: str) -> Address:
     topic = _typed(found, "topic", str)
     queue_id, offset = (_typed(found, name, int) for name in ("queue_id", "queue_offset"))
     if topic is not None and queue_id is not None and offset is not None:
-        return _place(topic, queue_id, offset)
+        return _place_address(topic, queue_id, offset)
     if (unique_key := _typed(found, "unique_key", str)) is not None:
         return Address(unique_key=unique_key, topic=topic)
     raise InvalidInput("an object without an address", hint=_HINT)
@@ -389,7 +387,7 @@ class Finder:
             places = places_of_keys(self._store, keys, self._note)
         for address in addresses:
             try:
-                yield self._one(address, places)
+                yield self._find_one(address, places)
             except NotFound as error:
                 yield error
 
@@ -407,7 +405,7 @@ class Finder:
         except NotFound:
             return None
 
-    def _one(self, address: Address, places: KeyPlaces) -> FoundMessage:
+    def _find_one(self, address: Address, places: KeyPlaces) -> FoundMessage:
         if address.unique_key is not None:
             message = self._by_id(address.message_id)
             if message is not None:
@@ -416,17 +414,17 @@ class Finder:
                 what = "message id or unique key" if address.message_id else "unique key"
                 raise NotFound(f"no message with this {what}")
             position, number, via = places[address.unique_key, address.topic]
-            return FoundMessage(self._inner(self._store.message_at(position), number), via)
+            return FoundMessage(self._inner_message(self._store.message_at(position), number), via)
         if address.message_id is not None or address.position is not None:
             message = (
                 self._message_by_id(address.message_id)
                 if address.message_id is not None
                 else self._store.message_at(address.position or 0)
             )
-            return self._marked(self._inner(message, address.inner_number))
+            return self._marked(self._inner_message(message, address.inner_number))
         return self._in_queue(address.topic or "", address.queue_id or 0, address.queue_offset or 0)
 
-    def _inner(self, message: Message, number: int | None) -> Message:
+    def _inner_message(self, message: Message, number: int | None) -> Message:
         if number is None or number < 0:
             return message
         return message_in(self._store, message, number)
@@ -538,8 +536,8 @@ def _messages(store: StoreReader, queue: ConsumeQueue, offset: int, count: int, 
 def _no_message(store: StoreReader, queue: ConsumeQueue, offset: int) -> NotFound:
     """The error for a missing offset, with those that exist."""
     summary = store.queue_summary(queue)
-    there = f"it has {summary.min_offset} to {summary.max_offset - 1}"
+    existing = f"it has {summary.min_offset} to {summary.max_offset - 1}"
     return NotFound(
         f"{queue.topic}/{queue.queue_id} has no message {offset}",
-        hint=there if summary.max_offset > summary.min_offset else "it is empty",
+        hint=existing if summary.max_offset > summary.min_offset else "it is empty",
     )

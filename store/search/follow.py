@@ -51,15 +51,15 @@ class Watch:
     def __init__(self, directories: Sequence[str | os.PathLike[str]]) -> None:
         self._pause = SHORTEST_SECONDS
         self._descriptor = _inotify(directories)
-        self._held = dict(_held(directories))
+        self._with_descriptors = dict(_with_descriptors(directories))
 
     def missing(self) -> str:
         """A watched directory that no longer exists, "" if all do."""
-        return next((path for path in self._held if not os.path.isdir(path)), "")  # noqa: PTH112
+        return next((path for path in self._with_descriptors if not os.path.isdir(path)), "")  # noqa: PTH112
 
     def replaced(self) -> str:
         """A watched path where another directory is now, "" if there is none."""
-        for path, descriptor in self._held.items():
+        for path, descriptor in self._with_descriptors.items():
             try:
                 if not os.path.samestat(os.stat(path), os.fstat(descriptor)):  # noqa: PTH116
                     return path
@@ -85,12 +85,12 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for descriptor in (self._descriptor, *self._held.values()):
+        for descriptor in (self._descriptor, *self._with_descriptors.values()):
             if descriptor >= 0:
                 os.close(descriptor)
 
 
-def _held(directories: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, int]]:
+def _with_descriptors(directories: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, int]]:
     """Directories with open descriptors, so that a directory created anew is never taken for the old one."""
     for directory in directories:
         with suppress(OSError):
@@ -114,10 +114,10 @@ WINDOW_BYTES = 1 << 20
 _REMEMBERED = 4096
 _REMEMBERED_OF_A_BATCH = 256
 """Delivered records that are remembered, in all and of one batch, to find the place after a truncation."""
-_HEAD_BYTES = 64
+_COMPARED_BYTES = 64
 _BROKEN_SECONDS = 2.0
 """How long an invalid record may be one that is still being written."""
-_REST = 50
+_REST_FACTOR = 50
 """A search for good records after damage is repeated only after this many times its duration."""
 _GIVE_UP_BYTES = 64 << 20
 """No record is larger: a size above it is damage."""
@@ -169,7 +169,7 @@ class Follower:
             idle()
             if path := watch.replaced():
                 self._reopen()
-                if self._delivered and self._is_there(self._delivered[-1]):
+                if self._delivered and self._is_unchanged(self._delivered[-1]):
                     return
                 hint = "run the command again to follow the new log"
                 raise Unreadable("the log that was followed was replaced", path=path, hint=hint)
@@ -189,7 +189,7 @@ class Follower:
         if file is None:
             return False
         for batch in good_records(self._log.scan(self.position, reuse=True)):
-            self._tell_of_damage(int(batch.position[0]) - self._log.frame_of(file).payload)
+            self._skip_damage(int(batch.position[0]) - self._log.frame_of(file).payload)
             return True
         return False
 
@@ -218,7 +218,7 @@ class Follower:
         if items.blank(at) is not None:
             return self._next_file(file)
         batch = self._records(items, file, at)
-        return batch if batch is not None else self._over_damage(file, at)
+        return batch if batch is not None else self._handle_invalid(file, at)
 
     def _records(self, items: LogItems, file: MappedFile, at: int) -> Batch | None:
         """The complete records from byte `at` on, None if the first is not complete."""
@@ -239,7 +239,7 @@ class Follower:
         last = int(starts[count - 1])
         end = at + last + number_at(window, last + items.frame.size_offset)
         for start in starts[max(0, count - _REMEMBERED_OF_A_BATCH) : count].tolist():
-            head = window.array[start : start + _HEAD_BYTES].tobytes()
+            head = window.array[start : start + _COMPARED_BYTES].tobytes()
             self._delivered.append((file.start + at + start, zlib.crc32(head), len(head)))
         self.position = file.start + end
         self._broken = None
@@ -287,7 +287,7 @@ class Follower:
 
     # -- what may go wrong ----------------------------------------------------------------------
 
-    def _is_there(self, record: tuple[int, int, int]) -> bool:
+    def _is_unchanged(self, record: tuple[int, int, int]) -> bool:
         """Whether a delivered record is unchanged."""
         position, crc, size = record
         if self._file_at(position) is None:
@@ -296,18 +296,18 @@ class Follower:
 
     def _look_back(self) -> None:
         """After a truncation go back to the last delivered record that still exists."""
-        if not self._delivered or self._is_there(self._delivered[-1]):
+        if not self._delivered or self._is_unchanged(self._delivered[-1]):
             return
         self._reopen()
         # a disk that was not mounted for a while is not a truncation
-        if not self._log.files or self._is_there(self._delivered[-1]):
+        if not self._log.files or self._is_unchanged(self._delivered[-1]):
             return
         while self._delivered and self._log.queue.file_at(self._delivered[-1][0]) is None:
             if self._delivered[-1][0] < self._log.min_offset:  # expired, not truncated
                 self._delivered.clear()
                 return
             self.position = self._delivered.pop()[0]
-        while self._delivered and not self._is_there(self._delivered[-1]):
+        while self._delivered and not self._is_unchanged(self._delivered[-1]):
             self.position = self._delivered.pop()[0]
         if self._delivered:
             last = self._delivered[-1][0]
@@ -315,7 +315,7 @@ class Follower:
             self.position = batch.end if len(batch) else last
         self._note(f"the log was cut: continuing at {self.position}")
 
-    def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
+    def _handle_invalid(self, file: MappedFile, at: int) -> Batch | None:
         """Handle an invalid record at byte `at`: it is being written, or is damage with good records after it."""
         if self._log.queue.grown_bytes(file) > 0:  # the file has grown since it was listed
             self._reopen()
@@ -336,17 +336,15 @@ class Follower:
                 damaged = batch.take(slice(0, 1))
                 if len(batch) == 1:
                     continue
-            return self._go_on(found) if damaged is None else self._deliver(damaged)
+            if damaged is not None:
+                return self._deliver(damaged)
+            self._skip_damage(found)
+            return self._poll()
         ended = time.monotonic()
-        self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST * (ended - now)))
+        self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST_FACTOR * (ended - now)))
         return None
 
-    def _go_on(self, found: int) -> Batch | None:
-        """Skip damage, and read the record after it."""
-        self._tell_of_damage(found)
-        return self._poll()
-
-    def _tell_of_damage(self, end: int) -> None:
+    def _skip_damage(self, end: int) -> None:
         """Note the damage up to `end`, and skip it."""
         size, at = end - self.position, self.position
         bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")

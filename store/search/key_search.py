@@ -37,10 +37,10 @@ def search_key(
     if key is None:
         raise ValueError("a search by key needs a key")
     selection = selection.of_queues(store.layout)
-    answer = _ask(store, selection, key)
+    answer = _query_index(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
     covered = _covered(store, answer, end)
-    if covered and _own_topic(selection) is None and (why := store.queues_unread):
+    if covered and _indexed_topic(selection) is None and (why := store.queues_unread):
         note(f"{why}, but the index needs a topic for a key: scanning the log")
         covered = []
     gaps = uncovered(start, end, covered)
@@ -78,9 +78,9 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
             yield found._replace(via=Via.SCAN)
 
 
-def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
+def _query_index(store: StoreReader, selection: Selection, key: str) -> Answer:
     """The index answers for a key, in one topic or in every known topic."""
-    topic = _own_topic(selection)
+    topic = _indexed_topic(selection)
     topics = store.named_topics if topic is None else [topic]
     if topic is None and selection.topic is not None and selection.further is None:
         topics = [name for name in topics if matches(name, selection.topic)]
@@ -94,7 +94,7 @@ def _ask(store: StoreReader, selection: Selection, key: str) -> Answer:
     return answer
 
 
-def _own_topic(selection: Selection) -> str | None:
+def _indexed_topic(selection: Selection) -> str | None:
     """The topic under which the index has the key, None for any: an LMQ has messages of other topics."""
     return selection.one_topic if selection.further is None else None
 
@@ -180,16 +180,16 @@ def _by_index(store: StoreReader, key: Key) -> int | None:
 
 def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
     """The places of the first messages with the keys, by one pass over the log."""
-    left = {utf8(unique_key): list[Key]() for unique_key, _ in keys}
+    wanted: dict[bytes, list[Key]] = {}
     for key in keys:
-        left[utf8(key[0])].append(key)
+        wanted.setdefault(utf8(key[0]), []).append(key)
     places: KeyPlaces = {}
-    for batch in chain.from_iterable(map(_and_inside, store.good_records())):
+    for batch in chain.from_iterable(map(_with_inner, store.good_records())):
         found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
-        for row in [row for row, text in enumerate(found) if text in left]:
+        for row in [row for row, text in enumerate(found) if text in wanted]:
             topic = batch.columns.ragged("topic")[row]
-            taken = [key for key in left[found[row]] if key[1] is None or utf8(key[1]) == topic]
-            for key in taken:
+            matched = [key for key in wanted[found[row]] if key[1] is None or utf8(key[1]) == topic]
+            for key in matched:
                 number = -1 if batch.inner is None else int(batch.inner.number[row])
                 places.setdefault(key, (int(batch.position[row]), number, Via.SCAN))
         if len(places) == len(keys):
@@ -197,7 +197,7 @@ def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
     return places
 
 
-def _and_inside(records: Batch) -> Iterator[Batch]:
+def _with_inner(records: Batch) -> Iterator[Batch]:
     """Records, and then the messages inside them if there are any."""
     yield records
     apart = unwrapped(records)

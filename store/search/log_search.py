@@ -38,7 +38,7 @@ LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far the clock of a broker may have stepped back before a search by time misses messages."""
 
-_MOST_BEHIND = 1000
+_BEHIND_MAX = 1000
 """At most this many messages after the end of all queues are examined for what queues lack."""
 
 Range = tuple[int, int]
@@ -104,7 +104,7 @@ def _scan(
     if not ranges:
         return
     damage: list[Extent] = []
-    left, selection = most, selection.of_queues(store.layout)
+    remaining, selection = most, selection.of_queues(store.layout)
     crc, noting = selection.asks_crc, selection.noting
     for start, stop in ranges:
         for item in store.log.scan(start, stop, crc=crc, reuse=True, noting=noting):
@@ -118,20 +118,20 @@ def _scan(
                 continue
             store.searched.add_batch(Via.SCAN, item)
             batch = selection.wanted(item, offsets=offsets)
-            if left is not None:
-                batch = batch.take(slice(0, left))
-                left -= len(batch)
+            if remaining is not None:
+                batch = batch.take(slice(0, remaining))
+                remaining -= len(batch)
             if len(batch):
                 yield batch
-            if left == 0:
+            if remaining == 0:
                 break
-        if left == 0:
+        if remaining == 0:
             break
     if damage:
-        note(_about(damage))
+        note(_damage_text(damage))
 
 
-def _about(damage: list[Extent]) -> str:
+def _damage_text(damage: list[Extent]) -> str:
     ranges = counted(len(damage), "damaged range")
     size = sum(extent.size for extent in damage)
     first = f"at {damage[0].position}: {damage[0].reason}"
@@ -283,13 +283,13 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
     """The messages after the end of all queues, of the selected topic and queue. Raises Unreadable."""
     firsts, wanted, count = dict[int, int](), False, 0
     (low, high), whole = offsets or (0, LAST_OFFSET), Selection(topic=selection.topic, queue_id=selection.queue_id)
-    for one in islice(_behind_all(store, whole, None), _MOST_BEHIND):
+    for one in islice(_messages_behind(store, whole, None), _BEHIND_MAX):
         selection = selection.of_queues(store.layout)
         queue_id, number = selection.place_of(one.message) or (one.message.queue_id, one.message.queue_offset)
         count += 1
         firsts.setdefault(queue_id, number)
         wanted = wanted or (low <= number < high and selection.takes(one.message))
-    if not wanted and count == _MOST_BEHIND:
+    if not wanted and count == _BEHIND_MAX:
         wanted = behind_queues(store, selection, offsets) is not None
     return Behind(firsts, wanted)
 
@@ -324,12 +324,12 @@ def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
     """Say that a queue lacks wanted messages, "" if it does not. Scans the log unless the gap is sure."""
     if lack.sure:
         return lack.text
-    first = next(_scanned(store, selection, lack, False, _silent), None)
+    first = next(_scan_gap(store, selection, lack, False, _silent), None)
     more = "but the log has more of its messages, from"
     return "" if first is None else f"{lack.text}, {more} {first.message.position} on"
 
 
-def _scanned(
+def _scan_gap(
     store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of a gap that the log has."""
@@ -350,7 +350,7 @@ def with_lacks(
     """The messages found by the units of a queue, and around them those of the gaps, by scanning the log."""
 
     def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
-        more = _scanned(store, selection, lack, reverse, note)
+        more = _scan_gap(store, selection, lack, reverse, note)
         if (first := next(more, None)) is not None:
             note(f"{selection.topic}: {lack.text}: scanning the log for the other messages")
             yield first
@@ -376,7 +376,7 @@ def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, 
 
     A broker that was killed leaves such messages; its next start dispatches them. Raises Unreadable.
     """
-    behind = _behind_all(store, selection, offsets)
+    behind = _messages_behind(store, selection, offsets)
     return None if next(behind, None) is None else _ends_of_queues(store)
 
 
@@ -385,7 +385,7 @@ def _ends_of_queues(store: StoreReader) -> int:
     return max(store.log_files.start, *(one.end_position or 0 for one in store.queue_summaries), 0)
 
 
-def _behind_all(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:
+def _messages_behind(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:
     """The wanted messages after the end of all queues. Raises Unreadable."""
     begin, end = _ends_of_queues(store), store.log_end.position
     ranges = [(begin, end)] if begin < end else []
@@ -454,8 +454,8 @@ Time = str | int | datetime | None
 """Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
 OnDamage = Literal["warn", "raise", "skip"]
 """What to do about a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
-_DAMAGE = (ExtentKind.DAMAGE, ExtentKind.MISSING)
-_CALLER = 5
+_DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+_CALLER_LEVEL = 5
 """Stack level of the code that iterates over `Store.messages` or a reader."""
 
 
@@ -465,10 +465,10 @@ class DamageWarning(UserWarning):
 
 def times_of(since: Time, until: Time) -> TimeRange:
     """The range since ≤ store time < until. Raises InvalidInput."""
-    return parse_range(_text(since), _text(until))
+    return parse_range(_time_text(since), _time_text(until))
 
 
-def _text(time: Time) -> str | None:
+def _time_text(time: Time) -> str | None:
     """A time as text; one before 1970 becomes 0, as no range begins earlier."""
     if isinstance(time, datetime):
         try:
@@ -511,7 +511,7 @@ def selected(
         end = store.log_end.position
     items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
     batches = _readable(store, each_noting(items, UnreadRanges(around=around)), end, on_damage)
-    return _selected(map(_apart, batches) if inner else batches, either)
+    return _selected(map(_split_batches, batches) if inner else batches, either)
 
 
 def _selected(batches: Iterator[Batch], either: Sequence[Selection]) -> Iterator[Batch]:
@@ -522,7 +522,7 @@ def _selected(batches: Iterator[Batch], either: Sequence[Selection]) -> Iterator
             yield batch if mask.all() else batch.take(mask)
 
 
-def _apart(batch: Batch) -> Batch:
+def _split_batches(batch: Batch) -> Batch:
     several = bool(is_batch_record(batch.columns.ints("sys_flag")).any())
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
 
@@ -532,7 +532,7 @@ def _readable(store: StoreReader, items: Iterator[Batch | Extent], end: int, on_
     for item in items:
         if isinstance(item, Extent):
             if _hides_messages(store, item):
-                _tell(store, item, on_damage)
+                _report(store, item, on_damage)
         elif item.mark <= Mark.AFTER_DAMAGE and item.position[0] < end:
             yield item if item.position[-1] < end else item.take(slice(0, int(np.searchsorted(item.position, end))))
 
@@ -541,13 +541,13 @@ def _hides_messages(store: StoreReader, extent: Extent) -> bool:
     """Whether it is damage before the end of the log; a start leaves the rest of a record after the end."""
     if extent.kind is ExtentKind.DAMAGE and not extent.unread:
         return extent.position < store.log_end.position
-    return extent.kind in _DAMAGE
+    return extent.kind in _DAMAGE_KINDS
 
 
-def _tell(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:
+def _report(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:
     text = f"{counted(damage.size, 'byte')} of the log cannot be read: {damage.reason}"
     error = Corrupted(text, path=store.layout.root, offset=damage.position)
     if on_damage == "raise":
         raise error
     if on_damage == "warn":
-        warnings.warn(str(error), DamageWarning, stacklevel=_CALLER)
+        warnings.warn(str(error), DamageWarning, stacklevel=_CALLER_LEVEL)

@@ -49,7 +49,7 @@ from .log_search import (
 from .selection import Selection, Slice, TimeRange, utf8
 from .store import FoundMessage, Note, StoreReader, Via
 
-_MOST_NAMED = 8
+_NAMED_MAX = 8
 """Lost queues named in a note."""
 _FEW_FILES = 8
 """Up to this many log files the units are narrowed down by time; in more, the first and last files matter little."""
@@ -66,7 +66,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     """
     topic = selection.topic
     assert topic is not None
-    numbers = [selection.queue_id] if selection.queue_id is not None else _queues(store, topic)
+    numbers = [selection.queue_id] if selection.queue_id is not None else _queue_ids(store, topic)
     missing: list[int] = []
     within = time_bounds(store, selection.times) if selection.times.bounded else None
     queues = [store.queues.open(topic, number) for number in numbers]
@@ -77,31 +77,31 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
     if selection.queue_id is None:
         _note_lost(store, topic, note)
-        for told in filter(None, (told_of(store, selection, lack) for lack in lacks)):
-            note(f"{topic}: {told}: the other messages are left out; `mqstore dump` shows those in the log")
+        for text in filter(None, (told_of(store, selection, lack) for lack in lacks)):
+            note(f"{topic}: {text}: the other messages are left out; `mqstore dump` shows those in the log")
     if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
         note_behind(store, note)
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
     exact = part.offset is not None
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
-    found = _and_missing(found, topic, missing, note)
+    found = _note_missing(found, topic, missing, note)
     return found if selection.queue_id is None else with_lacks(store, selection, lacks, found, reverse, note)
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
     """Note queues that groups consumed from but do not exist, and queues without a unit. Raises Unreadable."""
     if lost := store.lost_queues(topic):
-        note(f"{topic} has no queue {_numbers(lost)}, but groups have consumed from it: {_LEFT_OUT}")
+        note(f"{topic} has no queue {_ids_text(lost)}, but groups have consumed from it: {_LEFT_OUT}")
     if empty := store.empty_queues(topic):
-        note(f"{topic} has no unit in queue {_numbers(empty)}: {_LEFT_OUT}")
+        note(f"{topic} has no unit in queue {_ids_text(empty)}: {_LEFT_OUT}")
 
 
-def _numbers(queues: list[int]) -> str:
-    return ", ".join(map(str, queues[:_MOST_NAMED])) + (", …" if len(queues) > _MOST_NAMED else "")
+def _ids_text(queues: list[int]) -> str:
+    return ", ".join(map(str, queues[:_NAMED_MAX])) + (", …" if len(queues) > _NAMED_MAX else "")
 
 
-def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:
+def _note_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:
     """What is found; and then a note of how many units were missing."""
     yield from found
     if missing:
@@ -109,7 +109,7 @@ def _and_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], 
         note(f"{units} missing or damaged: {_LEFT_OUT}")
 
 
-def _queues(store: StoreReader, topic: str) -> list[int]:
+def _queue_ids(store: StoreReader, topic: str) -> list[int]:
     found = [queue.queue_id for queue in store.queues.of_topic(topic)]
     if not found:
         raise no_topic(store.layout.consume_queue, topic)
@@ -134,7 +134,7 @@ def _places(
     begin = start if offset is None or store.log_files.start > 0 else offset  # if the log begins at 0, nothing expired
     stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
     if within is not None:
-        start, stop = _of_files(store, queue, (start, stop), within, selection.times)
+        start, stop = _within_files(store, queue, (start, stop), within, selection.times)
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
     # also units of other tags: a wrong tags code would hide a message
@@ -145,7 +145,7 @@ def _places(
     return chain.from_iterable(reversed(found) if reverse else found)
 
 
-def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Range, times: TimeRange) -> Range:
+def _within_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Range, times: TimeRange) -> Range:
     """Units start ≤ k < stop of a queue, without those that point before or after all records of these times.
 
     `within` has the log files that a scan would read for the times: positions in a queue rise, whatever the clock did.
@@ -156,10 +156,10 @@ def _of_files(store: StoreReader, queue: ConsumeQueue, units: Range, within: Ran
     start = max(units[0], first_at(queue, summary, begin, int)[0])
     stop = min(units[1], first_at(queue, summary, end, int)[1])
     files = sum(begin <= file.start < end for file in store.log_files.files)
-    return _of_times(store, queue, (start, stop), times, _PARTS * files) if files <= _FEW_FILES else (start, stop)
+    return _within_times(store, queue, (start, stop), times, _PARTS * files) if files <= _FEW_FILES else (start, stop)
 
 
-def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range:
+def _within_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range:
     """Divide units start ≤ k < stop into `parts`, read the times at their ends, and return the range from the first to
     the last part that may have records of these times; repeat with that range while it shrinks.
 
@@ -171,17 +171,17 @@ def _of_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: Time
         numbers = [*range(start, stop - 1, -(-(stop - start) // parts)), stop - 1]
         known = [(one, time_ms) for one in numbers if (time_ms := stored_at(queue, one, store.store_time)) is not None]
         ends = [(start, None), *known, (stop - 1, None)]
-        kept = [(a, b) for (a, first_ms), (b, last_ms) in pairwise(ends) if a < b and _may_be(times, first_ms, last_ms)]
+        kept = [(a, b) for (a, first_ms), (b, last_ms) in pairwise(ends) if a < b and _covers(times, first_ms, last_ms)]
         if not kept:
             return (start, start) if known[-1][1] >= times.until_ms else (stop, stop)
-        left, parts = (kept[0][0], kept[-1][1] + 1), _PARTS
-        if 2 * (left[1] - left[0]) > stop - start:
-            return left
-        start, stop = left
+        rest, parts = (kept[0][0], kept[-1][1] + 1), _PARTS
+        if 2 * (rest[1] - rest[0]) > stop - start:
+            return rest
+        start, stop = rest
     return start, stop
 
 
-def _may_be(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool:
+def _covers(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool:
     """Whether records of these times may lie between records of the two others; None is an unknown time."""
     if first_ms is None or last_ms is None or last_ms < first_ms - CLOCK_SLACK_MS:
         return True
@@ -328,10 +328,10 @@ def batch_places(
     offset, count, reverse = part
     ends = store.queue_summary(queue)
     if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
-        there = f"it has {ends.min_offset} to {ends.max_offset - 1}"
+        existing = f"it has {ends.min_offset} to {ends.max_offset - 1}"
         raise NotFound(
             f"{queue.topic}/{queue.queue_id} has no message {offset}",
-            hint=there if ends.max_offset > ends.min_offset else "it is empty",
+            hint=existing if ends.max_offset > ends.min_offset else "it is empty",
         )
     windows = list(queue.units(queue.first, queue.stop)) if reverse else None
     times, start, end = selection.times, store.log_files.start, store.log_end.position
@@ -445,10 +445,10 @@ def search_compaction(store: StoreReader, selection: Selection, part: Slice, not
             raise NotFound(f"{topic} has no queue {selection.queue_id}", path=where)
     selection = selection._replace(topic=None, queue_id=None)
     for queue in reversed(queues) if part.reverse else queues:
-        yield from _of_queue(store, queue, selection, part, note)
+        yield from _search_sparse_queue(store, queue, selection, part, note)
 
 
-def _of_queue(
+def _search_sparse_queue(
     store: StoreReader, queue: QueueDirectory, selection: Selection, part: Slice, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of one queue. Lost records and those of other topics are noted at the end."""
@@ -502,8 +502,8 @@ def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note:
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:
     """The error for an offset after the last one, with those that exist."""
     ends = summary_of(files)
-    there = f"compaction left {ends.min_offset} to {ends.max_offset - 1}"
+    existing = f"compaction left {ends.min_offset} to {ends.max_offset - 1}"
     return NotFound(
         f"{queue.topic}/{queue.queue_id} has no message at or behind {offset}",
-        hint=there if ends.units else "it is empty",
+        hint=existing if ends.units else "it is empty",
     )

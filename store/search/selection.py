@@ -189,10 +189,10 @@ class Selection(NamedTuple):
         return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False, further=None) != Selection()
 
     def of_queues(self, layout: Layout | None) -> Selection:
-        """The same, including messages of other topics in queues of this topic; layout: None if the store is not known."""
+        """The same, including messages of other topics in queues of this topic; layout: None if unknown."""
         if self.topic is None or self.further is not None:
             return self
-        return self._replace(further=_further(self.topic, layout))
+        return self._replace(further=_further_rules(self.topic, layout))
 
     @property
     def asks_crc(self) -> bool:
@@ -250,17 +250,17 @@ class Selection(NamedTuple):
 
         apart = unwrapped(batch, self.max_body_bytes)
         mask = self.mask(apart)
-        here: Flags = np.ones(len(apart), np.bool_)
+        in_range: Flags = np.ones(len(apart), np.bool_)
         if offsets is not None:
             first = self.numbers(apart)
-            here = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
+            in_range = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
         if not self.whole or apart.inner is None:
-            found = apart.take(mask & here)
+            found = apart.take(mask & in_range)
             return backwards(found) if last_first else found
         row = apart.inner.row
-        some = np.bincount(row, mask & here, len(batch)) > 0
-        own = self.mask(batch) & (np.bincount(row, here, len(batch)) > 0)
-        return batch.take(some | own)
+        by_inner = np.bincount(row, mask & in_range, len(batch)) > 0
+        by_record = self.mask(batch) & (np.bincount(row, in_range, len(batch)) > 0)
+        return batch.take(by_inner | by_record)
 
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
         """Whether a message is wanted. in_queue: it is known to come from the wanted queue."""
@@ -338,7 +338,7 @@ class Selection(NamedTuple):
         columns = batch.columns
         placed: Flags = np.ones(len(batch), np.bool_)
         if self.topic is not None:
-            placed &= _topics(columns.ragged("topic"), self.topic)
+            placed &= _topic_mask(columns.ragged("topic"), self.topic)
         if self.queue_id is not None:
             placed &= columns.ints("queue_id") == self.queue_id
         numbers = columns.ints("queue_offset")
@@ -431,7 +431,7 @@ def matches(name: str, topic: str) -> bool:
     return name == topic or fnmatchcase(name, topic)
 
 
-def _further(topic: str, layout: Layout | None) -> Dispatching | None:
+def _further_rules(topic: str, layout: Layout | None) -> Dispatching | None:
     """The rules by which messages of other topics also go to queues of such topics; None if they do not.
 
     LMQ names begin with %LMQ%. Brokers 4.9.3 and later 4.x take any name, which is considered only if the configuration
@@ -466,7 +466,7 @@ def _further(topic: str, layout: Layout | None) -> Dispatching | None:
     return how._replace(multi_dispatch=True, slash_names=slashes)
 
 
-def _topics(stored: Ragged, topic: str) -> Flags:
+def _topic_mask(stored: Ragged, topic: str) -> Flags:
     """bool[n]: the topic is the given one or fits the given pattern."""
     if not is_pattern(topic):
         return stored.equals(utf8(topic))

@@ -321,7 +321,7 @@ class StoreReader(Closing):
 
     @cached_property
     def end_is_lost(self) -> bool:
-        """Whether queues point at a record right after the end of the log, which the log has lost. Raises Unreadable."""
+        """Whether queues point at a record right after the end of the log, which is lost. Raises Unreadable."""
         end = self.log_end.position
         lost = self.queues.lost_at_end(self._all_units, self.log_files, end, self.payload_at(end - 1))
         if lost is None:
@@ -407,7 +407,7 @@ class StoreReader(Closing):
         return found
 
     def _is_empty(self, directory: QueueDirectory) -> bool:
-        """Whether no unit points at a record. Queue files continue after expired units, and RocksDB keeps their number."""
+        """Whether no unit points at a record. Queue files continue after expired units; RocksDB keeps their number."""
         with self.queues.open(directory.topic, directory.queue_id) as queue:
             ends = queue.summary()
             return ends.end_position is None and (bool(queue.files.files) or not ends.max_offset)
@@ -425,9 +425,9 @@ class StoreReader(Closing):
         When told to, a broker deletes queues whose messages have all expired; so something is certainly missing only if
         the log is complete.
         """
-        there = {queue.queue_id for queue in self.queues.of_topic(topic)}
+        existing = {queue.queue_id for queue in self.queues.of_topic(topic)}
         return sorted(
-            number for number, offset in self.consumed.get(topic, {}).items() if offset and number not in there
+            number for number, offset in self.consumed.get(topic, {}).items() if offset and number not in existing
         )
 
     @cached_property

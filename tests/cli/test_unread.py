@@ -68,7 +68,7 @@ def test_the_path_of_a_store_makes_no_line_of_its_own() -> None:
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A sound store, and one whose log fails behind its first records, as an object that may not be read does."""
     sound, bad = (unpack("5.3.3-v2", tmp_path / name) for name in "ab")
-    scan = log_rows._scan
+    scan = log_rows._scan_all
 
     def failing_scan(log: Any, *given: Any) -> Iterator[Any]:
         items = scan(log, *given)
@@ -77,7 +77,7 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
             raise Unreadable("cannot read (access denied)", path=log.files[0].path)
         yield from items
 
-    monkeypatch.setattr(log_rows, "_scan", failing_scan)
+    monkeypatch.setattr(log_rows, "_scan_all", failing_scan)
     return sound, bad
 
 

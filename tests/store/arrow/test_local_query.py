@@ -71,14 +71,14 @@ def test_what_a_filter_leaves_out_is_not_made(tmp_path: Path, monkeypatch: pytes
     from mqstore.store.arrow import log_columns
 
     seen = 0
-    shown = log_columns._shown
+    shown = log_columns._with_bodies
 
     def counting(batch: Any, raw: bool) -> Any:
         nonlocal seen
         seen += len(batch)
         return shown(batch, raw)
 
-    monkeypatch.setattr(log_columns, "_shown", counting)
+    monkeypatch.setattr(log_columns, "_with_bodies", counting)
     found = rows("SELECT body FROM messages WHERE topic = 'orders'", root)
     assert [row["body"] for row in found] == wanted
     assert seen == len(wanted) < len(every)

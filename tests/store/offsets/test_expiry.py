@@ -20,7 +20,7 @@ from mqstore.store.offsets.expiry import (
     Forecast,
     LogFile,
     Why,
-    _play,
+    _simulate,
     disk_of,
     forecast,
     rules_of,
@@ -105,7 +105,7 @@ def test_files_go_as_a_broker_lets_them_go(
     rate = FILE / (hours_a_file * HOUR_MS)
     disk = Disk(20 * FILE, used * FILE // 5)
     found = Forecast(rules(**config), disk, NOW, NOW + 4 * 24 * HOUR_MS, rate, 1.0, None)
-    _play(found, files, log_end)
+    _simulate(found, files, log_end)
     wanted = [(start, minute) for start, minute in by_the_minute(found, files, log_end)]
     mine = [(one.file.start, (one.goes_ms - NOW) / MINUTE) for one in found.going]
     expected = [(start, minute) for start, minute in wanted if start < len(files) * FILE]
@@ -166,7 +166,7 @@ def test_a_disk_fills_up_where_nothing_may_go() -> None:
     config = {"cleanFileForciblyEnable": "false", "fileReservedTime": "9999"}
     disk = Disk(1000, 500)
     found = Forecast(rules(**config), disk, NOW, NOW + 1000, 1.0, 1.0, None)
-    _play(found, [LogFile("0", 0, FILE, NOW)], 0)
+    _simulate(found, [LogFile("0", 0, FILE, NOW)], 0)
     assert (found.over_ms, found.refuses_ms, found.full_ms) == (NOW + 250, NOW + 400, NOW + 500)
     assert found.forced_ms is None and not found.going
 

@@ -105,7 +105,7 @@ def test_the_database_follows_a_long_put(monkeypatch: pytest.MonkeyPatch, tmp_pa
     """Units go into the database before many log files, or units, have come together."""
     root = unpack(BESIDE, tmp_path)
     options = BrokerConfig(config(BESIDE, root))
-    monkeypatch.setattr(database_module, "_MOST_UNITS", 50)
+    monkeypatch.setattr(database_module, "_UNITS_MAX", 50)
     files = CountingFiles()
     with opened(root, options, files) as store:
         for _ in range(3):

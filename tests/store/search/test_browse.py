@@ -119,5 +119,5 @@ def test_a_text_is_looked_for_in_properties_and_bodies(store: StoreReader, monke
     monkeypatch.setattr(browse, "PAGE", 1)
     rows, stop = browser.having(queue, queue.min_offset, text)
     assert ([row.queue_offset for row in rows], stop) == (wanted[:1], wanted[0] + 1)
-    monkeypatch.setattr(browse, "_LOOKED_AT", 2)
+    monkeypatch.setattr(browse, "_SEARCHED_MAX", 2)
     assert browser.having(queue, queue.min_offset, "no such text") == ([], queue.min_offset + 2)
