@@ -134,7 +134,8 @@ def _read_few(
         with suppress(NotFound):
             yield from _scan_without_units(store, selection, (offset, count), reverse, why, note)
         return
-    found = (one for one in (reversed(read) if reverse else read) if selection.takes(one.message, in_queue=True))
+    in_order = reversed(read) if reverse else read
+    found: Iterator[FoundMessage] = (one for one in in_order if selection.takes(one.message, in_queue=True))
     if len(read) < count:
         found = _with_rest(store, selection, found, (offset + len(read), offset + count), reverse, note)
     yield from found
