@@ -1,11 +1,11 @@
-"""The command line: one module per command, each a thin shell over `store` or `pipeline`.
+"""The command line: one module per command, each a thin layer over `store` or `pipeline`.
 
-`declared` says what a command line is, `options` which options commands share; what is printed as text
-stands in modules that end in `_text`. It may use everything, and imports what is heavy in functions.
+`declared` declares commands and options, `options` has the options that commands share. Modules whose name ends in
+`_text` make the text output. A module may import everything, and imports heavy modules inside functions.
 """
 
 import gc
 
-# A start makes many objects and hardly any garbage: looking for it less often saves a tenth of the
-# time of a short command, and costs nothing a long one would notice.
+# Imports make many objects and hardly any garbage: fewer collections save a tenth of the time of a short command,
+# and a long command does not notice the difference.
 gc.set_threshold(50_000, 20, 20)

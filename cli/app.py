@@ -1,7 +1,7 @@
-"""The command `mqstore`: which commands there are, and what their errors say to the shell.
+"""The program `mqstore`: its commands, and the exit code and the line on stderr for an error.
 
-A command is a module of this package with an `app` (`declared.App`). It is imported when it is
-called: its own heavy imports belong into its function all the same, for some are called often.
+A command is a module of this package with an `app` (`declared.App`), imported when the command is called. Heavy imports
+still belong inside its functions: some commands are called often.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .plain_line import values_of
 from .progress import SCREEN
 
 _YOUNG_OBJECTS = 20_000
-"""Between two looks for garbage: imports make many objects, and none of them is any."""
+"""New objects between two garbage collections: imports make many objects, none of them garbage."""
 
 COMMANDS: Mapping[str, str] = {
     "put": "Append messages exactly as a broker would.",
@@ -44,9 +44,7 @@ COMMANDS: Mapping[str, str] = {
     "damage": "Make a damaged copy of a store, for drills and tests.",
     "pipeline": "Work on many and large stores with Spark.",
 }
-"""In the order of `mqstore --help`, which shows the first sentence of each; what is not built yet is
-not here.
-"""
+"""In the order of `mqstore --help`, which shows the first sentence of each."""
 
 _HELP = """Read, check, recover and write the message store of an Apache RocketMQ broker, offline.
 
@@ -69,14 +67,14 @@ def _app_of(name: str) -> App:
 
 
 def program() -> Any:
-    """All commands as typer has them, for what is no plain line, and for the manual."""
+    """All commands as a typer program: for command lines that are not plain, and for the manual."""
     from .command_line import program
 
     return program(_HELP, COMMANDS, _app_of)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and give its exit code. Prints errors as one line on stderr."""
+    """Run a command line and return its exit code. Prints an error as one line on stderr."""
     SCREEN.at_work = None
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -109,7 +107,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _call(words: Sequence[str]) -> int:
-    """Call the command: at once where the line is plain, else by typer."""
+    """Call the command: directly if the line is plain, else through typer."""
     try:
         if words and words[0] in COMMANDS:
             functions = _app_of(words[0]).functions
@@ -126,6 +124,7 @@ def _call(words: Sequence[str]) -> int:
 
 
 def _interrupted(stopped: BaseException) -> int:
+    """Print how far the command came and what was left behind; return the exit code."""
     at_work = SCREEN.at_work
     how_far: list[str] = [str(at_work)] if at_work is not None and at_work.begun else []
     say("; ".join([", ".join(["interrupted", *how_far]), *_notes(stopped.__cause__ or stopped)]))
@@ -133,12 +132,12 @@ def _interrupted(stopped: BaseException) -> int:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What was left behind."""
+    """The notes of an exception: what was left behind."""
     return getattr(error, "__notes__", [])
 
 
 def _flush_or_forget() -> None:
-    """What was printed before an error goes out; on a full disk it cannot, now or later."""
+    """Flush what was printed before an error. If that fails, a full disk say, drop it: it would fail later, too."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -147,7 +146,7 @@ def _flush_or_forget() -> None:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads: let Python's own last flush go nowhere instead of complaining."""
+    """Point stdout to /dev/null, so that Python's own last flush does not fail again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
@@ -155,11 +154,11 @@ def _forget_stdout() -> None:
 
 
 def _keep_standard_streams() -> None:
-    """Nothing that is opened later becomes stdin, stdout or stderr, of a child process either.
+    """Keep descriptors 0, 1 and 2 from being given to a file that is opened later, here or in a child process.
 
-    Where the shell has closed one, /dev/null stands in its place; who wants to read or write there
-    is told all the same, for Python has noted it. stderr keeps nothing back: what it could not take, a
-    full disk say, would be tried again when a child process starts, and by Python's own end.
+    /dev/null takes the place of each one that the shell has closed. Python has noted that the stream is closed, so
+    using it is still an error. stderr becomes unbuffered: text that could not be written, on a full disk say, would be
+    written again when a child process starts and when Python ends.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
@@ -170,14 +169,14 @@ def _keep_standard_streams() -> None:
 
 
 _STDERR = 2
-_TELLS_OF_LEAKS = "_duckdb"
-"""Takes what is frozen for lost, and says so on stderr."""
+_REPORTS_LEAKS = "_duckdb"
+"""A module that takes frozen objects for leaked ones, and says so on stderr."""
 
 
 def end_as_ctrl_c() -> None:
-    """Let SIGTERM end this process as Ctrl-C does: what is temporary goes, a line says how far it came.
+    """Let SIGTERM end this process as Ctrl-C does: temporary files go, and a line says how far the command came.
 
-    Not where whoever started it wants it to be ignored. Children that are forked end at once.
+    Does nothing if the parent process has SIGTERM ignored. Forked children end at once.
     """
     import signal
 
@@ -197,10 +196,10 @@ def main() -> None:
     """Entry point of the program `mqstore`."""
     _keep_standard_streams()
     end_as_ctrl_c()
-    # the threads that numpy starts to multiply matrices spin, and nothing here has any to multiply
+    # OpenBLAS would start threads that spin, for products of matrices, which nothing here needs
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(_YOUNG_OBJECTS)
     code = run()
-    if _TELLS_OF_LEAKS not in sys.modules:
-        gc.freeze()  # spares the last look for garbage at Python's end, a tenth of a short command
+    if _REPORTS_LEAKS not in sys.modules:
+        gc.freeze()  # skips the last garbage collection at Python's end, a tenth of the time of a short command
     sys.exit(code)

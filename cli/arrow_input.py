@@ -1,7 +1,7 @@
-"""Parquet and Arrow files that come in: batches of rows, columns all the way where they are plain.
+"""Read Parquet and Arrow files: batches of rows, which stay columns as long as the rows are plain.
 
-What is not plain (JSON in a cell, records that are no messages, what is refused) becomes rows, and
-takes the way of NDJSON.
+Rows that are not plain (JSON in a cell, records that are not messages, rows to be refused) become `Line`s, and are
+handled like NDJSON.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class NumberedRows(NamedTuple):
-    """A batch of rows and their numbers, from 1 on."""
+    """A batch of rows and their numbers; the first row that is read has number 1."""
 
     numbers: Ints
     batch: pa.RecordBatch
 
     def some(self, kept: Flags) -> NumberedRows:
-        """The rows for which `kept` holds."""
+        """The rows where `kept` is true."""
         import pyarrow as pa
 
         return NumberedRows(self.numbers[kept], self.batch.filter(pa.array(kept)))
@@ -40,10 +40,10 @@ class NumberedRows(NamedTuple):
 def read_rows(
     path: Path, form: str, note: Callable[[int], None], tell: Callable[[str], None]
 ) -> Iterator[NumberedRows]:
-    """The rows of a file: `parquet` or `arrow` (file or stream).
+    """Yield the rows of a file of the form `parquet` or `arrow` (file or stream).
 
-    note: told how many bytes were read. tell: told what is not taken of its path. Raises Missing, Unreadable,
-    InvalidInput, Unsupported.
+    note: called with the number of bytes read since the last call. tell: called with a line about each part of the path
+    that looks like a column and is not used. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
     require_arrow(f"no {form} files")
     from ..store.arrow.append_rows import batches_of, unread_folders
@@ -62,9 +62,9 @@ def read_rows(
 
 
 def read_directory(path: Path, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[NumberedRows]:
-    """The rows of all Parquet and Arrow files below a directory, in the order of their times.
+    """Yield the rows of all Parquet and Arrow files below a directory, in the order of their times.
 
-    Raises as `read_rows`.
+    Parameters and errors are those of `read_rows`.
     """
     require_arrow("no parquet files")
     from ..store.arrow.append_rows import files_of, sorted_batches, unread_folders

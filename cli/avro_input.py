@@ -1,4 +1,4 @@
-"""Avro files that come in: records with the names of a message's JSON, as an export has them."""
+"""Read Avro files whose records have the field names of a message's JSON, as an export writes them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _ROWS = 1000
 
 
 def read_portions(path: Path, note: Callable[[int], None]) -> Iterator[list[Line]]:
-    """Rows of a file, from number 1 on.
+    """Yield the rows of a file in portions; the first row has number 1.
 
-    note: told how many bytes were read. Raises InvalidInput with the row, Missing, Unreadable,
-    Unsupported.
+    note: called with the number of bytes read since the last call. Raises InvalidInput with the row, Missing,
+    Unreadable, Unsupported.
     """
     try:
         from fastavro import reader
@@ -29,7 +29,7 @@ def read_portions(path: Path, note: Callable[[int], None]) -> Iterator[list[Line
         with path.open("rb") as file:
             for number, row in enumerate(reader(file), 1):
                 if not isinstance(row, dict):
-                    raise ValueError("not a record")  # noqa: TRY004 - what a parser says
+                    raise ValueError("not a record")  # noqa: TRY004 - as a parser raises
                 portion.append(Line(number, record_of(row, number)))
                 if len(portion) == _ROWS:
                     yield portion

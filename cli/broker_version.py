@@ -1,7 +1,6 @@
-"""`--broker-version` and `--as-broker`: which brokers' rules hold.
+"""`--broker-version` and `--as-broker`: the broker whose rules apply.
 
-A number without a profile takes the nearest one, and that is said; `store/broker/profiles.py` has
-the rule.
+For a version without a profile the nearest one is used, and a warning says so (`store/broker/profiles.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from .options import Common
 
 
 def parse_version(text: str) -> str:
-    """A version that some profile stands for, as it was typed. Raises InvalidInput."""
+    """Return the version as it was typed, if a profile exists for it. Raises InvalidInput."""
     from ..store.broker.profiles import profile_of
 
     profile_of(text)
@@ -21,7 +20,7 @@ def parse_version(text: str) -> str:
 
 
 def tell_nearest(version: str | None, common: Common) -> None:
-    """Say whose rules are taken for a version that has no profile of its own."""
+    """Warn if a version has no profile of its own and the nearest one is used."""
     if version is None:
         return
     from ..store.broker.profiles import is_exact, profile_of

@@ -1,8 +1,8 @@
 """`mqstore stats --browse`: walk through a store on a terminal, as `ncdu` walks through a disk.
 
-Topics, their queues, messages, one message. Everything is read by one thread of its own, in the order in
-which it is asked for, so that keys are answered at once; bytes are counted behind that. Needs the extra
-`tui` (textual), imported here only.
+Lists of topics, queues and messages, then one message. One thread reads everything, in the order of the requests, so
+that keys are answered at once; bytes are counted in the background. Needs the extra `tui` (textual), which only this
+module imports.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 _BAR = 10
 _SHOWN_CHARS = 200
 _SHOWN_BYTES = 64 << 10
-"""Of a body: more of it is left to `mqstore get`."""
+"""Bytes of a body that are shown; `mqstore get` prints the whole body."""
 _HEX_COLUMNS = 16
 _SORTS = ("bytes", "messages", "behind", "name")
 _BODIES = ("text", "JSON", "hex")
@@ -47,12 +47,12 @@ _TIME, _FILTER = "time", "filter"
 
 
 Line = tuple[str, list[Text], Callable[[], "BrowseView | Message | None"]]
-"""A row of a list: its name among the others, a cell for each column, and what it leads to."""
+"""A row of a list: its name, a cell for each column, and a function that makes what Enter opens."""
 
 
 class BrowseView(ABC):
-    """One list on the way down. shown: its lines, as they are on the screen; at: the name of the one
-    with the cursor. note: what has to be known of the list, "" for nothing.
+    """A list of a level. shown: its lines as they are on the screen. at: name of the line with the cursor. note: what
+    to know about the list, or "".
     """
 
     title = ""
@@ -65,7 +65,7 @@ class BrowseView(ABC):
 
     @abstractmethod
     def lines(self) -> list[Line]:
-        """What is to be shown. Read by a thread of its own. Raises StoreError."""
+        """The lines to show. Called in the reading thread. Raises StoreError."""
 
 
 class TopicsView(BrowseView):
@@ -80,7 +80,7 @@ class TopicsView(BrowseView):
         return [
             (
                 usage.topic,
-                [*_usage_cells(usage, all_bytes), _number(usage.queues), *_last(usage, usage.topic)],
+                [*_usage_cells(usage, all_bytes), _number(usage.queues), *_lag_and_name(usage, usage.topic)],
                 partial(QueuesView, self.browser, self.utc, usage.topic),
             )
             for usage in sorted(found, key=self._order)
@@ -110,7 +110,7 @@ class QueuesView(BrowseView):
                 [
                     *_usage_cells(usage, all_bytes),
                     *map(_number, (queue.min_offset, queue.max_offset)),
-                    *_last(usage, str(queue.queue_id)),
+                    *_lag_and_name(usage, str(queue.queue_id)),
                 ],
                 partial(MessagesView, self.browser, self.utc, queue),
             )
@@ -119,7 +119,7 @@ class QueuesView(BrowseView):
 
 
 class MessagesView(BrowseView):
-    """A page of a queue; what is no message is marked."""
+    """A page of a queue; entries that are not messages are marked."""
 
     columns = ("offset", "stored", "bytes", "message")
 
@@ -144,13 +144,13 @@ class MessagesView(BrowseView):
         if row.message is None:
             return [_number(row.queue_offset), Text(), Text(), _mark(f"! {row.problem}")]
         stored = time_text(row.message.store_timestamp, self.utc)
-        text = escape(_line(row.message))[:_SHOWN_CHARS]
+        text = escape(_summary(row.message))[:_SHOWN_CHARS]
         damaged = row.message.body_crc_ok is False
         cell = _mark(f"! the body is damaged  {text}") if damaged else Text(text)
         return [_number(row.queue_offset), Text(stored), _number(row.message.total_size), cell]
 
     def go(self, first: int) -> None:
-        """Show the page that begins at an offset, or the last one."""
+        """Show the page that begins at an offset, moved into the range of the queue."""
         last = max(self.queue.min_offset, self.queue.max_offset - 1)
         self.first = min(max(first, self.queue.min_offset), last)
 
@@ -175,19 +175,19 @@ def _usage_cells(usage: Usage, all_bytes: int) -> list[Text]:
     return [bar, shown, _number(usage.messages)]
 
 
-def _last(usage: Usage, name: str) -> list[Text]:
-    """How far some group is behind, and the name."""
+def _lag_and_name(usage: Usage, name: str) -> list[Text]:
+    """Cells of the largest lag of a group, and of the name."""
     behind = _mark(f"{usage.behind:,}") if usage.behind else Text("")
     behind.justify = "right"
     return [behind, Text(escape(name))]
 
 
 def _mark(text: str) -> Text:
-    """What somebody should look at; it stands out without colours, too."""
+    """Text that needs attention; the text itself marks it with `!`, because a terminal may have no colours."""
     return Text(escape(text), style="bold yellow")
 
 
-def _line(message: Message) -> str:
+def _summary(message: Message) -> str:
     """Tags, keys and the beginning of the body."""
     words = [f"[{message.tags}]"] if message.tags else []
     words += message.keys
@@ -196,7 +196,7 @@ def _line(message: Message) -> str:
 
 
 def body_text(message: Message, form: str) -> str:
-    """The body in one of the forms, escaped; JSON that is none is shown as text."""
+    """The body in one of `_BODIES`, escaped; a body that is not JSON is shown as text."""
     data = message.body().data
     more = len(data) - _SHOWN_BYTES
     cut = f"\n… {counted(more, 'byte')} more" if more > 0 else ""
@@ -215,7 +215,7 @@ def body_text(message: Message, form: str) -> str:
 
 
 def fields_text(message: Message, utc: bool) -> str:
-    """All fields and properties, a line each, escaped."""
+    """All fields and properties, one per line, escaped."""
     found = message.to_json()
     properties = found.pop("properties", {})
     for name in ("type", "body", "body_base64", "keys", "tags", "unique_key"):
@@ -232,17 +232,17 @@ def _value(name: str, value: Any, utc: bool) -> str:
 
 
 class BrowseTable(DataTable[Text]):
-    """A list whose key ← leads back, but where it was scrolled to the right."""
+    """A list in which ← goes back to the list before, unless the list is scrolled to the right."""
 
     def action_cursor_left(self) -> None:
-        """Scroll to the left, or leave the key to the application."""
+        """Scroll to the left, or pass the key on to the application."""
         if self.scroll_x <= 0:
             raise SkipAction
         super().action_cursor_left()
 
 
 class BrowserApp(App[None]):
-    """The views, one above the other. Reads only."""
+    """A stack of views; the last one is on the screen. Only reads."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -298,17 +298,17 @@ class BrowserApp(App[None]):
 
     @work(group="count")
     async def _count(self) -> None:
-        """Bytes of each queue, largest first; what is shown is drawn again now and then."""
+        """Count the bytes of each queue, largest queue first, and redraw after every 64 queues."""
         assert self._browser is not None
         queues = self._browser.queues.values()
-        left = sorted(queues, key=lambda queue: queue.min_offset - queue.max_offset)
-        for number, queue in enumerate(left, 1):
+        largest_first = sorted(queues, key=lambda queue: queue.min_offset - queue.max_offset)
+        for number, queue in enumerate(largest_first, 1):
             await self._ask(self._browser.count_bytes, queue)
-            if number % 64 == 0 or number == len(left):
+            if number % 64 == 0 or number == len(largest_first):
                 await self._refresh()
 
     async def _ask(self, function: Callable[..., T], *values: Any) -> T | None:
-        """What a function says that reads the store, None after an error, which is shown."""
+        """Call a function in the reading thread. If it raises StoreError, show the error and return None."""
         import asyncio
 
         try:
@@ -345,7 +345,7 @@ class BrowserApp(App[None]):
         view.shown = list(lines)
         table.clear(columns=True)
         rows = [cells for _, cells, _ in lines]
-        for number, head in enumerate(view.columns):  # the table itself may measure too late, and show cells cut
+        for number, head in enumerate(view.columns):  # the table may compute widths too late, and cut cells
             table.add_column(head, width=max([len(head), *(cells[number].cell_len for cells in rows)]))
         table.add_rows(rows)
         table.move_cursor(row=next((row for row, line in enumerate(lines) if line[0] == at), 0))
@@ -358,7 +358,7 @@ class BrowserApp(App[None]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         view = self._views[-1] if self._views else None
         if view is not None and event.cursor_row < len(view.shown):
-            # whoever has not left the top stays there, whatever comes to stand there
+            # a cursor in the top row stays there, whatever row comes to the top
             view.at = view.shown[event.cursor_row][0] if event.cursor_row else ""
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
@@ -383,7 +383,7 @@ class BrowserApp(App[None]):
         self._where()
 
     async def action_back(self) -> None:
-        """To the list before, out of the question that is asked, or out of a filter."""
+        """Close the input line, the message, the filter or the list: the first of these that is open."""
         ask = self.query_one("#ask", Input)
         if ask.display:
             ask.display = False
@@ -402,7 +402,7 @@ class BrowserApp(App[None]):
             await self._refresh(anew=True)
 
     def action_ask(self, what: str) -> None:
-        """A line to write: a text to look for, or a time to go to."""
+        """Open a line of input: for a text to filter by, or for a time to go to."""
         if not self._views or self._message is not None:
             return
         if what == _TIME and not isinstance(self._views[-1], MessagesView):
@@ -434,7 +434,7 @@ class BrowserApp(App[None]):
         await self._refresh(anew=True)
 
     async def action_turn(self, pages: int) -> None:
-        """The next page of messages, the one before, with 0 the last one."""
+        """Go to the next page of messages (1), the page before (-1), or the last page (0)."""
         view = self._views[-1] if self._views else None
         if isinstance(view, MessagesView) and self._message is None:
             end = view.queue.max_offset - PAGE
@@ -444,20 +444,20 @@ class BrowserApp(App[None]):
             await self._refresh(anew=True)
 
     async def action_sort(self) -> None:
-        """Topics by the next of bytes, messages, lag, name."""
+        """Sort topics by the next of bytes, messages, lag, name."""
         view = self._views[-1] if self._views else None
         if isinstance(view, TopicsView):
             view.sort = _SORTS[(_SORTS.index(view.sort) + 1) % len(_SORTS)]
             await self._refresh()
 
     def action_body(self) -> None:
-        """The body in the next of its forms."""
+        """Show the body in the next of its forms."""
         if self._message is not None:
             self._form = (self._form + 1) % len(_BODIES)
             self._show_message()
 
     def action_open(self) -> None:
-        """As Enter does in the table, which has the key while it has the focus."""
+        """Do what Enter does in the table; the table handles the key itself while it has the focus."""
         if self._views and self._message is None:
             self._table.action_select_cursor()
 
@@ -466,12 +466,12 @@ class BrowserApp(App[None]):
 
 
 def browser_of(store: StoreReader) -> Browser:
-    """A store to walk through, with how far groups are behind. Raises Unreadable, NotAStore."""
+    """A browser of a store, with the lags of its groups. Raises Unreadable, NotAStore."""
     lacking = lacking_text(store)
     return Browser(store, *most_behind(store), f"{lacking}: later rows are not shown" if lacking else "")
 
 
 def walk(path: str, config: BrokerConfig, utc: bool) -> None:
-    """Show a store until somebody leaves. Raises NotAStore, Missing, Unreadable."""
+    """Show a store until the user leaves. Raises NotAStore, Missing, Unreadable."""
     with StoreReader(path, config) as store:
         BrowserApp(path, lambda: browser_of(store), utc).run()

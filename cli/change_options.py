@@ -1,6 +1,6 @@
-"""Options of the commands that change a store by a plan, and how these commands ask.
+"""Options of the commands that change a store by a plan, and the question that these commands ask.
 
-A command imports the annotations at run time: its parameters are read from them.
+The parameters of a command are read from its annotations, so a command imports them at run time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FollowLinks = Annotated[bool, Option("--follow-links", help="Allow directories o
 
 
 def can_ask() -> bool:
-    """Somebody sits at a terminal, and sees what stderr asks."""
+    """Whether somebody can be asked: stdin and stderr are a terminal."""
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 class ChangeOptions(Options):
-    """How a command that asks first changes a store."""
+    """Options of a command that changes a store and asks first."""
 
     yes: Yes = False
     wait: Wait = 0
@@ -42,7 +42,7 @@ class ChangeOptions(Options):
 
 
 class Change(Options):
-    """How a plan is carried out; the annotations are the declaration of the options."""
+    """Options of a command that makes a plan, and carries it out with `--apply`."""
 
     apply: Annotated[bool, Option("--apply", help="Carry out the plan.")] = False
     yes: Yes = False
@@ -53,17 +53,17 @@ class Change(Options):
     follow_links: FollowLinks = False
 
     def check(self) -> None:
-        """Raises BadParameter where nobody can be asked who has to be."""
+        """Raises BadParameter if a confirmation is needed and nobody can be asked."""
         if self.asks and not can_ask():
             raise bad_parameter("without a terminal --apply needs --yes")
 
     @property
     def asks(self) -> bool:
-        """The plan is to be confirmed."""
+        """Whether the plan has to be confirmed."""
         return self.apply and not self.yes
 
     def open(self, store: Path, common: Common) -> Layout:
-        """The layout of a store, with the place of its journal. What is only looked at holds still.
+        """The layout of a store, with the place of its journal. Without `--apply` a growing log ends where it ends now.
 
         Raises NotAStore, Missing, Unreadable.
         """
@@ -79,15 +79,15 @@ class Change(Options):
         return layout
 
     def given(self, broker_version: str | None, common: Common) -> Given:
-        """What was said: a command that is proposed repeats it."""
+        """The options that a proposed command repeats."""
         return common.given(broker_version, self.journal, self.follow_links)
 
 
 def agree(question: str, plan: str, common: Common, code: ExitCode | None = None) -> None:
-    """Show what would be done, then ask, both on stderr. Raises Exit where the answer is no.
+    """Print the plan and the question on stderr, and wait for the answer. Raises Exit if it is no.
 
-    code: the plan is a page that begins with a verdict, which this exit code goes with: that of the command without
-    `--apply`, and with it where nothing is carried out. A script must not take that for success.
+    code: the plan begins with a verdict, and this is the verdict's exit code: that of the command without `--apply`. A
+    no ends the command with it, too, so that a script does not take that for success.
     """
     page = escape_lines(plan)
     if code is not None:
@@ -99,7 +99,7 @@ def agree(question: str, plan: str, common: Common, code: ExitCode | None = None
 
 
 def _is_yes(question: str) -> bool:
-    """Ask until there is an answer; Ctrl-D is one. typer would put a blank on stdout, into the data."""
+    """Ask until there is an answer; Ctrl-D means no. typer's own prompt would put a blank on stdout, into the data."""
     while True:
         SCREEN.tell(f"{question} [y/N]: ")
         try:
@@ -117,7 +117,7 @@ def _is_yes(question: str) -> bool:
 
 
 def files_of(layout: Layout, follow_links: bool) -> Files:
-    """What changes the files of a store, and nothing outside of it. Raises Refused."""
+    """The writer of a store's files, which changes nothing outside of the store. Raises Refused."""
     from ..store.disk.files import confined
 
     return confined(layout, follow_links=follow_links)
@@ -125,7 +125,9 @@ def files_of(layout: Layout, follow_links: bool) -> Files:
 
 @contextmanager
 def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
-    """A progress bar, and the limit of reading of `--rate`; what it gives is told the log position reached."""
+    """Show a progress bar while the log is read, and limit reading to `--rate`. Yields a function that takes the log
+    position reached.
+    """
     from ..store.disk.byte_reader import at_rate
 
     files = layout.commit_log_files()

@@ -1,4 +1,4 @@
-"""Command lines that are not plain, as typer understands them: help, old spellings, what is wrong."""
+"""Command lines that typer parses because they are not plain: help, old spellings, mistakes."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ OLD_SPELLINGS = {
     "top": ("--limit",),
     "dry_run": ("-n",),
 }
-"""Options by the name of their parameter, and what they are called besides; no help tells it."""
+"""Parameter name → option names that are accepted, too; no help shows them."""
 COMMON_OPTIONS = "Common options"
-"""Where the help lists what every command has."""
+"""Heading in the help of the options that every command has."""
 _SETTINGS = {
     "rich_markup_mode": None,
     "add_completion": False,
     "pretty_exceptions_enable": False,
     "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
 }
-"""Completion comes from the scripts in `completions/`, errors are printed by `cli/app.py`, and help is
-plain text: rich would triple the start."""
+"""Completion comes from the scripts in `completions/`, `cli/app.py` prints errors, help is plain text: rich would
+triple the time of a start.
+"""
 
 
 class Command(TyperCommand):
-    """A command that takes the old spellings of its options, too, and says what may be meant."""
+    """A command that also accepts old spellings of its options, and lists common options last in its help."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """The parser of a command line."""
+        """The parser of a command line, with the old spellings as hidden options."""
         parser = super().make_parser(ctx)
         taken = options_of(self)
         for parameter in self.params:
@@ -54,7 +55,7 @@ class Command(TyperCommand):
         return parser
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments, the command's own options, then those that every command has."""
+        """Write the arguments, the command's own options, then the options that every command has."""
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Options", COMMON_OPTIONS)}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -71,7 +72,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """Commands, with the one that is meant where a word is none of them."""
+    """A group of commands; the error for an unknown command suggests the one that is probably meant."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names. Raises UsageError."""
@@ -82,7 +83,7 @@ class CommandGroup(TyperGroup):
 
 
 class AllCommands(CommandGroup):
-    """All commands, each imported when it is asked for."""
+    """All commands, each imported when it is asked for. load: imports a command's module, returns its `app`."""
 
     load: Callable[[str], App]
     summaries: Mapping[str, str]
@@ -102,7 +103,7 @@ class AllCommands(CommandGroup):
         return self.commands[cmd_name]  # type: ignore[return-value]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The commands with their summaries; none is imported for that."""
+        """Write the commands with their summaries, without importing any of them."""
         limit = formatter.width - 6 - max(map(len, self.summaries))
         with formatter.section("Commands"):
             formatter.write_dl([(name, _shortened(text, limit)) for name, text in self.summaries.items()])
@@ -113,7 +114,7 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def program(help: str, summaries: Mapping[str, str], load: Callable[[str], App]) -> Any:
-    """mqstore itself. summaries: of each command. load: its module's `app`."""
+    """The typer program of mqstore. summaries: command → summary. load: command → `app` of its module."""
     made = typer.Typer(help=help, **_SETTINGS)  # type: ignore[arg-type]
     made.callback(cls=AllCommands, invoke_without_command=True)(_program)
     whole: Any = typer.main.get_command(made)
@@ -149,7 +150,7 @@ def _print_version(verbose: bool) -> None:
 
 
 def command_of(app: App) -> TyperCommand | TyperGroup:
-    """What a command's module declares, for typer."""
+    """The typer command, or group of commands, for the `app` of a command's module."""
     made = typer.Typer(cls=CommandGroup, help=app.help, **_SETTINGS)  # type: ignore[arg-type]
     for name, function in app.functions:
         made.command(name, cls=Command)(_for_typer(function))
@@ -169,7 +170,7 @@ def _for_typer(function: Any) -> Callable[..., None]:
 
 
 def _of_typer(parameter: Parameter) -> inspect.Parameter:
-    """The same option. Whoever opens a path says why it cannot: typer would call that wrong usage."""
+    """The typer parameter for a declared one. It checks no path: the command reports that, and as no wrong usage."""
     declared, declaration = get_args(parameter.annotation)
     make = typer.Argument if isinstance(declaration, Argument) else typer.Option
     info = make(*declaration.names, **declaration.settings)
@@ -183,14 +184,13 @@ def _of_typer(parameter: Parameter) -> inspect.Parameter:
 
 
 def options_of(command: Any) -> set[str]:
-    """Every option of a command, as it is typed."""
+    """Every option of a command as it is typed, short and long."""
     return {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
 
 
 def usage_text(error: typer.TyperException, command: str) -> str:
-    """What is wrong with a command line, what may be meant, and where help is.
-
-    command: its name, where typer has not read the line.
+    """What is wrong with a command line, what may be meant, where help is. command: for an error without typer's
+    context.
     """
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context else f"{PROGRAM} {command}".rstrip()
@@ -203,12 +203,12 @@ def usage_text(error: typer.TyperException, command: str) -> str:
 
 
 class PathType(TyperPath):
-    """A path of a command line. The empty one would be the folder that the shell is in, and `-` is what others
-    call stdout.
+    """A path on a command line. Refuses an empty one, which would mean the current directory, `-` for `--to`, and
+    URIs.
     """
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The path as it was typed. Raises BadParameter."""
+        """Return the path as it was typed. Raises BadParameter."""
         if value == "":
             self.fail(EMPTY_PATH, param, ctx)
         if value == "-" and getattr(param, "name", "") == "to":

@@ -15,12 +15,12 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "rocksdb_position": ("position",),
     "rocksdb_pop": ("pop key",),
 }
-"""Record type → layouts of key and value, or of a value alone, of the kind `rocksdb`."""
+"""Record type of the kind `rocksdb` → layouts of key and value, or of the value alone."""
 ENTRY = "rocksdb_entry"
 
 
 def types_of_kind(name: str) -> tuple[str, ...]:
-    """What `dump` prints of a kind of text file, of all files of `config/`, of a RocksDB."""
+    """The record types that `dump` prints of a text file of some kind, of all files of `config/`, or of a RocksDB."""
     from ..formats.kinds import KINDS
 
     if name == "rocksdb":

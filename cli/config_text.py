@@ -1,4 +1,4 @@
-"""What `recover` and `repair` say of config/: what a start forgets, and which files it takes how."""
+"""What `recover` and `repair` print about config/: what a start forgets, and how it reads each file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BARE = "none; a broker that starts on this store serves none of its topics yet"
 
 
 def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
-    """What a start would have lost and the change of the store has not brought back, None for nothing."""
+    """What a start would have lost, and what is still lost after the store was changed; None for nothing."""
     from ..store.broker.profiles import profile_of
     from ..store.start.config import still_lost
 
@@ -27,9 +27,7 @@ def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
 
 
 def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
-    """What is lost for good, and what came back without its settings, behind a space; "" for nothing. left: of
-    `left_lost`.
-    """
+    """Sentences on what stays lost (`left`), and on what came back without its settings, each after a space; or ""."""
     from ..store.start.config import back_unsettled
 
     if before is None or before.bare or not before.loses:
@@ -39,7 +37,7 @@ def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
 
 
 def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
-    """Files that are not taken as they are, and what is lost with them."""
+    """Lines about files that a start does not take as they are, and about lost entries. rows: see `folded`."""
     if config.bare:
         return []
     files = [file for file in config.files if file.problem and file.start != "empty"]
@@ -52,7 +50,7 @@ def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
 
 
 def bare_lines(found: Recovery) -> list[str]:
-    """That there is no configuration at all, where there are topics to be served."""
+    """Lines that say that the store has no configuration, if it has topics to serve."""
     config = found.config
     return ["", f"Configuration: {_BARE}."] if config.bare and config.lost_topics else []
 

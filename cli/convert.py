@@ -18,7 +18,7 @@ _ROWS = 10
 
 
 def convert(store: Path, to: Path | None, version: str | None, common: Common) -> NoReturn:
-    """Make the new store and say what came of it. Raises Exit, and as `store.repair.convert` does."""
+    """Write the new store and print what was done. Raises Exit, and what `store.repair.convert` raises."""
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.files import Files
     from ..store.disk.layout import Layout

@@ -1,8 +1,8 @@
-"""CSV that comes in: rows under a line of field names, as `mqstore dump --format csv` prints them.
+"""Read CSV: rows below a line of field names, as `mqstore dump --format csv` prints them.
 
-A cell that a spreadsheet would run as a formula has a `'` before it, which is taken away again. A text
-with control characters is shown escaped; `NAME_base64` beside it has it as it is, and counts. An
-empty cell is a field that is not there; an empty body is one.
+A cell that a spreadsheet would run as a formula begins with `'`, which is removed. A text with control characters is
+escaped; then the column `NAME_base64` has the exact bytes and takes precedence. An empty cell is an absent field, but
+an empty body is an empty body.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _LARGEST_CELL = 256 << 20
 
 
 def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Line]]:
-    """Rows of a file, or of stdin for `-`; the row below the names is number 1.
+    """Yield the rows of a file, or of stdin for `-`, in portions; the row below the names has number 1.
 
-    note: told how many bytes were read. Raises InvalidInput with the row, Missing, Unreadable.
+    note: called with the number of characters of each line. Raises InvalidInput with the row, Missing, Unreadable.
     """
     csv.field_size_limit(_LARGEST_CELL)
     with opened(source) as descriptor, open(descriptor, encoding="utf-8", newline="", closefd=False) as text:
@@ -61,7 +61,7 @@ def _noted(lines: Iterator[str], note: Callable[[int], None]) -> Iterator[str]:
 
 
 def _record(names: list[str], row: list[str]) -> dict[str, Any]:
-    """The object of a row. Raises ValueError, InvalidInput."""
+    """The JSON object of a row. Raises ValueError, InvalidInput."""
     if len(row) != len(names):
         raise ValueError(f"{counted(len(row), 'cell')} under {counted(len(names), 'name')}")
     cells = zip(names, row, strict=True)
@@ -86,7 +86,7 @@ def _value(name: str, cell: str) -> Any:
 
 
 def _object(name: str, cell: str) -> Any:
-    """JSON; KEYS may stand there as they are."""
+    """The value of a JSON cell; the cell `keys` may also be the plain text of KEYS."""
     if name == "keys" and not cell.startswith("["):
         return plain(cell)
     try:
@@ -96,5 +96,5 @@ def _object(name: str, cell: str) -> Any:
 
 
 def plain(cell: str) -> str:
-    """A text without what keeps a spreadsheet from running it."""
+    """A text without the `'` that keeps a spreadsheet from running it as a formula."""
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell

@@ -1,4 +1,4 @@
-"""`--on-damage` of commands that write messages."""
+"""`--on-damage`, an option of commands that write messages."""
 
 from __future__ import annotations
 

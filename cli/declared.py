@@ -1,10 +1,9 @@
-"""What a command says of itself, without typer: options, forms of its answer, how it ends, what is wrong.
+"""Declarations of a command without typer: options, output formats, exit, and errors in a command line.
 
-The start of a command is held to a budget, in CPU of `python -c pass`, whole processes, modules
-compiled: 7 times for `get` of a message by its place, and for `--help`. typer alone takes 5. So a
-plain command line is read from these declarations (`plain_line`); help, and lines with anything
-odd or wrong, are typer's, which takes the same declarations (`command_line`). `python -m tests.bench
-start` measures it, `.ci/run` warns.
+Budgets of a start, in CPU time of `python -c pass`, whole processes, modules compiled: 7 times for `get` of a message
+by its place, and for `--help`. typer alone takes 5. So `plain_line` reads a plain command line from these declarations;
+`command_line` gives the same declarations to typer, for help and for lines with anything unusual or wrong. `python -m
+tests.bench start` measures it, `.ci/run` warns.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 
 class Option:
-    """An option: its names, and settings as those of `typer.Option`."""
+    """An option: its names, and the settings of `typer.Option`."""
 
     def __init__(self, *names: str, **settings: Any) -> None:
         self.names = names
@@ -26,15 +25,15 @@ class Option:
 
 
 class Argument(Option):
-    """An argument: settings as those of `typer.Argument`."""
+    """An argument: the settings of `typer.Argument`."""
 
 
 REQUIRED: Any = object()
-"""The default of a parameter without one."""
+"""The default of a parameter that has none."""
 
 
 class Parameter(NamedTuple):
-    """One of a command. annotation: `Annotated[type, declaration]`."""
+    """A parameter of a command. annotation: `Annotated[type, declaration]`."""
 
     name: str
     default: Any
@@ -43,9 +42,9 @@ class Parameter(NamedTuple):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Options:
-    """A group of options: what it is called with, by name; the annotations are the declaration.
+    """A group of options. An instance holds the values of a call; the annotations of the class declare the options.
 
-    All have a default. Not a dataclass: those cost a fifth of a short command.
+    All have a default. Not a dataclass: making those costs a fifth of a short command.
     """
 
     def __init__(self, **values: Any) -> None:
@@ -59,29 +58,28 @@ class Options:
 
     @classmethod
     def parameters(cls) -> Iterator[Parameter]:
-        """The options, in order."""
+        """The declared options, in order."""
         for name, annotation in get_type_hints(cls, include_extras=True).items():
             yield Parameter(name, getattr(cls, name), annotation)
 
     def set_ones(self, *besides: str) -> set[str]:
-        """Names of the options with another value than their default. besides: those that do not count."""
+        """Names of the options whose value is not the default. besides: names to leave out."""
         own = type(self)
         return {each for each in own.__annotations__ if getattr(self, each) != getattr(own, each)}.difference(besides)
 
     def said(self, *besides: str) -> list[str]:
-        """The same, as they are typed."""
+        """The options whose value is not the default, as they are typed. besides: names to leave out."""
         given = self.set_ones(*besides)
-        if not given:  # the annotations are texts, which take their time to be read
+        if not given:  # evaluating the annotations, which are strings, takes time
             return []
         declared = (each.annotation.__metadata__[0] for each in self.parameters() if each.name in given)
         return [each.names[0].partition("/")[0] for each in declared]
 
 
 class App:
-    """The `app` of a command's module: one command, or a group of them.
+    """The `app` of a command's module: one command, or a group of commands.
 
-    functions: each with its name, None where that of the function is meant. Each has been made by
-    `options.shared`.
+    functions: (name of the command, function); None for the name of the function. `options.shared` made each function.
     """
 
     def __init__(self, help: str | None = None) -> None:
@@ -89,7 +87,7 @@ class App:
         self.functions: list[tuple[str | None, Any]] = []
 
     def command(self, name: str | None = None) -> Callable[[Function], Function]:
-        """Decorator: a function is a command."""
+        """Decorator: make a function a command."""
 
         def add(function: Function) -> Function:
             self.functions.append((name, function))
@@ -99,7 +97,7 @@ class App:
 
 
 class Format(StrEnum):
-    """How data is printed. Text is for people and may change, the others are stable."""
+    """Output format. Text is for people and may change, the other formats are stable."""
 
     TEXT = "text"
     JSON = "json"
@@ -108,7 +106,7 @@ class Format(StrEnum):
 
 
 class Exit(Exception):
-    """A command is over."""
+    """Ends a command with an exit code."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__(exit_code)
@@ -116,20 +114,20 @@ class Exit(Exception):
 
 
 class Stopped(Exception):
-    """Ctrl-C, which typer would take as the end, without a word."""
+    """Ctrl-C was pressed. Not KeyboardInterrupt, for which typer would exit without a message."""
 
 
 def bad_parameter(text: str, *, param_hint: str | None = None) -> Exception:
-    """The error for what is wrong with a value, or with options that cannot be combined."""
+    """The error for a wrong value, or for options that cannot be combined."""
     from typer import BadParameter
 
     return BadParameter(text, param_hint=param_hint)
 
 
 def exclude(option: str, groups: Iterable[Options], *goes_with: str) -> None:
-    """Raises BadParameter where other options are given that mean nothing beside this one.
+    """Raises BadParameter if an option of some groups is given that has no meaning beside `option`.
 
-    goes_with: names of those that do.
+    goes_with: names of options that may be combined with it.
     """
     for other in (name for group in groups for name in group.said(*goes_with)):
         raise bad_parameter(f"{option} and {other} cannot be combined")
@@ -139,7 +137,7 @@ EMPTY_PATH = "the path is empty: is a variable not set?"
 
 
 def path_text(text: str) -> str:
-    """A path that a command takes as text, several of them perhaps. Raises BadParameter."""
+    """Check a path, or a list of paths, that a command takes as text. Raises BadParameter if the text is empty."""
     if not text:
         raise bad_parameter(EMPTY_PATH)
     return text

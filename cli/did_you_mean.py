@@ -1,7 +1,7 @@
-"""What somebody may have meant who types a command or an option that mqstore has not.
+"""Suggestions for a command or an option that mqstore does not have.
 
-The names are those of other tools, and what people try first. Each leads to a command line that does it. Words that
-are only mistyped lead to the nearest name.
+The names come from other tools and from what people try first; each leads to a command line that does the same. For a
+mistyped word the nearest name is suggested.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from .declared import PROGRAM
 
 _NEAR = 0.7
-"""How like a name a mistyped one is; at 0.6 lag is like salvage."""
+"""Similarity (difflib) from which a word is taken for a mistyped name; at 0.6 lag would match salvage."""
 
 _VERIFY, _REPAIR, _RECOVER = "mqstore verify PATH", "mqstore repair STORE", "mqstore recover STORE"
 _INSPECT, _DUMP, _UNDO = "mqstore inspect PATH", "mqstore dump PATH", "mqstore undo STORE"
@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("help", "man", "usage-help"), "mqstore --help"),
     "version": "mqstore --version",
 }
-"""Words that are no commands, and the command line that is meant."""
+"""Words that are not commands → the command line that is meant."""
 
 _FORMATS = {f"--{name}": f"--format {name}" for name in ("json", "ndjson", "csv", "text")}
 
@@ -87,7 +87,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("--fast", "--shallow"), ("--quick",)),
     **dict.fromkeys(("--full", "--thorough"), ("--deep",)),
 }
-"""Options that commands have not, and those that are meant, if the command has them."""
+"""Options that no command has, or only some → options that are meant, if the command has them."""
 
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("--fix", "--repair", "--mend", "--apply"), "mqstore repair STORE --apply"),
@@ -95,7 +95,7 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("--follow", "-f", "--tail"), _FOLLOW),
     "--version": "mqstore --version",
 }
-"""Options that another command has."""
+"""Options that another command has → that command."""
 
 _DRY_HINTS = {
     "recover": "nothing is written without --apply",
@@ -108,16 +108,16 @@ _DRY = ("--dry-run", "--dryrun", "--no-act", "--just-print", "--simulate", "--ch
 
 
 def command_hint(word: str, known: Iterable[str], path: str = PROGRAM) -> str:
-    """What a word that is no command may have meant, "" where nobody can tell.
+    """A suggestion for a word that is not a command, "" if there is none.
 
-    known: the commands that there are behind `path`.
+    known: the commands that exist below `path`.
     """
     known = list(known)
     name = word.strip().lower()
     if name not in known and name not in COMMANDS:
         name = _nearest(name, known) or _nearest(name, COMMANDS)
     meant = COMMANDS.get(name, "")
-    if path != PROGRAM:  # of a group: its own commands come first
+    if path != PROGRAM:  # a group: its own commands come first
         name = next((each for each in meant.split() if each in known), "") or _nearest(name, known)
     if name in known:
         meant = f"{path} {name}"
@@ -125,7 +125,7 @@ def command_hint(word: str, known: Iterable[str], path: str = PROGRAM) -> str:
 
 
 def option_hint(word: str, known: Collection[str], command: str = "") -> str:
-    """What an option that a command has not may have meant, "" where nobody can tell.
+    """A suggestion for an option that a command does not have, "" if there is none.
 
     known: the options of that command, long and short. command: its name.
     """
@@ -141,7 +141,7 @@ def option_hint(word: str, known: Collection[str], command: str = "") -> str:
 
 
 def _nearest(word: str, names: Iterable[str]) -> str:
-    """The name that is most like a word, "" where none is."""
+    """The name most similar to a word, "" if none is similar enough."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word[:64], list(names), n=1, cutoff=_NEAR)), "")

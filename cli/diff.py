@@ -1,4 +1,4 @@
-"""`mqstore diff`: where two stores, or two fleets, differ, in this process."""
+"""`mqstore diff`: compare two stores, or two sets of stores, in this process."""
 
 from __future__ import annotations
 

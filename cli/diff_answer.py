@@ -1,4 +1,4 @@
-"""What `diff` answers: the stores of both sides, what they differ in, and its records."""
+"""The answer of `diff`: the pairs of stores, their differences, and the records that are printed."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ COLUMNS = (
     *("differences", "unread"),
 )
 _SHOWN = 12
-"""Differences of a part before they are folded, for people."""
+"""Differences of a part in a text; the others are only counted."""
 
 
 @dataclass
 class Sides:
-    """The stores of both sides with the names of their pairs, and the bytes of all their logs. parts: of pairs
-    that are here. within: of these, where the logs may differ.
+    """The stores of both sides that have a partner, and what their comparison found. a, b: root → name of the pair.
+    bytes: of all logs. rows: queues with different messages. unsound: what was not compared. parts: by pair, if on this
+    machine. within: position ranges where the logs of a pair may differ.
     """
 
     a: Mapping[str, str]
@@ -48,7 +49,7 @@ class Sides:
     within: dict[str, Sequence[PositionRange]] = field(default_factory=dict)
 
     def compare_parts(self, config: BrokerConfig, note: Callable[[int], None], looks: Looks, *, quick: bool) -> None:
-        """Everything but messages, of pairs that are on this machine. Raises StoreError."""
+        """Compare everything but messages, of the pairs that are on this machine. Raises StoreError."""
         if looks.parts == {MESSAGES}:
             return
         from ..store.compare.both import compare_stores
@@ -58,7 +59,7 @@ class Sides:
         partners = {name: root for root, name in self.b.items()}
         for root, name in self.a.items():
             if is_uri(root) or is_uri(partners[name]):
-                if looks.only is not None or looks.quick:  # else what it has, its messages, is compared
+                if looks.only is not None or looks.quick:  # else its messages are compared: it has nothing more
                     parts = ", ".join(part for part in WHAT if part in looks.parts - {MESSAGES})
                     told = f"{parts}: in object storage only messages can be compared"
                     self.parts[name] = _of_messages_alone(told)
@@ -71,18 +72,18 @@ class Sides:
 
     @property
     def hidden(self) -> set[str]:
-        """The pairs of which damage hides messages."""
+        """Names of the pairs with messages that damage hides."""
         ranges = {} if self.unsound is None else self.unsound.ranges
         return {name for side in (self.a, self.b) for root, name in side.items() if root in ranges}
 
     def found(self, rows: Sequence[Mapping[str, Any]], unsound: Unsound) -> None:
-        """What the comparison says."""
+        """Keep the result of the comparison of messages."""
         self.rows, self.unsound = rows, unsound
 
 
 def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sides], None]) -> None:
-    """Have the stores that are meant compared, and print what is found; with `partial` without the pair of a store
-    that fails while it is read. Raises Missing, InvalidInput, Exit.
+    """Compare the stores of both sides with `compare`, which gets the pairs, and print the differences. partial: leave
+    out the pair of a store that cannot be read. Raises Missing, InvalidInput, Exit.
     """
     from ..pipeline.diff import pairs_of
     from ..store.arrow.stores import log_sizes, stores_of
@@ -137,12 +138,12 @@ def _tell(unsound: Unsound | None, common: Common) -> None:
 
 
 def _every(common: Common) -> bool:
-    """Lists are for programs, or were asked for."""
+    """Whether all differences are listed: for programs, or if they were asked for."""
     return common.verbose or common.format is not Format.TEXT or common.fields is not None
 
 
 def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
-    """Each pair, then what of its parts differs, then its messages. every: of what is one of many, too."""
+    """Yield a record for each pair, then its differences, then those of its messages. every: do not cut long lists."""
     for name, found in (_messages_alone(sides) | sides.parts).items():
         rows = [row for row in sides.rows if row["store"] == name]
         yield _comparison(name, found, len(rows), hidden=name in sides.hidden)
@@ -157,7 +158,7 @@ def _records(sides: Sides, *, every: bool) -> Iterator[Mapping[str, Any]]:
 
 
 def _messages_alone(sides: Sides) -> dict[str, Comparison]:
-    """What is known of pairs whose messages were compared, and of which nothing else may have been."""
+    """An empty comparison for each pair, if messages were compared; the comparisons of `parts` replace them."""
     names = sides.a.values() if sides.unsound is not None else ()
     return {name: _of_messages_alone() for name in names}
 
@@ -170,7 +171,7 @@ def _of_messages_alone(*unread: str) -> Comparison:
 
 
 def _comparison(name: str, found: Comparison, queues: int, *, hidden: bool) -> dict[str, Any]:
-    """queues: with other messages. hidden: damage keeps some messages from being compared."""
+    """The record of a pair. queues: number of queues with different messages. hidden: damage hides some messages."""
     logs = found.logs
     return {
         "type": "comparison",

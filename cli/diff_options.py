@@ -1,4 +1,4 @@
-"""What `diff` is given, in this process and on Spark."""
+"""The options of `diff`, in this process and on Spark."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ A = Annotated[str, Argument(metavar="A", parser=path_text, help=f"One side: {_WH
 B = Annotated[str, Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")]
 MESSAGES = "messages"
 WHAT = (MESSAGES, "log", "queues", "index", "offsets", "config", "timers")
-"""What can be compared."""
+"""The parts that can be compared."""
 INDEX = frozenset({"index"})
-"""What is compared in this process only, and not quickly."""
+"""Parts that are compared in this process only, and not with --quick."""
 
 
 def parse_only(text: str) -> frozenset[str]:
-    """`log,messages`: some of `WHAT`. Raises BadParameter."""
+    """The parts named in a text like `log,messages`. Raises BadParameter for a name that is not in `WHAT`."""
     found = frozenset(word.strip() for word in text.split(","))
     if unknown := sorted(found - set(WHAT)):
         raise bad_parameter(f"--only: no part {unknown[0]!r}; there are {', '.join(WHAT)}")
@@ -26,7 +26,7 @@ def parse_only(text: str) -> frozenset[str]:
 
 
 class Looks(Options):
-    """How much is compared; the annotations are the declaration of the options."""
+    """What `diff` compares, and how thoroughly; the annotations declare the options."""
 
     quick: Annotated[
         bool, Option("--quick", help="Compare only ends of logs, beginnings of files and samples, no messages.")
@@ -39,11 +39,11 @@ class Looks(Options):
 
     @property
     def parts(self) -> frozenset[str]:
-        """What is compared, of `WHAT`."""
+        """The parts to compare."""
         return frozenset(WHAT) if self.only is None else self.only
 
     def refuse_nothing(self, left_out: frozenset[str], by: str) -> None:
-        """Raises BadParameter where all that --only names is left out by another option."""
+        """Raises BadParameter if another option leaves out all parts that --only names. by: that option."""
         if self.parts <= left_out:
             names = ",".join(sorted(self.parts))
             raise bad_parameter(f"--only {names} with {by}: nothing would be compared")

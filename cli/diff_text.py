@@ -1,4 +1,4 @@
-"""What `diff` found, as text: a record of its answer, a line or two."""
+"""The answer of `diff` as text: a line or two for each record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THINGS = {
 
 
 def text_of(row: Mapping[str, Any]) -> str:
-    """A record for people: a line, whatever names are in it."""
+    """The text of a record, with dangerous characters escaped."""
     return escape(_line(row))
 
 
@@ -48,7 +48,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """What is so, and how much was looked at."""
+    """The result for a pair of stores, and how much was compared."""
     looked = f"{bytes_text(row['bytes'])} of log compared byte by byte"
     alone = row["samples"] == 0 and row["same_log"] is None
     if row["samples"] == 0:
@@ -65,7 +65,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         return f"The same ({looked})"
     if not row["differences"]:
         parts = ", ".join(text.partition(":")[0] for text in row["unread"])
-        compared = "" if alone and MESSAGES not in parts else f" ({looked})"  # nothing may have been
+        compared = "" if alone and MESSAGES not in parts else f" ({looked})"  # nothing was compared
         return f"Unknown whether they are the same: {parts} could not be compared{compared}"
     told = [
         counted(number, *_THINGS.get(part, ("queue with different messages", "queues with different messages")))
@@ -104,4 +104,4 @@ def _value(value: Any) -> str:
 
 
 _LONGEST = 120
-"""Characters of a value for people."""
+"""Characters of a value in a text."""

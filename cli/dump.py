@@ -89,7 +89,7 @@ def dump(
 def _chunks(
     what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
 ) -> Iterator[Chunk | DumpedRecords]:
-    """Where the records of a kind come from."""
+    """The chunks of the commit log, or of any other kind."""
     from ..store.errors import InvalidInput
     from .dump_log import KINDS, commit_log
     from .file_kinds import file_kind
@@ -102,7 +102,7 @@ def _chunks(
 
 
 def _from(chunks: Iterator[Chunk | DumpedRecords], at: int, common: Common) -> Iterator[Chunk | DumpedRecords]:
-    """The chunks from a place on; that there is none is said, since a place may be mistyped."""
+    """Pass the chunks on, and warn if there is nothing to print from `at` on: the number may be mistyped."""
     from .file_kinds.chunks import NonRecordRange
 
     nothing = True
@@ -145,7 +145,7 @@ def _print_records(
 
 
 def _ndjson(chunks: Iterator[Chunk | DumpedRecords], count: int | None) -> Iterator[bytes | memoryview]:
-    """Lines with all fields: messages are put together column by column."""
+    """The records as NDJSON with all fields; messages are encoded column by column."""
     from .dump_log import DumpedRecords
     from .json_text import line_of
 
@@ -162,7 +162,7 @@ def _ndjson(chunks: Iterator[Chunk | DumpedRecords], count: int | None) -> Itera
 
 
 class _Damage:
-    """Counts the damaged ranges that pass by, for one line at the end."""
+    """Counts the damaged ranges that pass through, for one line at the end."""
 
     def __init__(self) -> None:
         self.ranges = 0
@@ -170,7 +170,7 @@ class _Damage:
         self.first: Record = {}
 
     def passed(self, chunks: Iterable[Chunk | DumpedRecords]) -> Iterator[Chunk | DumpedRecords]:
-        """The chunks, once they are counted."""
+        """Pass the chunks on, counting damage."""
         from .file_kinds.chunks import NonRecordRange
 
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""What `dump` prints of a commit log: messages, damage, BLANKs, in log order."""
+"""What `dump` prints of a commit log: messages, damage, BLANKs, in the order of the log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG, _TIERED)
 
 
 class DumpedRecords(NamedTuple):
-    """A batch of records. Valid until the scan goes on.
+    """A batch of records, valid until the scan continues.
 
-    around: bytes of a DLedger entry before the record in it, 0 in a plain log.
+    around: bytes of a DLedger entry before its record, 0 in a plain log.
     """
 
     batch: Batch
@@ -33,13 +33,13 @@ class DumpedRecords(NamedTuple):
     around: int = 0
 
     def records(self) -> Iterator[Record]:
-        """By the names of the output."""
+        """The records, by the field names of the output."""
         from ..store.log.batch import messages
 
         return map(self._record, messages(self.batch))
 
     def lines(self, most: int) -> Iterator[tuple[bytes | memoryview, int]]:
-        """As NDJSON, of so many at most: bytes, and how many records they are."""
+        """At most `most` records as NDJSON: pairs of bytes and their number of records."""
         from ..store.log.batch import messages
         from ..store.log.lines import Lines, lines
         from .json_text import line_of
@@ -52,7 +52,7 @@ class DumpedRecords(NamedTuple):
         return message.to_json(raw=self.raw, max_body=self.max_body_bytes)
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """For the hex view."""
+        """The bytes of each record, for the hex view."""
         from ..formats.dledger import ENTRY
         from ..formats.message import MESSAGE
 
@@ -74,7 +74,7 @@ def commit_log(
 ) -> Iterator[Chunk | DumpedRecords]:
     """The log of a store, of a directory or of a single file, from position `at` on.
 
-    With a selection only the messages that it takes, and damage for the line at the end.
+    With conditions only the messages that meet them, and silent damage, which the line at the end counts.
     """
     from ..store.disk.layout import Layout
     from ..store.inspect.recognise import STORE
@@ -93,11 +93,11 @@ def commit_log(
 def _items(
     log: CommitLog, what: Recognised, at: int | None, raw: bool, selection: Selection, progress: Progress
 ) -> Iterator[Chunk | DumpedRecords]:
-    """The wanted ones of one log."""
+    """The batches and ranges of one log that are wanted."""
     from ..store.log.commit_log import Batch
 
     asks = selection.asks
-    crc = not asks or selection.asks_crc  # else that of what is wanted
+    crc = not asks or selection.asks_crc  # else only the CRCs of wanted messages are checked
     for item in log.scan(_begin(log, at), crc=crc, reuse=True, noting=selection.noting):
         if isinstance(item, Batch):
             progress.advance(item.end - int(item.position[0]))
@@ -115,7 +115,7 @@ def _items(
 
 
 def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:
-    """What compaction leaves is no damage."""
+    """Whether a range is what compaction leaves in its log, which is not damage."""
     if what.kind != _COMPACTION_LOG:
         return False
     from ..store.search.queue_search import is_usual
@@ -124,7 +124,7 @@ def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:
 
 
 def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
-    """The logs at a path: those of all queues below it where they are compaction logs, else one."""
+    """The logs at a path: the compaction logs of all queues below it, or one log."""
     if what.kind != _COMPACTION_LOG or what.path.is_file():
         return [open_log(what, common)]
     from ..store.disk.layout import COMPACTION, COMPACTION_LOG
@@ -137,7 +137,7 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
 
 
 def open_log(what: Recognised, common: Common) -> CommitLog:
-    """The log at a path: a store's, that of a directory, or one file."""
+    """The log at a path: of a store, of a directory, or one file."""
     from ..formats.commit_log import DLEDGER, PLAIN
     from ..store.disk.file_queue import MappedFileQueue
     from ..store.disk.layout import Layout
@@ -161,15 +161,15 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
 
 
 def _around(log: CommitLog, position: int) -> int:
-    """Bytes of the entry before the record at a position."""
+    """Bytes of a DLedger entry before its record, at a position."""
     file = log.queue.file_at(position)
     return log.frame_of(file).payload if file is not None else 0
 
 
 def _begin(log: CommitLog, at: int | None) -> int | None:
-    """Where to start so that the walk is in step at position `at`.
+    """Where a scan has to start to meet the record boundary at `at`.
 
-    That is the item whose record begins at `at`, else the start of the file.
+    The start of the item with the record at `at`, or the start of the file if no record begins there.
     """
     from ..store.errors import NotFound
 
@@ -186,7 +186,7 @@ def _begin(log: CommitLog, at: int | None) -> int | None:
 
 
 def _range(extent: Extent) -> Record:
-    """The record for what is no message; the preallocated zeros at the end are none."""
+    """The record for a range without messages. Preallocated zeros at the end get a type that is not printed."""
     kind = extent.kind.value
     if kind == "blank":
         return {"type": "blank", "physical_offset": extent.position, "size": extent.size}

@@ -1,4 +1,4 @@
-"""The exit codes of every command, and which error leads to which: the only list of them."""
+"""The exit codes of all commands, and the error that leads to each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a command's end says to the shell."""
+    """The exit code of a command."""
 
     DONE = 0
     NO = 1
@@ -39,7 +39,7 @@ MEANINGS = {
 
 
 def exit_code_of_status(status: Status) -> ExitCode:
-    """The exit code for the verdict on a store, whichever command looked."""
+    """The exit code for the verdict on a store, for every command."""
     codes = {"clean": ExitCode.DONE, "unclean": ExitCode.UNCLEAN, "damaged": ExitCode.NO}
     return codes[status.value]
 
@@ -63,7 +63,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
 
 
 def explanation(error: Exception) -> str:
-    """One line: what, where, what to do."""
+    """One line about an error: what is wrong, where, and what to do."""
     from ..store.errors import StoreError, from_os_error
 
     if isinstance(error, StoreError):

@@ -1,4 +1,4 @@
-"""`mqstore stats --expires`: what of the logs goes next, when the disk is full, who loses what."""
+"""`mqstore stats --expires`: which files are deleted next, when the disk is full, which groups lose messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..store.offsets.expiry import Disk
 
 _FILES = 10
-"""Files and groups that are told one by one; all with --verbose."""
+"""Files and groups of a store that are listed without --verbose."""
 _SHOWN = 80
-"""Characters of a value that is no hour."""
+"""Characters shown of a value in deleteWhen that is not a number."""
 COLUMNS = (
     *("type", "store", "file", "size", "changed_timestamp", "due_timestamp", "goes_timestamp"),
     *("in_ms", "why", "kept_ms"),
@@ -28,7 +28,7 @@ COLUMNS = (
     *("log_bytes_per_second", "disk_bytes_per_second", "rate_since_timestamp", "files_going", "bytes_going"),
     *("over_timestamp", "forced_timestamp", "refuses_timestamp", "full_timestamp", "shortest_kept_ms"),
 )
-"""Columns of a CSV: those of files, of groups that lose messages, and of stores."""
+"""CSV columns: of files, of groups that lose messages, and of stores."""
 _WHY = {
     "time": "old enough, deleted at the hour of deleteWhen",
     "disk": "old enough, and the disk is above the limit",
@@ -37,7 +37,7 @@ _WHY = {
 
 
 class Expiring(Options):
-    """What is asked of expiry; the annotations are the declaration of the options."""
+    """The options of `--expires`; the annotations declare them."""
 
     expires: Annotated[
         bool, Option("--expires", help="Which files are deleted next, when the disk is full, who loses what.")
@@ -62,14 +62,14 @@ class Expiring(Options):
     ] = None
 
     def check(self, *others: bool) -> None:
-        """Raises BadParameter for options that do not go together. others: of another kind of answer."""
+        """Raises BadParameter for options that cannot be combined. others: whether another kind of answer is wanted."""
         if self.expires and any(others):
             raise bad_parameter("--expires cannot be combined with --quick, --browse or --master")
         if not self.expires and self.set_ones():
             raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
 
     def spans_ms(self) -> tuple[int, int, int]:
-        """Now, the end of the forecast, and how long the last hours are. Raises InvalidInput."""
+        """Now, the end of the forecast, and the length of the span whose growth is taken. Raises InvalidInput."""
         from ..store.search.selection import parse_span, parse_time
 
         now_ms = parse_time("now" if self.now is None else self.now)
@@ -78,7 +78,7 @@ class Expiring(Options):
         return now_ms, now_ms + ahead_ms, last_ms
 
     def disk(self) -> Disk | None:
-        """What is said of the disk, None for nothing. Raises BadParameter."""
+        """The disk that the options describe, or None. Raises BadParameter."""
         if (self.disk_size is None) != (self.disk_used is None):
             raise bad_parameter("--disk-size and --disk-used need each other")
         if self.disk_size is None or self.disk_used is None:
@@ -91,7 +91,7 @@ class Expiring(Options):
 
 
 def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
-    """Tell it of each store. Raises Exit, InvalidInput, and what reading raises."""
+    """Print the forecast of each store. Raises Exit, InvalidInput, and what reading raises."""
     from ..store.offsets.expiry import forecast, losing
     from ..store.search.store import StoreReader
 
@@ -126,9 +126,9 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
 
 
 def _expanded(words: list[str]) -> list[str]:
-    """Stores by their directories. Patterns, lists and URIs are what other commands take them for."""
+    """The roots of the stores. Patterns, lists and URIs are expanded as by other commands."""
     if all(Path(word).is_dir() for word in words):
-        return words  # a table of rows is not needed for these
+        return words  # pyarrow is not needed for these
     plain = not any(sign in word for word in words for sign in "*?[@:")
     if plain:
         return words
@@ -141,7 +141,7 @@ def _expanded(words: list[str]) -> list[str]:
 
 
 def _folded(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of groups and files of each store the first ones."""
+    """The first records of each type of each store, and `more` for the others."""
     number, before = 0, ""
     for record in records:
         number = number + 1 if record["type"] == before else 1

@@ -1,4 +1,4 @@
-"""`mqstore explain`: what each code and label means that a command prints, and what to do about it."""
+"""`mqstore explain`: the meaning of a code or label that a command prints, and what to do about it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _COLUMNS = (
 
 
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What there is to explain, by what is typed."""
+    """All codes and labels, as they are typed, with their records."""
     from ..store.findings.catalogue import catalogue
     from ..store.log.message import mark_stories
     from ..store.recover.broker_bugs import bugs
@@ -79,7 +79,7 @@ def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _find(code: str) -> dict[str, Any]:
-    """The story of a code or label, as any command prints it. Raises InvalidInput."""
+    """The record of a code or label, in any form that a command prints. Raises InvalidInput."""
     from difflib import get_close_matches
 
     from ..store.errors import InvalidInput
@@ -170,7 +170,7 @@ def _line(record: Mapping[str, Any]) -> str:
 def _story(record: Mapping[str, Any]) -> str:
     if record["type"] == "recovery_case":
         lines = [_wrapped(f"{record['label']}: {record['found']}.", 0), ""]
-        if not record["keep"]:  # the same under both policies
+        if not record["keep"]:  # both policies do the same
             record = {**record, "keep": record["plan"], "plan": ""}
     elif record["type"] == "mark":
         lines = [_wrapped(f"{record['shown']}: {record['found']}", 0), ""]
@@ -195,7 +195,7 @@ def _story_and_gap(record: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str, indent: int) -> str:
-    """Lines of a width that people read; commands and addresses are not broken."""
+    """Wrap a text to a readable width; commands and addresses are not broken."""
     from textwrap import fill
 
     more = " " * indent

@@ -1,4 +1,4 @@
-"""`mqstore export`: messages as files for other programs, in this process."""
+"""`mqstore export`: write messages to files for other programs, in this process."""
 
 from __future__ import annotations
 

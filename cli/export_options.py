@@ -1,4 +1,4 @@
-"""The options of `export`, and what it answers, in this process and on Spark."""
+"""The options of `export` and its answer, in this process and on Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FileFormat(Enum):
-    """What `--format` says of the files."""
+    """Format of the exported files, for `--format`."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -34,7 +34,7 @@ class FileFormat(Enum):
 
 
 class BodyOption(Enum):
-    """Bodies of the messages."""
+    """How bodies are exported."""
 
     NONE = "none"
     PLAIN = "plain"
@@ -42,7 +42,7 @@ class BodyOption(Enum):
 
 
 class FileCompression(Enum):
-    """That of Parquet and Arrow files."""
+    """Compression of Parquet and Arrow files."""
 
     ZSTD = "zstd"
     SNAPPY = "snappy"
@@ -52,7 +52,7 @@ class FileCompression(Enum):
 
 
 class ExportOptions(Options):
-    """What is exported, and how its files are written."""
+    """What is exported, and how the files are written."""
 
     body: Annotated[BodyOption, Option("--body", help="plain: decompressed; stored: as stored; none: no bodies.")] = (
         BodyOption.PLAIN
@@ -86,7 +86,7 @@ class ExportOptions(Options):
     answer_json: Annotated[bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")] = False
 
     def asked(self, common: Common) -> dict[str, str]:
-        """The options of a read, but its stores. Raises InvalidInput, BadParameter."""
+        """The options of a read, without its stores. Raises InvalidInput, BadParameter."""
         if self.body is BodyOption.NONE and "body" in map(str.strip, (self.columns or "").split(",")):
             raise bad_parameter("--columns body and --body none cannot be combined")
         given = source_options(common, self.since, self.until)
@@ -95,7 +95,7 @@ class ExportOptions(Options):
         return found | ({"fields": self.columns} if self.columns else {})
 
     def mode(self) -> Mode:
-        """What becomes of an export that is in DIR. Raises BadParameter."""
+        """What happens to an export that DIR already holds. Raises BadParameter."""
         from ..store.arrow.data_set import Mode
 
         flags = {Mode.APPEND: self.append, Mode.OVERWRITE: self.overwrite, Mode.SINCE_LAST: self.since_last}
@@ -111,7 +111,7 @@ class ExportOptions(Options):
         return given[0] if given else Mode.NEW
 
     def how(self, form: str) -> ExportHow:
-        """How files are written. Raises InvalidInput, Unsupported."""
+        """How the files are written. Raises InvalidInput, Unsupported."""
         from ..store.arrow.export_files import ExportHow
         from ..store.arrow.export_formats import ExportFormat
 
@@ -122,7 +122,7 @@ class ExportOptions(Options):
 
 
 def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The answer of `export`: counts, files, what could not be read. unread: stores left out."""
+    """The answer of `export`: counts, files, what could not be read. unread: stores that were left out."""
     lacks = manifest["damage"] or manifest["skipped"] or unread
     return {
         "type": "export",
@@ -142,7 +142,7 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
 
 
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, output: Output) -> None:
-    """Print it to `output`; what is not in the files, or not sound, is told besides. Raises Exit."""
+    """Print the answer to `output`; warn about what is not in the files, or damaged in them. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
     from .json_text import lines_wide
 
@@ -164,7 +164,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
 
 
 _TOLD = 1000
-"""Damaged ranges that are told one by one."""
+"""Damaged ranges that get a line each."""
 
 
 def _text(report: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What `inspect` says of a directory or a file that is no whole store."""
+"""What `inspect` prints of a directory or a file that is not a whole store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL = 28
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """The kind, why it was taken for that, its size, and what is in it."""
+    """The kind, the reason for it, the size, and the content."""
     files = [what.path] if what.path.is_file() else _files_below(what.path)
     return {
         "type": "file",
@@ -32,7 +32,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 
 def summary_text(record: Mapping[str, Any], utc: bool) -> str:
-    """One line for each field, one for each thing in a file."""
+    """A line for each field; the field `contents` has a line for each of its parts."""
     lines = []
     for name, value in record.items():
         if name == "type" or value is None:
@@ -43,7 +43,7 @@ def summary_text(record: Mapping[str, Any], utc: bool) -> str:
 
 
 def damage_in(record: Mapping[str, Any]) -> str:
-    """What is damaged in it, in one line, "" for nothing; `dump` shows the places."""
+    """One line on the damage in a summary, "" for none; `dump` shows the places."""
     from ..store.settings.read import BROKEN
 
     if record.get("state") == BROKEN:

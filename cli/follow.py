@@ -1,4 +1,4 @@
-"""`mqstore get --follow`: new messages as they come."""
+"""`mqstore get --follow`: print new messages as they arrive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def follow_log(path: Path, question: GetQuestion, common: Common) -> None:
 def _messages(
     store: StoreReader, selection: Selection, common: Common, out: Output, *, earlier: bool
 ) -> Iterator[FoundMessage]:
-    """The wanted ones of all new messages, for ever. earlier: also those in the log, from `--since` on."""
+    """Wait for new messages without end, and yield the selected ones. earlier: also those from `--since` on."""
     from ..store.search.follow import Follower
     from ..store.search.log_search import found_in, time_bounds
     from ..store.search.store import Via
@@ -55,7 +55,7 @@ def _messages(
 
 
 def _check_reader(common: Common) -> None:
-    """A pipe that nobody reads any more ends it at once. Raises BrokenPipeError."""
+    """End at once if nobody reads the pipe any more. Raises BrokenPipeError."""
     if common.output is not None or sys.stdout is None:
         return
     try:

@@ -14,7 +14,7 @@ app = App()
 
 
 class GetFormat(StrEnum):
-    """How messages are printed."""
+    """Output format of messages."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""`mqstore get --addresses`: many addresses, one answer for each, in their order."""
+"""`mqstore get --addresses`: look up many addresses, and print one answer for each, in their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 1000
 
 
 class _Line(NamedTuple):
-    """A line of the input: its number from 1 on, its text, the address it is."""
+    """A line of the input: its number from 1 on, its text, its address."""
 
     number: int
     text: str
@@ -31,16 +31,16 @@ class _Line(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What an address led to."""
+    """The message at an address, or why there is none."""
 
     line: _Line
     found: FoundMessage | NotFound
 
 
 def answer_addresses(path: Path, source: str, question: GetQuestion, common: Common) -> None:
-    """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
+    """Print a message, or that it is missing, for each line of a file, or of stdin for `-`.
 
-    Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
+    Raises NotFound at the end if any message is missing, InvalidInput for a line that is not an address.
     """
     count = _AnswerCount()
     with (
@@ -58,7 +58,7 @@ def answer_addresses(path: Path, source: str, question: GetQuestion, common: Com
 
 
 class _AnswerCount:
-    """Passes answers on and counts them. wrong: the line that ended the input before its end."""
+    """Counts answers. wrong: the error of the line that is not an address, where reading the input ended."""
 
     def __init__(self) -> None:
         self.all = 0
@@ -73,14 +73,14 @@ class _AnswerCount:
 
 
 def _answers(finder: Finder, portions: Iterator[list[_Line]], out: Output) -> Iterator[_Answer]:
-    """Answers as the addresses come; whoever writes them one by one need not wait for more."""
+    """Yield the answers of each portion, then flush: a program that writes addresses one by one gets each answer."""
     for lines in portions:
         yield from map(_Answer, lines, finder.find([line.address for line in lines]))
         out.flush()
 
 
 def _portions(source: str, count: _AnswerCount) -> Iterator[list[_Line]]:
-    """Lines as they come, up to one that is no address; empty ones are left out."""
+    """Lines as they arrive, up to the first that is not an address; empty lines are left out."""
     number = 0
     with opened(source) as descriptor:
         for data in whole_lines(descriptor, source, None, lambda _: None):
@@ -128,13 +128,13 @@ def _record(answer: _Answer, question: GetQuestion) -> dict[str, Any]:
 
 
 def _message(found: FoundMessage, question: GetQuestion) -> Message:
-    """What is shown: of a message inside of a batch record that record, where that was asked for."""
+    """The message to show: for a message inside a batch record that record, if whole records were asked for."""
     inner = found.message.inner
     return inner.record if inner is not None and question.whole else found.message
 
 
 def _found(answers: Iterator[_Answer], common: Common) -> Iterator[FoundMessage]:
-    """The messages; what is missing is reported on stderr, beside data that has no place for it."""
+    """The messages found. Missing ones are reported on stderr: bodies and hex have no place for them."""
     for answer in answers:
         if isinstance(answer.found, NotFound):
             common.warn(f"line {answer.line.number}: {answer.found.message}")

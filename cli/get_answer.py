@@ -1,4 +1,4 @@
-"""What `get` prints: which way to the messages a question takes, and how they are shown."""
+"""The answer of `get`: how messages are found for a question, and how they are printed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class GetQuestion(NamedTuple):
-    """What was asked for on the command line. whole: batch records as they are stored."""
+    """What the command line asks for. whole: show batch records as they are stored."""
 
     conditions: Conditions
     place: GetOptions
@@ -32,7 +32,7 @@ class GetQuestion(NamedTuple):
     whole: bool
 
     def check(self) -> None:
-        """Raise InvalidInput for what makes no sense together."""
+        """Raises InvalidInput for options that cannot be combined or are not enough."""
         conditions, place = self.conditions, self.place
         addresses = {
             "--offset": place.offset,
@@ -57,25 +57,25 @@ class GetQuestion(NamedTuple):
             raise InvalidInput("nothing was asked for", hint=hint)
 
     def selection(self) -> Selection:
-        """The conditions. Raises InvalidInput."""
+        """The conditions as a selection. Raises InvalidInput."""
         return self.conditions.selection(self.printing.max_body)._replace(whole=self.whole)
 
     @property
     def by_key(self) -> bool:
-        """The question is for a key."""
+        """Whether the question is for a key."""
         return self.conditions.key is not None or self.conditions.unique_key is not None
 
     def json_of(self, message: Message) -> dict[str, Any]:
-        """The message as it is printed."""
+        """The JSON of a message as it is printed."""
         return message.to_json(raw=self.printing.raw, max_body=self.printing.max_body)
 
     def body_of(self, message: Message) -> bytes:
-        """Its body as it is printed."""
+        """The body of a message as it is printed."""
         return message.stored_body if self.printing.raw else message.body(self.printing.max_body).data
 
 
 def answer(path: Path, question: GetQuestion, common: Common) -> None:
-    """Print the messages. Raises NotFound where there are none."""
+    """Print the messages. Raises NotFound if there are none."""
     question.check()
     selection = question.selection()
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store, scanning(store, common):
@@ -90,7 +90,7 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
 
 
 class _MessageCount:
-    """Passes messages on and counts them."""
+    """Iterates over messages and counts them."""
 
     def __init__(self, found: Iterable[FoundMessage]) -> None:
         self._found = found
@@ -117,9 +117,9 @@ def _find(store: StoreReader, question: GetQuestion, selection: Selection, commo
 def _by_id(
     store: StoreReader, message_id: str, selection: Selection, reverse: bool, common: Common
 ) -> Iterator[FoundMessage]:
-    """The message with an id of either kind: a broker's, which is an address, else a client's.
+    """Yield the message with an id of either kind: the broker's, which is an address, else the client's unique key.
 
-    Both may have the same form. Raises InvalidInput for what has the form of neither, NotFound.
+    Both kinds can have the same form. Raises InvalidInput if the id has neither form, NotFound.
     """
     try:
         message = store.message_by_id(message_id)
@@ -148,7 +148,7 @@ def _by_id(
 
 
 def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> Iterator[FoundMessage]:
-    """A record that was found by its place, or the messages inside of it."""
+    """Yield the message found by its place, or the messages inside a batch record, if they meet the conditions."""
     message, selection = store.marked(message), selection.of_queues(store.layout)
     if selection.whole or not is_batch_record(message.sys_flag):
         if selection.takes(message):
@@ -162,7 +162,7 @@ def _if_wanted(store: StoreReader, message: Message, selection: Selection) -> It
 
 
 def answer_offset_at(path: Path, question: GetQuestion, time: str, common: Common) -> None:
-    """Print the queue offset that a broker answers for a time."""
+    """Print the queue offset that a broker returns for a time."""
     topic, queue_id = question.conditions.topic, question.conditions.queue
     if topic is None or queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
@@ -192,7 +192,7 @@ def print_found(
     common: Common,
     output: Output | None = None,
 ) -> None:
-    """Print messages as they come, in any of the formats."""
+    """Print messages as they arrive, in the format of the output."""
     with output or common.open_output() as out:
         if out.format == "body":
             for one in found:

@@ -19,14 +19,14 @@ _SHOWN_CHARS = 60
 
 
 class HexView:
-    """How pieces are printed: with colours, times in UTC or local."""
+    """Makes the lines of the hex view, with or without colours, times in UTC or local time."""
 
     def __init__(self, colour: bool, utc: bool) -> None:
         self._colour = colour
         self._utc = utc
 
     def lines(self, piece: RecordPiece) -> Iterator[str]:
-        """The lines of one record: a title, then each field's bytes, name, value and meaning."""
+        """The lines of one record: a title, then bytes, name, value and meaning of each field."""
         from ..formats.derive import spans
 
         yield paint(f"-- {piece.title}, {counted(len(piece.data), 'byte')}", "bold", self._colour)
@@ -50,7 +50,7 @@ class HexView:
         yield from self._rows(piece.position + span.offset, data, name, shown)
 
     def _rows(self, position: int, data: bytes, name: str, value: str) -> Iterator[str]:
-        """Rows of 16 bytes; the first one has the name and the value, the others their letters."""
+        """Rows of 16 bytes. The first row has name and value, the others the bytes as letters."""
         for at in range(0, max(len(data), 1), ROW_BYTES):
             row = data[at : at + ROW_BYTES]
             place = paint(f"{position + at:>16}", "dim", self._colour)

@@ -1,4 +1,4 @@
-"""`mqstore inspect`: what a store or a file is, how much, from when to when, in what state."""
+"""`mqstore inspect`: describe a store or a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ app = App()
 
 
 class Views(Options):
-    """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
+    """Which views over the messages of a broker's own topics are printed; the annotations declare the options."""
 
     delays: Annotated[bool, Option("--delays", help="Messages that wait in each delay level, and when they fire.")] = (
         False
@@ -32,12 +32,12 @@ class Views(Options):
 
     @property
     def names(self) -> list[str]:
-        """Those that were asked for."""
+        """The views that were asked for."""
         flags = (name for name in type(self).__annotations__ if name != "now")
         return [name for name in flags if getattr(self, name)]
 
     def check(self) -> None:
-        """Refuse a time that nothing would be told of."""
+        """Raises BadParameter for --now without a view."""
         if self.now is not None and not self.names:
             raise bad_parameter("--now needs --delays, --timers, --retries, --pop or --transactions")
 
@@ -101,7 +101,7 @@ def inspect(
 
 
 def _views(what: Recognised, views: list[str], now: str | None, common: Common) -> None:
-    """Views over the messages of a store. Raises InvalidInput for what is none."""
+    """Print views over the messages of a store. Raises InvalidInput for a path that is not a store."""
     from ..store.errors import InvalidInput
     from ..store.inspect.recognise import STORE
     from ..store.search.selection import parse_time

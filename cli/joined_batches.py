@@ -1,4 +1,4 @@
-"""Messages inside of batch records, as `dump` prints them, made one record each again for `put`."""
+"""Join messages of a batch record, which `dump` prints one by one, into one record again, for `put`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ Portion = Sequence[Line] | NumberedRows
 
 _NUMBER, _SIZE, _RECORD = "inner_number", "batch_size", "batch_record"
 _PLACE = ("message_id", "position", "physical_offset", "topic", "queue_id", _RECORD)
-"""What the messages of one record have in common."""
+"""Fields that all messages of one record have in common."""
 
 
 def joined(portions: Iterable[Portion]) -> Iterator[Portion]:
-    """The same portions; lines in a row that are messages of one record become one line.
+    """Yield the portions; consecutive lines that are messages of one batch record become one line with a list of them.
 
-    Its record has them in a list. What is not complete waits for the next portion, no longer: after
-    an empty one, where nothing comes for a while, it goes as it is. A message that does not say what
-    its record was stays by itself.
+    An incomplete record waits for the next portion only. An empty portion (no input for a while) makes it a line as it
+    is. A message without the fields of its record stays a line of its own.
     """
     waiting: list[Line] = []
     for portion in portions:
@@ -59,7 +58,7 @@ def _is_inner(line: Line) -> bool:
 
 
 def _belongs(line: Line, before: Line) -> bool:
-    """Whether a line is a later message of the record that the line before is of."""
+    """Whether a line is a later message of the same record as the line before."""
     if not _is_inner(line) or line.record[_NUMBER] <= before.record[_NUMBER]:
         return False
     return all(line.record.get(name) == before.record.get(name) for name in _PLACE)

@@ -1,4 +1,4 @@
-"""JSON as it may reach a terminal: compact, UTF-8, every dangerous character escaped."""
+"""JSON that is safe to print on a terminal: compact, UTF-8, every dangerous character escaped."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from ..store.output.escaped import DANGEROUS
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).iterencode
 _AT_ONCE = 1 << 14
-"""Pieces of an indented object, some to a line, that are put together."""
+"""Pieces of an indented object that are joined at a time; a line has several pieces."""
 _DELETE = "\x7f"
 
 
 def dumps(value: Any) -> str:
-    """`value` on one line."""
+    """`value` as one line."""
     return _safe(_encode(value))
 
 
 def line_of(record: Any) -> bytes:
-    """The same as NDJSON."""
+    """`record` as a line of NDJSON."""
     return f"{dumps(record)}\n".encode()
 
 
 def lines_wide(value: Any) -> Iterator[str]:
-    """`value` indented, for an object that people may look at: some lines at a time, so that it never is in
-    memory as a whole.
-    """
+    """`value` indented, for people: yields several lines at a time, so that the whole text is never in memory."""
     pieces, rest = _wide(value), ""
     while some := "".join(islice(pieces, _AT_ONCE)):
         lines, newline, rest = f"{rest}{some}".rpartition("\n")
@@ -40,16 +38,17 @@ def lines_wide(value: Any) -> Iterator[str]:
 
 
 def _safe_lines(text: str) -> str:
-    """What no line has none of them has; else they are looked at one by one."""
+    """Escape each line on its own, as `_safe` decides, unless all lines are plain ASCII."""
     if text.isascii() and _DELETE not in text:
         return text
     return "\n".join(map(_safe, text.split("\n")))
 
 
 def _safe(text: str) -> str:
-    """The encoder has escaped C0 already, so of ASCII only DEL is left.
+    """Escape characters that control a terminal.
 
-    What steers a terminal is not printable to Python; most text is, and that is told fast.
+    The encoder has escaped C0, so the only such ASCII character is DEL. Python's isprintable is false for all of them,
+    and most texts pass this quick test.
     """
     if (text.isascii() and _DELETE not in text) or text.isprintable():
         return text

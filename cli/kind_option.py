@@ -1,4 +1,4 @@
-"""`--as KIND`, for commands that take any path of a store."""
+"""`--as KIND`, an option of commands that take any path of a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .declared import Option
 
 
 class KindName(StrEnum):
-    """The kinds of `formats.kinds`, named here so that `--help` need not import the formats."""
+    """The kinds of `formats.kinds`, repeated here so that `--help` does not import the formats."""
 
     STORE = "store"
     COMMIT_LOG = "commit-log"

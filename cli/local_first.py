@@ -1,4 +1,4 @@
-"""When a job on Spark is one that this process does quicker."""
+"""Warn when a job on Spark would be quicker in this process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .options import Common
 from .pipeline_options import Spark
 
 _QUICKER_BYTES = 8 << 30
-"""Of one log; a cluster, or many stores, are another matter. See docs/spark.md."""
+"""Size of a log from which Spark may be quicker; not for a cluster or for many stores. See docs/spark.md."""
 
 
 def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
-    """Say so in a line, where Spark would run in this process for one small store."""
+    """Warn if Spark would run on this machine for one store with a small log."""
     from ..store.arrow.stores import log_sizes
     from ..store.counted import bytes_text
     from ..store.disk.layout import is_uri

@@ -1,4 +1,4 @@
-"""The part of `recover`'s page that names what is lost, one by one, and what a replica gives."""
+"""The part of `recover`'s page about losses, message by message, and about what a replica brings back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS_MAX = 60
 
 
 def lost_lines(found: Recovery, common: Common) -> list[str]:
-    """The messages that the plan gives up, one by one; the damage around them."""
+    """Lines about the messages that the plan gives up, one for each."""
     rows = found.named.get("plan", [])
     if found.plan is None or not rows:
         return []
@@ -38,7 +38,7 @@ def _lost(row: dict[str, Any], common: Common) -> str:
 
 
 def _when(row: dict[str, Any], common: Common) -> str:
-    """The store time, or between which times it was."""
+    """The store time, or the times that it lies between."""
     if row["store_timestamp"] is not None:
         return time_text(row["store_timestamp"], common.utc)
     first, last = row["not_before"], row["not_after"]
@@ -63,7 +63,7 @@ def _who(row: dict[str, Any]) -> str:
 
 
 def timer_lines(found: Recovery) -> list[str]:
-    """What a start does to the index, and to timed messages that wait."""
+    """Lines about what a start does to the index and to waiting timed messages."""
     timers, items = found.prediction.timers, found.prediction.index_items_lost
     lines = []
     if items:
@@ -87,7 +87,7 @@ def timer_lines(found: Recovery) -> list[str]:
 
 
 def slave_lines(found: Recovery) -> list[str]:
-    """What tombstones do to a log that is to be a copy of another one."""
+    """Lines about tombstones in the log of a slave, which should be a copy of the master's."""
     fills = found.plan.fills if found.plan is not None else ()
     if not found.layout.broker_config.is_slave or not any(len(fill.lost) for fill in fills):
         return []
@@ -99,7 +99,7 @@ def slave_lines(found: Recovery) -> list[str]:
 
 
 def cut_lines(found: Recovery, rows: int | None) -> list[str]:
-    """Messages that stay, without some of their properties."""
+    """Lines about messages that stay, without some of their properties."""
     cut = found.plan.cut if found.plan else ()
     lines = (
         f"  {c.topic}/{c.queue_id} at {c.queue_offset}  position {c.position:,}  "
@@ -111,7 +111,7 @@ def cut_lines(found: Recovery, rows: int | None) -> list[str]:
 
 
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:
-    """What comes back from a replica, and what does not."""
+    """Lines about what comes back from a replica, and what does not."""
     brought = found.plan.brought if found.plan else None
     if brought is None:
         return []

@@ -1,4 +1,4 @@
-"""NDJSON that comes in: objects as they arrive, in portions, with their line numbers."""
+"""Read NDJSON: objects in portions, as they arrive, with their line numbers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..store.errors import InvalidInput, from_os_error
 from .options import stdin_descriptor
 
 PORTION_BYTES = 1 << 20
-"""What is taken at once, where so much is there; and what a pipe is asked to hold."""
+"""Bytes read at a time, at most, and the size that a pipe is set to."""
 LARGEST_LINE_BYTES = 256 << 20
 
 
 _WANTED = (
     "expected NDJSON, one object per line (as mqstore dump --format ndjson prints); --from-format names other formats"
 )
-"""Said of a first line that is none: the file may be of another kind, a JSON array say."""
+"""Hint for a first line that is not an object: the file may have another format, a JSON array say."""
 
 
 class Line(NamedTuple):
-    """A record that came in, and where: the number of its line or row, from 1 on."""
+    """A record of the input. number: of its line or row, from 1 on."""
 
     number: int
     record: dict[str, Any]
@@ -37,11 +37,11 @@ class Line(NamedTuple):
 def read_portions(
     source: str, idle_seconds: float | None = None, note: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Line]]:
-    """Objects of a file, or of stdin for `-`: each time as many as are there.
+    """Yield the objects of a file, or of stdin for `-`: as many at a time as have arrived.
 
-    A portion is empty only where nothing has come for `idle_seconds`. note: told how many bytes
-    were read. A portion that ends before a bad line comes before the error: InvalidInput for what
-    is no JSON object, Missing, Unreadable.
+    A portion is empty only if nothing has arrived for `idle_seconds`. note: called with the number of bytes read. Lines
+    before a bad one are yielded before the error: InvalidInput for a line that is not a JSON object, Missing,
+    Unreadable.
     """
     with opened(source) as descriptor:
         number = 0
@@ -63,11 +63,10 @@ def read_portions(
 
 @contextmanager
 def opened(source: str) -> Iterator[int]:
-    """The descriptor of a file, or of stdin for `-`. Raises Missing, Unreadable."""
+    """Open a file, or stdin for `-`; yield its descriptor. Raises Missing, Unreadable."""
     if source == "-":
         descriptor = stdin_descriptor()
-        # a larger pipe takes in what comes while a group is on its way to the disk; no pipe, or
-        # not allowed: then it stays as it is
+        # a larger pipe takes more input while a group is written to the disk; not a pipe, or size not allowed: no harm
         with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PORTION_BYTES)
         yield descriptor
@@ -85,13 +84,15 @@ def opened(source: str) -> Iterator[int]:
 def whole_lines(
     descriptor: int, source: str, idle_seconds: float | None, note: Callable[[int], None]
 ) -> Iterator[bytes | None]:
-    """Bytes up to a line end, as they come; the last may lack it. None: nothing has come."""
+    """Yield bytes up to a line end, without it, as they arrive; the last line may lack a line end. Yields None if
+    nothing has arrived for `idle_seconds`. note: called with the number of bytes read.
+    """
     rest = b""
     while True:
-        if idle_seconds is not None and not _comes(descriptor, idle_seconds):
+        if idle_seconds is not None and not _readable(descriptor, idle_seconds):
             yield None
             continue
-        data = _what_is_there(descriptor, source)
+        data = _read_available(descriptor, source)
         if not data:
             break
         note(len(data))
@@ -107,17 +108,17 @@ def whole_lines(
         yield rest
 
 
-def _comes(descriptor: int, seconds: float) -> bool:
-    """Wait for something to read, or for the end of the input."""
+def _readable(descriptor: int, seconds: float) -> bool:
+    """Wait at most `seconds` for input or its end; return whether there is any."""
     return bool(select.select([descriptor], [], [], seconds)[0])
 
 
-def _what_is_there(descriptor: int, source: str) -> bytes:
-    """Wait for input and take what is there, up to a portion; nothing at the end."""
+def _read_available(descriptor: int, source: str) -> bytes:
+    """Wait for input and return what has arrived, up to a portion; b"" at the end."""
     parts: list[bytes] = []
     room = PORTION_BYTES
     try:
-        while room and (not parts or _comes(descriptor, 0)):
+        while room and (not parts or _readable(descriptor, 0)):
             part = os.read(descriptor, room)
             if not part:
                 break
@@ -130,11 +131,11 @@ def _what_is_there(descriptor: int, source: str) -> bytes:
 
 _decode = json.JSONDecoder().decode
 _SIMPLE = re.compile(rb'[{]["}]').match
-"""So UTF-8 begins, and no other encoding that is taken."""
+"""Matches only lines in UTF-8; UTF-16 and UTF-32, which json.loads also accepts, have another second byte."""
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The object of a line, None for an empty one. Raises ValueError."""
+    """The object of a line, or None for an empty line. Raises ValueError."""
     if not line or line.isspace():
         return None
     try:
@@ -142,5 +143,5 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     if not isinstance(record, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - what a parser says
+        raise ValueError("not a JSON object")  # noqa: TRY004 - as a parser raises
     return record

@@ -1,4 +1,4 @@
-"""`mqstore offsets`: how far each group is, where two stores differ, and plans that move positions."""
+"""`mqstore offsets`: show how far behind groups are, compare two stores, plan and make moves of positions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TAKE = ("max", "min")
 
 
 class OffsetsOptions(Options):
-    """What is shown; the annotations are the declaration."""
+    """Which positions are shown, and how; the annotations declare the options."""
 
     by: Annotated[
         str | None, Option("--by", metavar="WHAT", help=f"One line per {', '.join(_BY)} (default: topic).")
@@ -39,7 +39,7 @@ class OffsetsOptions(Options):
     now: Annotated[str | None, Option("--now", metavar="TIME", help="Count ages up to TIME (default: now).")] = None
 
     def wanted(self) -> LagQuery:
-        """What is asked for. Raises BadParameter, InvalidInput."""
+        """The options as a query. Raises BadParameter, InvalidInput."""
         from ..store.offsets.lag import LagQuery
         from ..store.search.selection import parse_time
 
@@ -51,7 +51,7 @@ class OffsetsOptions(Options):
 
 
 class Moving(Options):
-    """What another store is for, and which positions are moved; the annotations are the declaration."""
+    """Comparison with another store, and which positions are moved; the annotations declare the options."""
 
     compare: Annotated[
         Path | None,
@@ -81,11 +81,11 @@ class Moving(Options):
 
     @property
     def plans(self) -> bool:
-        """Something is to be moved."""
+        """Whether positions are to be moved."""
         return bool(self.reset) or self.merge is not None
 
     def check(self, stores: list[Path], shown: OffsetsOptions, change: Change) -> None:
-        """Raises BadParameter for options that do not go together."""
+        """Raises BadParameter for options that cannot be combined."""
         if self.plans and (shown.by is not None or shown.behind or shown.quick):
             raise bad_parameter("--by, --behind and --quick cannot be combined with --reset or --merge")
         if self.plans and self.compare is not None:
@@ -156,7 +156,7 @@ def offsets(
 
 
 def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
-    """Every store in turn; one that cannot be read ends the command."""
+    """Print the positions of each store in turn; a store that cannot be read ends the command."""
     from ..store.disk.byte_reader import at_rate
     from ..store.offsets.lag import COLUMNS, offsets_of
     from ..store.search.store import StoreReader
@@ -189,7 +189,7 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
 
 
 def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
-    """Exit code 1 where some position differs. Raises Exit."""
+    """Print the comparison with another store. Raises Exit; the code is 1 if any position differs."""
     from ..store.offsets.move import Ahead, compare, is_named, open_side, side_of
     from ..store.offsets.positions import Only
     from ..store.search.store import StoreReader
@@ -216,7 +216,7 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
 
 
 def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:
-    """Show what moves, and move it with --apply. Raises Exit and all that `apply` does."""
+    """Show what moves, and move it with --apply. Raises Exit, and what `apply` raises."""
     from ..store.errors import Unclean
     from ..store.session.apply import refuse_in_use
     from ..store.session.journal import Fingerprint
@@ -232,7 +232,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
     try:
         found = _planned(layout, moving, wanted, common)
     except Unclean:
-        if change.apply:  # whoever has the store may not have written its queues yet
+        if change.apply:  # a broker that runs on the store may not have written its queues yet
             refuse_in_use(layout)
         raise
     if change.apply and found.moves:
@@ -255,7 +255,7 @@ def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: 
 
 
 def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
-    """End a change of the store that was cut off: before that no plan is made. Raises Exit, Unclean, and as `apply`."""
+    """Finish an interrupted change of the store, before which no plan is made. Raises Exit, Unclean, and as `apply`."""
     from ..store.counted import counted
     from ..store.disk.lock import holder
     from ..store.errors import Unclean

@@ -1,4 +1,4 @@
-"""What `mqstore offsets` prints for people: lags, comparisons, plans."""
+"""The text output of `mqstore offsets`: lags, comparisons, plans."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ COMPARED = (
     *("type", "table", "group", "topic", "queue_id", "offset", "other_offset", "difference"),
     *("ahead", "max_offset", "other_max_offset"),
 )
-"""Columns of a comparison."""
+"""CSV columns of a comparison."""
 _ROWS = 20
-"""Of a plan so many are shown; all with --verbose."""
+"""Moves of a plan that are listed without --verbose."""
 _PARTS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"))
 _AHEAD = {
     "here": "this store is ahead",
@@ -47,7 +47,7 @@ def age_text(age_ms: int) -> str:
 
 
 def lag_text(row: Mapping[str, Any], utc: bool, *, with_store: bool) -> str:
-    """A record of a group, of one of its topics or queues, as a line."""
+    """A line for the record of a group, or of one of its topics or queues."""
     lag = "-" if row["lag"] is None else f"{row['lag']:,}"
     size = "" if row["lag_bytes"] is None else bytes_text(row["lag_bytes"])
     age = "" if row["lag_ms"] is None else age_text(row["lag_ms"])
@@ -104,14 +104,14 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def totals_text(wanted: LagQuery, named: bool) -> str:
-    """What is said where there is no line. named: there is what was asked for, but it is not odd."""
+    """The sentence if no line was printed. named: a position of the given group and topic exists, but is not odd."""
     if wanted.odd and named:
         return "no group is behind or out of range"
     return "no positions" + (" of such a group or topic" if wanted.group or wanted.topic else "")
 
 
 def compared_text(row: Mapping[str, Any]) -> str:
-    """One position in two stores, as a line."""
+    """A line for one position in two stores."""
     here, there = ("-" if row[name] is None else f"{row[name]:,}" for name in ("offset", "other_offset"))
     by = "" if not row["difference"] else f" by {abs(row['difference']):,}"
     group = "(delay level)" if row["group"] is None else escape(row["group"])
@@ -121,7 +121,7 @@ def compared_text(row: Mapping[str, Any]) -> str:
 
 
 def moves_text(found: Moves, layout: Layout, applied: Applied | None, every: bool) -> str:
-    """The page of a plan. applied: None where it was not carried out."""
+    """The page of a plan. applied: None if the plan was not carried out. every: list all moves."""
     moves = found.moves
     if not moves:
         head = "Nothing to move: every position is already right."

@@ -1,4 +1,4 @@
-"""The options that every command shares, declared once.
+"""The options that every command has, and the decorator that gives them to a command.
 
 A command takes them by a parameter `common: Common` and the decorator `shared`:
 
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 REFUSED, PASSED_OVER, FOUND = "refused", "passed over", "found"
-"""Bytes that a disk does not give end a command at once, or at its end, or are part of its answer."""
+"""What happens if bytes cannot be read from a disk: the command ends at once, or with an error after its answer, or has
+them in its answer.
+"""
 
 
 FORMAT_HELP = "Text is for people, the others are stable."
 
 
 def parse_bytes(text: str | int) -> int:
-    """`4096`, `64K`, `10MB`, `1GiB`: a number of bytes, units are powers of 1024."""
+    """The number of bytes for `4096`, `64K`, `10MB`, `1GiB`; units are powers of 1024. Raises BadParameter."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?(?:/s)?", str(text).strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise bad_parameter(f"{text!r} is not a number of bytes such as 4096, 64K, 10MB, 1GiB")
@@ -50,7 +52,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def countable(number: int | None) -> int | None:
-    """How many, or from which on: a number that no loop can count to stands for the largest that it can.
+    """The number, but at most sys.maxsize, which is the largest that islice and range can count to.
 
     >>> countable(10), countable(10**30) == sys.maxsize, countable(None)
     (10, True, None)
@@ -59,7 +61,7 @@ def countable(number: int | None) -> int | None:
 
 
 class Common(Options):
-    """The values of the shared options; the annotations are their declaration."""
+    """The values of the options that every command has; the annotations declare the options."""
 
     format: Annotated[Format, Option("--format", help=FORMAT_HELP)] = Format.TEXT
     fields: Annotated[str | None, Option("--fields", metavar="A,B,C", help="Only these fields, in this order.")] = None
@@ -96,7 +98,7 @@ class Common(Options):
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
-        #: How the broker reads its broker.conf, None where nobody has found out.
+        #: How the broker reads its broker.conf; None if that is not known.
         self.file_rules: FileRules | None = None
 
     def config(self) -> BrokerConfig:
@@ -109,7 +111,7 @@ class Common(Options):
     def given(
         self, broker_version: str | None = None, journal: Path | None = None, follow_links: bool = False
     ) -> Given:
-        """What was said of the broker and of how to write: a command that is proposed repeats it."""
+        """The options about the broker and about writing, which a proposed command repeats."""
         from ..store.findings.next_commands import Given
 
         config = [word for each in self.set or () for word in ("--set", each)]
@@ -120,7 +122,7 @@ class Common(Options):
         return Given(tuple(config), broker_version or "", tuple(writing))
 
     def open_output(self, *, growing: bool = False, mode: int | None = None) -> Output:
-        """Where the data goes, as a context manager. growing, mode: as of an `Output`."""
+        """The writer of the data, a context manager. growing, mode: see `Output`."""
         from .output import Output
 
         return Output(
@@ -128,7 +130,9 @@ class Common(Options):
         )
 
     def checked_output(self, *record_types: str) -> Output:
-        """The same for one record of a command that changes something before it answers. Raises as `Output.check`."""
+        """A checked writer for the record of a command that changes something before it answers. Raises as
+        `Output.check`.
+        """
         from .record_types import columns_of_types
 
         output = self.open_output()
@@ -136,7 +140,7 @@ class Common(Options):
         return output
 
     def progress(self, what: str, total_bytes: int) -> Progress:
-        """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
+        """A progress bar on stderr, a context manager. Shown only on a terminal, not with --quiet or --no-progress."""
         from .progress import Progress
         from .terminal import colour_wanted
 
@@ -145,18 +149,18 @@ class Common(Options):
         return Progress(what, total_bytes, wanted, colour=colour)
 
     def warn(self, text: str) -> None:
-        """A line on stderr that `--quiet` silences."""
+        """Print a line on stderr, unless `--quiet` is given."""
         if not self.quiet:
             say(text)
 
     def explain(self, text: str) -> None:
-        """A line on stderr for `--verbose` only."""
+        """Print a line on stderr if `--verbose` is given."""
         if self.verbose and not self.quiet:
             say(text)
 
 
 def say(text: str) -> None:
-    """One line on stderr, escaped."""
+    """Print one line on stderr, escaped."""
     from .progress import SCREEN
     from .terminal import escape
 
@@ -164,7 +168,7 @@ def say(text: str) -> None:
 
 
 def stdin_descriptor() -> int:
-    """Where a command reads what is given to it. Raises Unreadable where the shell has closed it."""
+    """The descriptor of stdin. Raises Unreadable if the shell has closed it."""
     try:
         return sys.stdin.fileno()
     except (AttributeError, ValueError) as error:
@@ -174,8 +178,8 @@ def stdin_descriptor() -> int:
 
 
 def keep_journal_in(layout: Layout, directory: Path) -> None:
-    """`--journal DIR` of a command that changes a store. Raises Missing, Unreadable, and BadParameter where a broker
-    has files of its own; what was begun there all the same can be ended.
+    """Keep the journal of a store in `--journal DIR`. Raises Missing, Unreadable, and BadParameter for a directory in
+    the store or with a broker's own files; a journal that already exists there can still be used.
     """
     from ..store.disk.file_queue import MappedFileQueue
     from ..store.disk.layout import is_file_of_store
@@ -200,15 +204,13 @@ def shared(
     without: Sequence[str] = (),
     or_spark: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: the parameters of a command that are groups of options become those options.
+    """Decorator: replace the parameters of a command that are groups of options by these options.
 
-    A group is a class of `Options`: `common: Common`, which every command has, or another one that
-    some commands share.
+    A group is a class of `Options`: `common: Common`, which every command has, or another class.
 
-    formats: an enumeration of other formats than `Format`, its first member is the default;
-    format_help: what the help says of them. unread: what becomes of bytes that a disk does not give.
-    without: shared options that mean nothing here; they are not listed. or_spark: with `--master` it
-    is a job of Spark, which has no `--rate`.
+    formats: the formats, if not those of `Format`; the first member is the default. format_help: help text of
+    `--format`. unread: what to do with bytes that cannot be read. without: shared options that the command does not
+    have. or_spark: with `--master` the command is a job of Spark, for which `--rate` does not work.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -250,7 +252,7 @@ def shared(
 
 
 def _stores_in(values: Mapping[str, Any]) -> list[str]:
-    """The stores that the arguments of a command name. Raises StoreError for what `stores_of` does."""
+    """The stores that the arguments of a command name. Raises what `stores_of` raises."""
     named = [values[name] for name in ("store", "stores", "path", "paths", "a", "b") if values.get(name)]
     words = [word for each in named for word in (each if isinstance(each, list) else [each])]
     if not any(isinstance(word, str) for word in words):
@@ -261,10 +263,10 @@ def _stores_in(values: Mapping[str, Any]) -> list[str]:
 
 
 def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
-    """Have broker.conf read as the broker of `--broker-version` reads it, else as those that may have written the
-    stores do, and warn of what it does not take as it is written.
+    """Read broker.conf with the rules of `--broker-version`, or of the brokers that may have written the stores. Warn
+    of options that the broker does not take as they are written.
 
-    values: of the arguments of a command. Raises as `Common.config`.
+    values: arguments of a command. Raises as `Common.config`.
     """
     if common.broker_config is None:
         return
@@ -280,39 +282,38 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
 
         stores = list[Layout]()
         for store in _stores_in(values):
-            with suppress(StoreError):  # whoever reads the store says so
+            with suppress(StoreError):  # reported when the store is read
                 stores += [] if is_uri(store) else [Layout.open(store, config)]
         with suppress(StoreError):
             common.file_rules = file_rules_of_any(stores)
     config = common.config()
-    for why in islice(config.untaken.values(), _TOLD):
+    for why in islice(config.untaken.values(), _SHOWN):
         common.warn(f"{common.broker_config}: {why}")
     if "broker_version" in values:
         _warn_of_sizes(values, common, config)
 
 
 def _warn_of_sizes(values: Mapping[str, Any], common: Common, config: BrokerConfig) -> None:
-    """Files tell their sizes, but not to a broker: of a command that says what one does."""
+    """Warn of file sizes that only the files show, not the configuration: a broker would not know them."""
     from ..store.disk.layout import Layout, is_uri
     from ..store.errors import StoreError
     from ..store.settings.generation import unnamed_sizes
 
     told = list[str]()
-    with suppress(StoreError):  # whoever reads the store says so
+    with suppress(StoreError):  # reported when the store is read
         for store in _stores_in(values):
-            if not is_uri(store) and len(told) < _TOLD:
+            if not is_uri(store) and len(told) < _SHOWN:
                 told += (
                     f"{common.broker_config}: {why} (of {store})" for why in unnamed_sizes(Layout.open(store, config))
                 )
-    for text in told[:_TOLD]:
+    for text in told[:_SHOWN]:
         common.warn(text)
 
 
 def check_log_of(values: Mapping[str, Any], common: Common) -> None:
-    """`storePathCommitLog` names one commit log: warn where it is that of another store than the one named,
-    or not the one that brokers read.
+    """Warn if `storePathCommitLog` names the log of another store, or not the log that brokers read.
 
-    values: of the arguments of a command. Raises BadParameter where it would be read as the log of several stores.
+    values: arguments of a command. Raises BadParameter if one log would be read as that of several stores.
     """
     if common.broker_config is None and not common.set:
         return
@@ -322,7 +323,7 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     config, layouts = common.config(), dict[str, Layout]()
     if not (config.log_paths or config.unread_log_paths):
         return
-    with suppress(StoreError):  # whoever reads it says so
+    with suppress(StoreError):  # reported when the store is read
         for store in _stores_in(values):
             layout = None if is_uri(store) else Layout.of(store, config)
             if layout is not None and layout.is_root:
@@ -340,9 +341,8 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
 
 @contextmanager
 def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[None]:
-    """The block of a command: bytes that a disk does not give are told, and end it with an error.
-
-    store: that of the command. Raises UnreadableRange, at the end where they are passed over.
+    """Context of a command: report ranges that cannot be read from a disk, and end with an error because of them.
+    store: of the command. Raises UnreadableRange: at once if `unread` is REFUSED, else at the end.
     """
     from ..store.counted import counted
     from ..store.disk.byte_reader import noting
@@ -361,17 +361,17 @@ def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[
                 say(str(error))
     ranges = list(noted)
     if ranges:
-        for one in ranges[1:_TOLD]:
+        for one in ranges[1:_SHOWN]:
             size = counted(one.length, "byte")
             say(f"cannot read {size} ({one.reason}): {one.path} at {one.offset}")
-        if len(ranges) > _TOLD:
-            more = counted(len(ranges) - _TOLD, "range")
+        if len(ranges) > _SHOWN:
+            more = counted(len(ranges) - _SHOWN, "range")
             say(f"and {more} more that cannot be read")
         raise _with_command(ranges[0].error(), common, store)
 
 
 def _with_command(error: UnreadableRange, common: Common, store: Path | None) -> UnreadableRange:
-    """The error with the command that helps, as it stands with the options of this one."""
+    """Give the error a hint: the command that helps, with the options of this one. Returns the error."""
     from ..store.findings.next_commands import copying_first
 
     if common.broker_config is not None and error.path == str(common.broker_config):
@@ -381,15 +381,15 @@ def _with_command(error: UnreadableRange, common: Common, store: Path | None) ->
     return error
 
 
-_TOLD = 20
-"""Of unreadable ranges at the end of a command, and of options that no broker takes."""
+_SHOWN = 20
+"""Lines about unreadable ranges, about options that no broker takes, and about file sizes."""
 
 
 def _parameters(function: Callable[..., None], hints: Mapping[str, Any], format: Parameter) -> Iterator[Parameter]:
-    """Those of a command, in its order: the options of a group instead of it."""
-    code, last = function.__code__, function.__defaults__ or ()
+    """The parameters of a command in its order, with the options of a group in place of the group."""
+    code, positional = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    defaults = dict(zip(names[code.co_argcount - len(last) :], last, strict=False))
+    defaults = dict(zip(names[code.co_argcount - len(positional) :], positional, strict=False))
     defaults |= function.__kwdefaults__ or {}
     for name in names:
         hint = hints[name]
@@ -405,7 +405,7 @@ def _is_group(hint: Any) -> bool:
 
 
 def _format(formats: type[Enum], format_help: str) -> Parameter:
-    """`--format` of a command."""
+    """The option `--format` of a command."""
     option = Option("--format", help=format_help)
     return Parameter("format", next(iter(formats)), Annotated[formats, option])
 

@@ -1,7 +1,7 @@
-"""Where data goes and in which form: text, JSON, NDJSON or CSV, to stdout or to a file.
+"""Write data as text, JSON, NDJSON or CSV, to stdout or to a file.
 
-A command hands over records (mappings by the names of the output) and says how one looks as text
-and which columns a CSV has. Streams are written as they come; nothing is collected.
+A command gives records (mappings, by the field names of the output), a function that makes the text of a record, and
+the columns of a CSV. Records are written as they arrive; nothing is collected.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_tex
 Record = Mapping[str, Any]
 TextOf = Callable[[Record], str]
 Columns = Sequence[str] | Callable[[], Sequence[str]]
-"""Names of fields, or what tells them when they are needed."""
+"""Field names, or a function that returns them when they are needed."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet runs when a cell begins with it."""
+"""A spreadsheet runs a cell that begins with one of these as a formula."""
 
 _JSON = (Format.JSON, Format.NDJSON)
 _TIMES = ("_timestamp", "began", "now")
-"""Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
+"""A field whose name ends so has epoch milliseconds; text and CSV show it as a time."""
 _BASE64 = "_base64"
-"""Of a field whose name ends so the bytes of the one without it, where that cannot be read back."""
+"""Suffix of a CSV column that has the bytes of a text which is shown escaped, and cannot be read back."""
 
 
 class Output:
-    """Writer of a command's data. A context manager: what was written is on its way afterwards.
+    """The writer of a command's data, a context manager that flushes at its end.
 
-    The file of `--output` is replaced at the end: a command that fails, or is interrupted, leaves
-    it alone.
+    The file of `--output` is replaced at the end: a command that fails or is interrupted leaves it as it was.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class Output:
         growing: bool = False,
         mode: int | None = None,
     ) -> None:
-        """form: a `Format`, or one of a command's own. fields: of `--fields`. path: of `--output`.
-        growing: what was written counts, though the command does not come to its end. mode: of the
-        file, whoever runs the command.
+        """form: a `Format`, or a format of the command's own. fields, path: of `--fields` and `--output`. growing: the
+        output is valid even if the command does not come to its end. mode: permissions of the file, whatever the umask
+        is.
         """
         self._form = form
         self._fields = [f.strip() for f in fields.split(",")] if fields else None
@@ -71,7 +70,7 @@ class Output:
 
     @property
     def format(self) -> str:
-        """The name of the format asked for."""
+        """The name of the format."""
         return str(self._form.value)
 
     @property
@@ -85,9 +84,9 @@ class Output:
         return self._path is None and is_terminal(sys.stdout)
 
     def check(self, columns: Columns) -> None:
-        """Raise what is wrong with `--fields` and `--output` before it takes long, or changes anything.
+        """Check `--fields` and `--output` before the command works long or changes anything.
 
-        columns: all that `--fields` may name, some of which the records need not have. Raises InvalidInput, OSError.
+        columns: all that `--fields` may name, also fields that the records may lack. Raises InvalidInput, OSError.
         """
         self._known(columns)
         self._checked = tuple(_names(columns)) if self._fields else ()
@@ -95,10 +94,10 @@ class Output:
             check_place(self._path)
 
     def records(self, records: Iterable[Record], *, text: TextOf, columns: Columns) -> None:
-        """A stream of records; as JSON it is one array.
+        """Write a stream of records; in JSON it is one array.
 
-        text: a record as one or more lines, without the last line end; it is escaped here.
-        columns: the columns of a CSV, and all that `--fields` may name.
+        text: makes one or more lines of a record, without the last line end; escaped here. columns: the columns of a
+        CSV, and all that `--fields` may name.
         """
         if self._form in _JSON:
             from .json_text import line_of
@@ -112,11 +111,10 @@ class Output:
             self._lines(escape_lines(text(record)) for record in records)
 
     def table(self, records: Iterable[Record], columns: Columns, notes: Sequence[Record], text: TextOf) -> None:
-        """The same for records that have all one set of columns: as text their names, then a line each
-        with tabs between the cells.
+        """Write records with the same columns; as text a line of their names, then lines with tabs between cells.
 
-        notes: other records behind them, where there is room for such: `text` shows one; a CSV, and
-        whoever wants certain fields only, has none.
+        notes: other records that follow, with the text of `text`; left out of a CSV, and with `--fields` unless as
+        text.
         """
         if self._form == Format.TEXT:
             names = self._known(columns) or _names(columns)
@@ -129,9 +127,9 @@ class Output:
     def record(
         self, record: Record, *, text: TextOf, columns: Columns | None = None, verdict: ExitCode | None = None
     ) -> None:
-        """One record; as JSON it is one object, indented.
+        """Write one record; in JSON it is an indented object.
 
-        verdict: the text is a page that begins with one, and this exit code goes with it.
+        verdict: the text is a page that begins with a verdict, and this is the exit code of that verdict.
         """
         columns = tuple(record) if columns is None else columns
         if self._form == Format.JSON:
@@ -153,11 +151,11 @@ class Output:
 
     @property
     def is_lines(self) -> bool:
-        """Each record is wanted with all of its fields as JSON: `lines` takes them as well."""
+        """Whether records are written as JSON with all fields, so that `lines` can be used instead of `records`."""
         return self._form in _JSON and self._fields is None
 
     def lines(self, lines: Iterable[bytes | memoryview]) -> None:
-        """Lines of NDJSON, some at a time; as JSON they are one array."""
+        """Write lines of NDJSON, several at a time; in JSON they become one array."""
         if self._form == Format.NDJSON:
             for some in lines:
                 self._write(some)
@@ -169,22 +167,22 @@ class Output:
         self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
 
     def painted(self, text: str) -> None:
-        """Text that is escaped already, with the colours of `terminal.paint` in it."""
+        """Write text that is escaped already and has the colours of `terminal.paint`."""
         self._write(text.encode())
 
     def raw(self, data: bytes) -> None:
-        """Bytes as they are; on a terminal as escaped text."""
+        """Write bytes as they are; on a terminal as escaped text."""
         if self.on_terminal:
             data = (escape_lines(data.decode("utf-8", "backslashreplace")) + "\n").encode()
         self._write(data)
 
     def flush(self) -> None:
-        """Bring out what is buffered, for a command that waits for more."""
+        """Write out what is buffered, for a command that waits for more data."""
         if self._stream is not None:
             try:
                 self._stream.flush()
             except OSError as error:
-                self._say_where(error)
+                self._name_output(error)
                 raise
 
     def __enter__(self) -> Self:
@@ -193,7 +191,7 @@ class Output:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._path is not None and self._stream is None:
-                self._stream = self._opened()  # nothing is an answer, too: an earlier one does not stay
+                self._stream = self._opened()  # an empty answer replaces an earlier file, too
             if self._file is not None and kind is not None and not self._growing:
                 self._file.give_up()
             elif self._file is not None:
@@ -201,11 +199,11 @@ class Output:
             elif self._stream is not None:
                 self._stream.flush()
         except OSError as error:
-            self._say_where(error)
+            self._name_output(error)
             raise
 
-    def _say_where(self, error: OSError) -> None:
-        """An error of writing names what was written to."""
+    def _name_output(self, error: OSError) -> None:
+        """Set the file name of an error of writing, if it has none."""
         if error.filename is None:
             error.filename = "stdout" if self._path is None else str(self._path)
 
@@ -218,7 +216,7 @@ class Output:
         try:
             self._stream.write(data)
         except OSError as error:
-            self._say_where(error)
+            self._name_output(error)
             raise
 
     def _opened(self) -> IO[bytes]:
@@ -257,11 +255,11 @@ class Output:
         if not isinstance(value, str):
             return self._cell(name, value)  # numbers, times and JSON are safe
         cell = escape_lines(value)
-        # one that was given with such a mark gets a second one: what is read back is what was there
+        # a cell that already begins with ' gets a second one, so that it is read back as it was
         return f"'{cell}" if cell.lstrip("'").startswith(FORMULA) else cell
 
     def _cell(self, name: str, value: Any) -> str:
-        """A value as text: times as times, objects and lists as JSON, nothing as nothing."""
+        """A value as text: times readable, objects and lists as JSON, None as ""."""
         if isinstance(value, str):
             return value
         if value is None:
@@ -275,7 +273,7 @@ class Output:
         return dumps(value)
 
     def _known(self, columns: Columns) -> list[str] | None:
-        """The fields asked for, all of them known. Raises InvalidInput."""
+        """The fields of `--fields`, all of which are known; None without `--fields`. Raises InvalidInput."""
         names = (*_names(columns), *self._checked) if self._fields else ()
         for field in self._fields or ():
             if field.partition(".")[0] not in names:
@@ -295,7 +293,7 @@ def _names(columns: Columns) -> Sequence[str]:
 
 
 def _find(record: Record, name: str) -> Any:
-    """A field, or with dots one inside an object: `properties.KEYS`."""
+    """A field, or with dots a field inside an object: `properties.KEYS`."""
     if name in record or "." not in name:
         return record.get(name)
     name, dot, rest = name.partition(".")
@@ -304,7 +302,7 @@ def _find(record: Record, name: str) -> Any:
 
 
 def _csv_value(record: Record, name: str) -> Any:
-    """A field; of a text that a CSV has to show escaped its bytes as well, where the columns have room for them."""
+    """A field. For a column NAME_base64 the bytes of the text NAME, if the CSV shows that text escaped."""
     if not name.endswith(_BASE64) or name in record:
         return _find(record, name)
     text = record.get(name.removesuffix(_BASE64))
@@ -316,6 +314,6 @@ def _csv_value(record: Record, name: str) -> Any:
 
 
 def _only(record: Record, fields: Sequence[str]) -> Record:
-    """The fields that the record has; a missing one stays away, as in the whole record."""
+    """The given fields of a record; a field that the record lacks is left out, as in the whole record."""
     found = ((name, _find(record, name)) for name in fields)
     return {name: value for name, value in found if value is not None}

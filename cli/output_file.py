@@ -1,7 +1,7 @@
-"""The file of `--output`: it is there whole, or what was there before stays.
+"""The file of `--output`: complete at the end, or as it was before.
 
-Data goes to a neighbour that takes the file's place at the end. What cannot be replaced is written
-directly: a pipe, a device, a file in a folder where nothing new may be made.
+Data goes to a new file in the same folder, which replaces the old one at the end. What cannot be replaced is written
+directly: a pipe, a device, a file in a folder without write permission.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _MODE_BITS = 0o777
 
 
 class OutputFile:
-    """A file that is written from its beginning to its end; `finish` it, or `give_up`.
+    """A file that is written from beginning to end; then call `finish` or `give_up`.
 
-    growing: others read it while it grows, and what was written counts: it is written directly.
-    mode: its permissions, None for those that it has, or that a new file gets.
+    growing: write directly, because others read the file while it grows and an incomplete file is valid. mode: its
+    permissions; None for those of the existing file, or the default ones of a new file.
     """
 
     def __init__(self, path: Path, *, growing: bool = False, mode: int | None = None) -> None:
-        """Raises OSError, InvalidInput for a file of a store, and for `-`."""
+        """Raises OSError, and InvalidInput for a file of a store and for `-`."""
         self.target = Path(os.path.realpath(path))
         _refuse_a_store(path, self.target)
         self._beside: Path | None = None
-        old = path.stat() if path.exists() else None  # of /dev/stdout, too, which leads to no name
+        old = path.stat() if path.exists() else None  # of path: realpath of /dev/stdout may be no existing name
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
             self.stream: IO[bytes] = path.open("wb")
             return
@@ -43,7 +43,7 @@ class OutputFile:
             os.fchmod(descriptor, kept if mode is None else mode)
 
     def finish(self) -> None:
-        """The data is whole. Raises OSError; the file is then as it was."""
+        """Replace the file with the complete data. Raises OSError; then the file is as it was."""
         try:
             self.stream.close()
             if self._beside is not None:
@@ -53,15 +53,15 @@ class OutputFile:
             raise
 
     def give_up(self) -> None:
-        """The data is not whole."""
-        with suppress(OSError):  # on a full disk it fails once more
+        """Drop the incomplete data."""
+        with suppress(OSError):  # on a full disk this fails, too
             self.stream.close()
         if self._beside is not None:
             self._beside.unlink(missing_ok=True)
 
 
 def check_place(path: Path) -> None:
-    """Raises OSError, InvalidInput where a file could not be written; all is as it was afterwards."""
+    """Raises OSError or InvalidInput if a file could not be written. Changes nothing."""
     target = Path(os.path.realpath(path))
     _refuse_a_store(path, target)
     if path.is_dir():
@@ -79,7 +79,7 @@ def check_place(path: Path) -> None:
 
 
 def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
-    """A new file that is to take the place of `target`, open. Raises OSError, which names `path`."""
+    """Open a new file that will replace `target`. Raises OSError with the name `path`."""
     import secrets
 
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}")
@@ -91,7 +91,7 @@ def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
 
 
 def _refuse_a_store(path: Path, target: Path) -> None:
-    """What is read is not what is written, and `-` is what others call stdout. Raises InvalidInput."""
+    """Raises InvalidInput for a file of a store, which is input, and for `-`, which elsewhere means stdout."""
     from ..store.disk.layout import is_file_of_store
     from ..store.errors import InvalidInput
 

@@ -1,4 +1,4 @@
-"""`mqstore pipeline`: work over many and large stores, on Spark. One module per command."""
+"""`mqstore pipeline`: commands for many and large stores, on Spark. One module per command."""
 
 from __future__ import annotations
 

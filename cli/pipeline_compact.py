@@ -1,4 +1,4 @@
-"""`mqstore pipeline compact`: the newest message of each key as a store."""
+"""`mqstore pipeline compact`: a store with the newest message of each key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .terminal import page_of
 _COUNTS = ("messages", "kept", "skipped", "marked", "damage")
 _COLUMNS = ("type", "store", "to", *_COUNTS)
 _PASSES = 2
-"""A log is read so many times."""
+"""How many times a log is read."""
 
 
 @shared()

@@ -1,4 +1,4 @@
-"""`mqstore pipeline diff`: where two stores, or two fleets, part, on Spark."""
+"""`mqstore pipeline diff`: compare two stores, or two sets of stores, on Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
 
 
 def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common) -> None:
-    """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
+    """Run `diff` on the Spark that `spark` names. Raises SparkUnavailable, Exit."""
     looks.refuse_nothing(INDEX | {MESSAGES} if looks.quick else INDEX, "Spark or --quick")
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark

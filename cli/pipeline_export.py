@@ -1,4 +1,4 @@
-"""`mqstore pipeline export`: messages as files for other programs, on Spark."""
+"""`mqstore pipeline export`: write messages to files for other programs, on Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 
 
 def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common) -> None:
-    """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
+    """Run `export` on the Spark that `spark` names. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
     output = common.checked_output("export")
     from ..pipeline.export import STAGES, on_spark

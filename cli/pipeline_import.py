@@ -1,4 +1,4 @@
-"""`mqstore pipeline import`: Parquet and Arrow files become a store."""
+"""`mqstore pipeline import`: make a store from Parquet and Arrow files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that the commands of `pipeline` share, each declared once."""
+"""Options and output that commands of `pipeline` share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty director
 
 
 class Spark(Options):
-    """Where a job runs, and how; the annotations are the declaration of the options."""
+    """Where and how a Spark job runs; the annotations declare the options."""
 
     master: Annotated[
         str | None,
@@ -51,16 +51,16 @@ class Spark(Options):
 
     @property
     def meant(self) -> bool:
-        """Spark is to do what this process could. Raises BadParameter for its options without it."""
+        """Whether `--master` asks for Spark. Raises BadParameter for another option of Spark without it."""
         if self.master is None:
             for name in self.said():
                 raise bad_parameter("an option of Spark; it needs --master", param_hint=name)
         return self.master is not None
 
     def place(self, common: Common) -> tuple[str, dict[str, str]]:
-        """The master that is meant, and Spark's settings by name.
+        """The Spark master, and Spark's settings by name.
 
-        Raises BadParameter, SparkUnavailable where Spark is not installed.
+        Raises BadParameter, SparkUnavailable if Spark is not installed.
         """
         from ..pipeline.spark import require_packages
 
@@ -71,7 +71,7 @@ class Spark(Options):
         return self.master or f"local[{common.jobs or '*'}]", settings
 
     def _settings(self) -> dict[str, str]:
-        """The last of a key wins. Raises BadParameter."""
+        """The settings of all options; the last one of a key wins. Raises BadParameter."""
         named = {"spark.executor.memory": self.executor_memory, "spark.jars.packages": self.packages}
         settings = {key: value for key, value in named.items() if value is not None}
         for text in self.conf or ():
@@ -86,10 +86,10 @@ class Spark(Options):
 def showing(
     what: str, total_bytes: int, stages: int | None, common: Common, *, in_bytes: bool = False
 ) -> Iterator[Tell]:
-    """A progress bar for a job that works `total_bytes` off in so many stages of Spark.
+    """Show a progress bar for a job that reads `total_bytes`; yields the function that the job reports to.
 
-    stages: None where nobody knows: the bar only shows that something is done, unless the job tells
-    of bytes (in_bytes). What prints comes after it.
+    stages: number of Spark stages, None if not known; then the bar shows no progress, unless the job reports bytes
+    (in_bytes). The bar ends with the block: print results after it.
     """
     worked = 0
     with common.progress(what, total_bytes if stages or in_bytes else 0) as bar:
@@ -116,10 +116,9 @@ def session_showing(
     *,
     in_python: bool = True,
 ) -> Iterator[SparkSession]:
-    """A session of Spark, whose jobs a bar shows as `showing` does. place: as of `Spark.place`;
-    in_python: as of `spark_session`.
+    """Open a Spark session and show its jobs as `showing` does.
 
-    Raises SparkUnavailable.
+    place: of `Spark.place`. in_python: of `spark_session`. Raises SparkUnavailable.
     """
     from ..pipeline.spark import spark_session
     from ..pipeline.watch import watched
@@ -133,7 +132,7 @@ def session_showing(
 
 
 def words_of(done: Done, stages: int | None) -> str:
-    """Stage, tasks and records a second of what runs. stages: None where nobody knows.
+    """Stage, tasks and records per second of a running job. stages: None if not known.
 
     >>> from mqstore.pipeline.watch import Done
     >>> words_of(Done(1.25, 4, 16, 123456.7), 4)
@@ -151,16 +150,16 @@ def words_of(done: Done, stages: int | None) -> str:
 
 
 def damage_text(row: Mapping[str, Any]) -> str:
-    """What of a log could not be read, in words.
+    """A part of a log that could not be read, in words.
 
-    row: `store`, `position` and `size` (None for all of it), `reason`.
+    row: `store`, `position` and `size` (None for the whole log), `reason`.
     """
     at = "" if row["position"] is None else f" at {row['position']}, {counted(row['size'], 'byte')}"
     return f"{row['store']}{at} ({row['reason']})"
 
 
 def source_options(common: Common, since: str | None = None, until: str | None = None) -> dict[str, str]:
-    """What `--set`, `--broker-config`, `--since` and `--until` mean to the sources.
+    """Options of the Spark data sources for `--set`, `--broker-config`, `--since` and `--until`.
 
     Raises InvalidInput.
     """

@@ -1,4 +1,4 @@
-"""`mqstore pipeline rebuild`: all that is derived from commit logs, rebuilt."""
+"""`mqstore pipeline rebuild`: rebuild from commit logs everything that is derived from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
 
 _SHOWN = 12
-"""Queues of a store that are named for people."""
+"""Queues of a store that one line names."""
 
 
 @shared(without=("rate",))
@@ -108,7 +108,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
 def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]) -> dict[str, Any]:
     """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges.
 
-    unreadable: stores that could not be read, and why.
+    unreadable: store → why it could not be read.
     """
     roots = [store.root for store in plan.stores]
     queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
@@ -142,13 +142,13 @@ def report_of(plan: JobPlan, to: Path, manifest: Mapping[str, Any], unreadable: 
 
 
 def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Queues that stores have, and that were not made. Raises Unreadable."""
+    """Queues that stores have and that were not rebuilt. Raises Unreadable."""
     found: list[dict[str, Any]] = []
     there: dict[int, set[tuple[str, int]]] = {number: set() for number in range(len(plan.stores))}
     for queue in made:
         there[queue["store"]].add((queue["topic"], queue["queue_id"]))
     for number, store in enumerate(plan.stores):
-        with suppress(Missing):  # it went away: there is nothing that the new files could replace
+        with suppress(Missing):  # the store is gone: the new files replace nothing
             found += [
                 {"store": store.root, "topic": topic, "queue_id": queue_id, "max_offset": end}
                 for topic, queue_id, end in store.left_out(there[number])
@@ -157,7 +157,7 @@ def _left_out(plan: JobPlan, made: Iterable[Mapping[str, Any]]) -> list[dict[str
 
 
 def losses_of(report: Mapping[str, Any]) -> list[str]:
-    """What is not in the queues, a line each."""
+    """Lines about what the new queues lack."""
     lines = [
         f"damage in the log; no queue names its records: {row['store']} at {row['position']},"
         f" {counted(row['size'], 'byte')} ({row['reason']})"
@@ -170,7 +170,7 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
             lines.append(
                 f"{name}: {have} no record; the unit before takes their place, so its message is delivered twice"
             )
-        if queue.get("without_unit"):  # a job that older code has sealed has none
+        if queue.get("without_unit"):  # missing in a manifest that an older version wrote
             have = counted(queue["without_unit"], "of these has", "of these have")
             lines.append(f"{name}: {have} no unit: the log has no room for so many records; their files are not made")
         if queue["duplicates"]:
@@ -187,7 +187,7 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
 
 
 def first_steps(report: Mapping[str, Any], given: Given) -> list[str]:
-    """What to do before anything of it replaces what a store has, a line each."""
+    """Lines about what to do before any new file replaces one of a store."""
     from ..store.findings.next_commands import command
 
     damaged = {row["store"] for row in report["damage"]}
@@ -201,7 +201,7 @@ def first_steps(report: Mapping[str, Any], given: Given) -> list[str]:
 
 
 def _text(report: Mapping[str, Any]) -> str:
-    """A line a store where there are several, then all of it."""
+    """A line for each store if there are several, then the sum."""
     lines = []
     if len(report["stores"]) > 1:
         for store in report["stores"]:
@@ -215,7 +215,7 @@ def _text(report: Mapping[str, Any]) -> str:
 
 
 def _line(name: str, report: Mapping[str, Any], status: str) -> str:
-    """How much was made. report: `queues` and `index`."""
+    """What was made. report: has `queues` and `index`."""
     things = (
         (len(report["queues"]), "queue"),
         (sum(queue["files"] for queue in report["queues"]), "file"),

@@ -34,7 +34,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
 
 def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common) -> None:
-    """Answer a query on Spark. Raises Exit with the exit code, and what ends a command."""
+    """Answer a query on Spark. Raises Exit with the exit code, and the errors that end a command."""
     master, settings = spark.place(common)
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking

@@ -1,4 +1,4 @@
-"""`mqstore pipeline stats`: who fills the disks, over many stores, on Spark."""
+"""`mqstore pipeline stats`: count what fills the logs of many stores, on Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stats(
 
 
 def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
-    """Count on Spark. Raises Exit with the exit code, and what ends a command."""
+    """Count on Spark. Raises Exit with the exit code, and the errors that end a command."""
     master, settings = spark.place(common)
     wanted = options.wanted
     common.open_output().check(options.columns)

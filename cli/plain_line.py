@@ -1,7 +1,7 @@
-"""Plain command lines, read from the declarations of a command, without typer.
+"""Read plain command lines from the declarations of a command, without typer.
 
-Whatever is not plain, or wrong, is None here: typer reads it again, and says what is wrong. A test
-holds the values to typer's.
+A line that is not plain, or wrong, gives None: typer then reads it and says what is wrong. A test compares the values
+with typer's.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _FROM_TEXT: dict[Any, Callable[[str], Any]] = {str: str, int: int, float: float}
 
 
 def is_uri(text: str) -> bool:
-    """It would become a folder called `s3:`."""
+    """Whether a text is a URI, which as a path would become a folder like `s3:`."""
     return "://" in text and re.match(r"[a-z][a-z0-9+.-]+://", text, re.IGNORECASE) is not None
 
 
 class _NotPlain(Exception):
-    """Typer knows."""
+    """The line has to be read by typer."""
 
 
 def values_of(parameters: Iterable[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
-    """The values of a command's parameters by name; None for a line that is not plain."""
+    """The values of a command's parameters, by name; None for a line that is not plain."""
     parameters = list(parameters)
     try:
         found = _read(parameters, iter(words))
@@ -85,7 +85,7 @@ def _read(parameters: Sequence[Parameter], words: Iterator[str]) -> dict[str, An
 
 
 def _arguments(arguments: Sequence[Parameter], texts: Sequence[str]) -> dict[str, Any]:
-    """Texts dealt out to arguments, of which the last may take many."""
+    """Assign texts to arguments in order; the last one may take several. Raises _NotPlain for too many texts."""
     found: dict[str, Any] = {}
     if arguments and _is_list(arguments[-1].annotation.__origin__):
         *arguments, many = arguments
@@ -105,7 +105,7 @@ def _is_list(declared: Any) -> bool:
 
 
 def _value(parameter: Parameter, text: str | None) -> Any:
-    """The value that a text is. Raises _NotPlain for one that is none, or where none is left."""
+    """The value for a text. Raises _NotPlain if it is not valid, or if there is no text."""
     kind, settings = parameter.annotation.__origin__, parameter.annotation.__metadata__[0].settings
     if text is None or not settings.keys() <= _SETTINGS:
         raise _NotPlain

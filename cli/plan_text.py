@@ -1,4 +1,4 @@
-"""Lists on the pages of `recover`, `repair` and `undo`: their first lines, and the steps of a plan."""
+"""Text that `recover`, `repair` and `undo` share: folded lists, and the steps of a plan."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from ..store.session.journal import Step
 
 ROWS = 12
-"""Lines of a list before it is folded."""
+"""Lines of a list that are shown; the others are only counted."""
 _NAMED = 3
-"""Files of one change that are named before they are counted."""
+"""Files of a step that are named; the others are only counted."""
 _COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
-"""How the reason of a change begins that is told once for all files."""
+"""The beginning of a reason with a number, which is summed for all files with the same reason."""
 
 
 def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:
-    """An empty line, the title, and the lines below it, folded; nothing where there are no lines."""
+    """An empty line, the title and the folded lines; nothing if there are no lines."""
     shown = folded(lines, rows)
     return ["", title, *shown] if shown else []
 
 
 def folded(lines: Iterable[str], rows: int | None) -> list[str]:
-    """The first `rows` of the lines, and how many more there are; None: all."""
+    """The first `rows` of the lines, and how many more there are; with None all lines."""
     every = list(lines)
     if rows is None or len(every) <= rows + 1:
         return every
@@ -37,8 +37,8 @@ def folded(lines: Iterable[str], rows: int | None) -> list[str]:
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
-    """A line for each edit, or two for all of a kind that have the same reason but for a number; each
-    names its files, as long as they are few.
+    """Lines for each edit, or for all edits of a kind whose reasons differ only in a number; a second line names files
+    if there are several. one_by_one: do not join edits.
     """
     files: dict[tuple[str, str, str], dict[str, None]] = {}
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -46,11 +46,11 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
         if one_by_one:
             yield f"  {edit.kind:<8} {edit.path.removeprefix(f'{layout.root}/')}: {edit.reason}"
             continue
-        told = _COUNTED.match(edit.reason)
-        rest = edit.reason[told.end() :] if told else edit.reason
-        key: tuple[str, str, str] = (edit.kind, told[2] if told else "", rest)
+        number = _COUNTED.match(edit.reason)
+        rest = edit.reason[number.end() :] if number else edit.reason
+        key: tuple[str, str, str] = (edit.kind, number[2] if number else "", rest)
         files.setdefault(key, {})[edit.path.removeprefix(f"{layout.root}/")] = None
-        counts[key] += int(told[1]) if told else 0
+        counts[key] += int(number[1]) if number else 0
     for key, paths in files.items():
         kind, thing, rest = key
         reason = f"{counted(counts[key], thing, form=',')}{rest}" if thing else rest

@@ -1,9 +1,9 @@
-"""A progress bar on stderr: bytes, rate and time left, for work that takes longer than a second.
+"""A progress bar on stderr for work that takes longer than a second: bytes, rate and time left.
 
-A job of Spark says instead of bytes which stage and task it is at.
+A Spark job shows its stage and tasks instead of bytes.
 
-The bar is one line, drawn where the cursor is and erased before anything else is printed; nothing is
-drawn by itself meanwhile. So it goes together with data on the same terminal.
+The bar is one line, drawn where the cursor is and erased before anything else is printed. Only calls draw it, no
+thread. So it can be on the same terminal as the data.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     import rich.progress
 
 QUIET_SECONDS = 1.0
-"""Work shorter than this shows no bar."""
+"""Work that takes less time shows no bar."""
 _REDRAW_SECONDS = 0.1
 _AFTER_DATA_SECONDS = 0.5
-"""While lines come quicker than this there is no bar between them."""
+"""Time without a bar after data was printed: no bar between lines in quick succession."""
 _ERASE = "\r\x1b[2K"
 
 
 class _Screen:
-    """What is on the terminal's last line: the bar or not, and data that is not there yet."""
+    """The last line of the terminal: whether it shows the bar, and data that is written to the same terminal."""
 
     def __init__(self) -> None:
         self.lock = RLock()
         self.drawn = False
         self.data: IO[bytes] | None = None
         self._free_at = 0.0
-        #: What is being done, or was when an error ended it.
+        #: The work that is being done, or that an error ended.
         self.at_work: Progress | None = None
 
     def draw(self, line: str) -> None:
-        """Put a bar on the last line, behind all data. stderr may be closed: then nobody looks."""
+        """Draw a bar on the last line, after all data. If stderr is closed, nothing happens."""
         with self.lock:
             if time.monotonic() < self._free_at:
                 return
@@ -51,20 +51,20 @@ class _Screen:
             self.drawn = True
 
     def erase(self) -> None:
-        """Take the bar away."""
+        """Erase the bar."""
         with self.lock:
             if self.drawn:
                 self.drawn = False
                 _put(_ERASE)
 
     def tell(self, text: str) -> None:
-        """Put text for people on stderr, where the bar was. A stderr that takes nothing ends nothing."""
+        """Print text on stderr in the place of the bar. An error of writing is ignored."""
         with self.lock:
             self.erase()
             _put(text)
 
     def make_room(self, data: IO[bytes]) -> None:
-        """Take the bar away for data that is written to this terminal now."""
+        """Erase the bar, because data is about to be written to this terminal."""
         with self.lock:
             self.data = data
             self.erase()
@@ -80,11 +80,11 @@ def _put(text: str) -> None:
 
 
 SCREEN = _Screen()
-"""There is one terminal."""
+"""The only instance: there is one terminal."""
 
 
 class Progress:
-    """Count bytes done. Draws nothing where stderr is no terminal, or one that cannot erase a line."""
+    """Counts the bytes done and draws the bar; not if stderr is no terminal, or cannot erase a line."""
 
     def __init__(self, what: str, total_bytes: int, wanted: bool = True, *, colour: bool = False) -> None:
         self._what = what
@@ -98,7 +98,7 @@ class Progress:
         self._task: Any = None
 
     def advance(self, size_bytes: int) -> None:
-        """So many bytes more are done."""
+        """Add bytes that are done."""
         self._done_bytes += size_bytes
         if not self._wanted:
             return
@@ -106,7 +106,7 @@ class Progress:
             self._draw()
 
     def positions(self, start: int) -> Callable[[int], None]:
-        """What is told positions that were reached, in any order, in the place of sizes; the first is `start`."""
+        """A function that takes positions reached, in any order, instead of sizes; the first position is `start`."""
         done = start
 
         def tell(position: int) -> None:
@@ -118,18 +118,18 @@ class Progress:
 
     @property
     def begun(self) -> bool:
-        """Something is done."""
+        """Whether any bytes are done."""
         return self._done_bytes > 0
 
     def note(self, text: str) -> None:
-        """Say in words how far it is, in the place of bytes and rate; the bar is drawn at once."""
+        """Show a text in place of bytes and rate; draws the bar at once."""
         if not self._wanted:
             return
         self._note = text
         self._draw()
 
     def _draw(self) -> None:
-        """Draw the bar as it is now; rich is imported only for this."""
+        """Draw the bar; only this imports rich."""
         from io import StringIO
 
         from rich.console import Console
@@ -169,7 +169,7 @@ class Progress:
         return made
 
     def __str__(self) -> str:
-        """How far it is."""
+        """How far the work is."""
         from ..store.counted import bytes_text
 
         done = bytes_text(self._done_bytes)
@@ -192,10 +192,10 @@ _NARROW = 90
 
 
 def _columns() -> int:
-    """Of the terminal that stderr is, or as the shell says; 80 where nobody tells."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    """Width of the terminal: of COLUMNS, or of the terminal of stderr; 80 if neither is known."""
+    from_shell = os.environ.get("COLUMNS", "")
+    if from_shell.isdecimal() and int(from_shell):
+        return int(from_shell)
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Verdicts as metrics in the text format of Prometheus, for a textfile collector.
 
-All are gauges: they say what the last run has found. A file is replaced as a whole, so that a
-collector never reads half of one.
+All metrics are gauges with the results of the last run. The file is replaced as a whole, so that a collector never
+reads half of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .options import Common
 
 _Value = tuple[str, dict[str, str], float]
-"""Name, labels, number."""
+"""Name, labels, value."""
 _PREFIX = "mqstore_verify_"
 _HELP = {
     "status": "1 if this is the verdict on the store, else 0; unreadable: the store could not be checked.",
@@ -32,7 +32,7 @@ _HELP = {
     "last_run_timestamp_seconds": "When the last run ended, in seconds since 1970.",
 }
 _MODE = 0o644
-"""The collector is another user."""
+"""Readable for the collector, which runs as another user."""
 
 
 _UNREADABLE = "unreadable"
@@ -41,7 +41,7 @@ _UNREADABLE = "unreadable"
 def write_metrics(
     verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool, failed: Iterable[Path | str]
 ) -> None:
-    """Print the metrics of all stores, or replace the file of `--output`. failed: as of `metrics`."""
+    """Print the metrics of all stores, or replace the file of `--output`. failed: see `metrics`."""
     text = metrics(verdicts, time.time(), quick=quick, failed=failed)
     with common.open_output(mode=_MODE) as out:
         out.painted(text)
@@ -54,19 +54,19 @@ def metrics(
     quick: bool = False,
     failed: Iterable[Path | str] = (),
 ) -> str:
-    """The page: each metric once, with HELP and TYPE, and a line for each store and label.
+    """The text: each metric once, with HELP and TYPE, and a line for each store and label.
 
-    The mode is a label, so that quick and whole runs can have a file each, side by side. failed: stores
-    that cannot be read, asked for behind the last verdict.
+    The label `mode` lets quick and deep runs have a file each, side by side. failed: stores that cannot be read;
+    iterated after the last verdict.
     """
     rows: dict[str, list[str]] = {name: [] for name in _HELP}
 
     def add(path: Path | str, values: Iterable[_Value]) -> None:
         for name, labels, value in values:
             labels = {"store": str(path), "mode": "quick" if quick else "deep", **labels}
-            told = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+            pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
             shown = str(int(value)) if value == int(value) else repr(value)
-            rows[name].append(f"{_PREFIX}{name}{{{told}}} {shown}\n")
+            rows[name].append(f"{_PREFIX}{name}{{{pairs}}} {shown}\n")
 
     for path, verdict in verdicts:
         add(path, _values(verdict, now_s))
@@ -79,12 +79,12 @@ def metrics(
     )
 
 
-def _statuses(told: str) -> Iterator[_Value]:
-    """One for each status that there is; the one that is told is 1."""
+def _statuses(current: str) -> Iterator[_Value]:
+    """A value for each possible status: 1 for the current one, else 0."""
     from ..store.verify.verdict import Status
 
     for status in (*(status.value for status in Status), _UNREADABLE):
-        yield "status", {"status": status}, status == told
+        yield "status", {"status": status}, status == current
 
 
 def _values(verdict: Verdict, now_s: float) -> Iterator[_Value]:
@@ -108,6 +108,6 @@ def _values(verdict: Verdict, now_s: float) -> Iterator[_Value]:
 
 
 def _escape(text: str) -> str:
-    """A label's value; bytes of a path that are no UTF-8 become U+FFFD."""
+    """A label's value; bytes of a path that are not UTF-8 become U+FFFD."""
     valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return valid.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

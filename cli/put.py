@@ -25,7 +25,7 @@ COLUMNS = (
     *("message_id", "unique_key"),
 )
 _LARGEST_BODY = 1 << 30
-"""More than any broker takes is not read."""
+"""Bytes of a body that are read at most; no broker takes a larger one."""
 
 
 @app.command()
@@ -120,11 +120,11 @@ def put(
 def _put_one(
     target: Target, record: dict[str, Any], body: bytes, asked: ProducerOptions, out: Output
 ) -> Iterator[dict[str, Any]]:
-    """Append one message and answer it."""
+    """Append one message and yield its answer."""
     from ..store.put.producer import as_stored, check_producer_topic
 
     reader = new_reader()
-    # what makes no sense is refused before anything is touched
+    # an invalid message is refused before anything is changed
     check_producer_topic(reader.with_body(record, body).topic)
     with target.writer(reader) as writer:
         message = as_stored(reader.with_body(record, body), asked, writer)
@@ -138,14 +138,14 @@ def _put_one(
 def _decide(
     target: Target, transaction: TransactionStep | None, name: str | None, out: Output
 ) -> Iterator[dict[str, Any]]:
-    """End a transaction: the real message where it is a commit, and the op record."""
+    """End a transaction: append the real message for a commit, and the op record. Yields their answers."""
     from ..store.disk.layout import Layout
     from ..store.errors import InvalidInput
     from ..store.put.producer import committed, decided, open_half
 
     if name is None or transaction not in (TransactionStep.COMMIT, TransactionStep.ROLLBACK):
         raise InvalidInput("--transaction commit or rollback needs --half KEY, and --half needs one of them")
-    Layout.open(target.store, target.common.config())  # what is no store is not made one
+    Layout.open(target.store, target.common.config())  # refuses a path that is not a store: none is created
     with target.writer(new_reader()) as writer:
         prepared = open_half(writer.layout, name)
         found = [decided(prepared, writer.profile, writer.rules.store_host, writer.clock())]
@@ -175,7 +175,7 @@ def _body(text: str | None, path: Path | None) -> bytes:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """An answer for people."""
+    """The text of an answer."""
     from .terminal import escape
 
     return (

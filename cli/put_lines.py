@@ -1,4 +1,4 @@
-"""The answers of `put --from` as NDJSON, made of columns: the text is that of `answers_of`."""
+"""The answers of `put --from` as NDJSON, encoded column by column: the same text as from `answers_of`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .json_text import dumps
 from .put_target import answers_of
 
 _FEW = 32
-"""So few answers are made one by one."""
+"""Up to this number of answers they are made one by one."""
 
 
 def lines_of(stored: StoredColumns, properties: Iterable[bytes]) -> Iterator[dict[str, Any] | memoryview]:
-    """Where messages with these properties are; an answer of its own where its line is odd."""
+    """Yield the answers for messages with these properties as lines of JSON; a dict where a line cannot be encoded."""
     texts = properties if isinstance(properties, Ragged) else Ragged.of(properties)
     if len(texts) <= _FEW:
         yield from answers_of(stored.rows(), texts)

@@ -1,4 +1,4 @@
-"""`mqstore put --from`: many messages, answered when they have reached the disk."""
+"""`mqstore put --from`: append many messages, and answer each when it is on disk."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .output import Output
 
 SYNC_SECONDS = 1.0
-"""How often messages are brought to the disk that nobody asked for at once."""
+"""Seconds between two syncs, unless each portion is synced at once."""
 _WAITING_MESSAGES = 1 << 16
-"""Messages that wait for the disk at most."""
+"""Messages that wait for a sync at most."""
 _FROM_FILES = (InputFormat.PARQUET, InputFormat.ARROW, InputFormat.AVRO)
 CRC_OK = "body_crc_ok"
 BORN = "born_timestamp"
@@ -47,11 +47,11 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class Many:
-    """What comes, and how it is taken.
+    """The input, and how it is taken.
 
-    form: None tells it by the name of the file. at_once: bring each portion to the disk as it
-    comes; otherwise once a second. resume: leave out what the store has already. corrupted: how
-    bodies are taken that failed their checksum, and how many there were.
+    form: None to take it from the suffix of the file. at_once: sync each portion as it arrives; otherwise once a
+    second. resume: leave out messages that the store already has. answers: whether answers are printed. corrupted: what
+    to do with bodies that fail their checksum, and their number.
     """
 
     source: str
@@ -64,14 +64,14 @@ class Many:
 
 
 Answer = dict[str, Any] | memoryview
-"""What is told of a message, or of some as lines of JSON."""
+"""The answer for a message, or several answers as lines of JSON."""
 
 
 def put_many(target: Target, many: Many, out: Output) -> Iterator[Answer]:
-    """Append what comes and answer it.
+    """Append the messages of the input and yield their answers.
 
-    A line that makes no sense ends it: what stands before it is appended and answered. Raises
-    InvalidInput.
+    A line that is not valid ends it; the messages before the line are appended and answered. Raises InvalidInput,
+    LimitExceeded, Corrupted.
     """
     with target.common.progress("putting", _size_of(many.source)) as progress:
         portions = joined(_portions(many, progress.advance, target.common.warn))
@@ -100,7 +100,7 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[Answer]:
 
 
 def _size_of(source: str) -> int:
-    """Bytes that will be read, as far as that is known."""
+    """Bytes of the input, 0 if not known."""
     path = Path(source)
     if path.is_dir():
         from ..store.arrow.append_rows import FORMS
@@ -139,42 +139,42 @@ def _lines(portion: Portion) -> Sequence[Line]:
 
 
 def _check(reader: MessageReader, portion: Portion) -> None:
-    """Refuse a first message that makes no sense before anything is touched."""
+    """Refuse an invalid first message before anything is changed."""
     if isinstance(portion, NumberedRows):
         portion = NumberedRows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
     if is_message(portion[0].record):
-        _what(reader, portion[0])
+        _message_of(reader, portion[0])
 
 
-def _what(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
+def _message_of(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
+    """The message or batch of a line. Raises InvalidInput with the number of the line."""
     try:
-        whole = line.record.get(BATCH) is not None
-        if whole:
+        if line.record.get(BATCH) is not None:
             return reader.batch(line.record)
         message = reader.message(line.record)
         check_timed(message.topic, message.properties)
         return message
     except InvalidInput as error:
-        raise _told(error, line) from None
+        raise _with_line(error, line) from None
 
 
-def _told(error: StoreError, line: Line) -> StoreError:
-    """The error, saying which line it is about."""
+def _with_line(error: StoreError, line: Line) -> StoreError:
+    """The error with the number of its line."""
     return type(error)(f"line {line.number}: {error}")
 
 
-def _can_be_known(columns: dict[str, Any], portion: NumberedRows) -> bool:
-    """Each row has a unique key, or says when it was born."""
+def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
+    """Whether each row has a unique key, or each has a born time."""
     from ..formats.message_properties import UNIQ_KEY
     from ..formats.property_columns import find
 
     if BORN in portion.batch.schema.names and portion.batch.column(BORN).null_count == 0:
-        return bool(columns[BORN].min(initial=0) >= 0)  # the writer's clock takes the place of others
+        return bool(columns[BORN].min(initial=0) >= 0)  # the writer's clock replaces a negative time
     return bool((find(columns["properties"], UNIQ_KEY).length > 0).all())
 
 
 class _Stream:
-    """Messages on their way: appended, then on disk, then answered."""
+    """Messages on their way: appended, then synced, then answered."""
 
     def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many, *, as_lines: bool) -> None:
         self._skipped = self._known = 0
@@ -190,12 +190,12 @@ class _Stream:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to bring the waiting messages to the disk."""
+        """Whether it is time to sync the waiting messages."""
         late = time.monotonic() - self._synced > SYNC_SECONDS
         return late or self._waiting_count > _WAITING_MESSAGES
 
     def remarks(self) -> Iterator[str]:
-        """What people should know of the messages."""
+        """Lines about messages that were left out or are damaged."""
         if self._skipped:
             left = counted(self._skipped, "record")
             yield f"{left} left out: damage, BLANKs and stale records are no messages"
@@ -209,15 +209,15 @@ class _Stream:
         yield from self._corrupted.remarks()
 
     def append(self, portion: Portion) -> None:
-        """Append the messages of a portion, up to the first line that makes no sense.
+        """Append the messages of a portion, up to the first line that is not valid.
 
         Raises InvalidInput, LimitExceeded, Corrupted with the number of that line.
         """
         columns = None
         if isinstance(portion, NumberedRows) and not self._has_corrupted(portion):
             columns = columns_of_rows(portion.batch, self._reader)
-            if columns is not None and self._present is not None and not _can_be_known(columns, portion):
-                columns = None  # the slow way says which row it is
+            if columns is not None and self._present is not None and not _identifiable(columns, portion):
+                columns = None  # line by line, to name the row in the error
         if not isinstance(portion, NumberedRows) or columns is None:
             self._append_lines(_lines(portion), self._present)
             return
@@ -233,12 +233,12 @@ class _Stream:
         return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
-        """Append a batch; False where a row is refused, and nothing was written."""
+        """Append a batch of rows. Return False if a row is refused; then nothing was written."""
         try:
             check_timed_columns(columns)
             with held_interrupts():
                 stored = self._writer.append_ahead(columns)
-                self._wait(stored, stored.of(columns["properties"]), len(stored.topic_id))
+                self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
         except (InvalidInput, LimitExceeded):
             return False
         return True
@@ -252,13 +252,13 @@ class _Stream:
                 self._skipped += 1
                 continue
             try:
-                what = _what(self._reader, line)
+                what = _message_of(self._reader, line)
                 if isinstance(what, NewBatch):
                     self._append_steps(lines, messages)
                     lines, messages = [], []
                     self._append_batch(what, present, line)
                     continue
-                if present is not None and self._has(present, what, line):
+                if present is not None and self._present_at(present, what, line):
                     continue
                 where = f"line {line.number}"
                 if is_corrupted(line.record) and not self._corrupted.take(1, where):
@@ -278,27 +278,27 @@ class _Stream:
             self._append_step(lines[step], messages[step])
 
     def _append_batch(self, batch: NewBatch, present: PresentKeys | None, line: Line) -> None:
-        """Append a batch; of one that was cut off, what the store lacks."""
+        """Append a batch; with `present` only the messages that the store lacks, if an earlier run was interrupted."""
         try:
             records = self._writer.records_of(batch)
             for each in records:
                 check_timed(each.topic, each.properties)
             if present is not None:
-                records = [each for each in records if not self._known_to(present, each, line)]
+                records = [each for each in records if not self._is_present(present, each, line)]
             if records:
                 with held_interrupts():
                     stored = self._writer.append_together(records)
-                    self._wait(stored, [each.properties for each in records], len(stored))
+                    self._enqueue(stored, [each.properties for each in records], len(stored))
         except (InvalidInput, LimitExceeded) as error:
-            raise _told(error, line) from None
+            raise _with_line(error, line) from None
 
-    def _has(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
+    def _present_at(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
         try:
-            return self._known_to(present, message, line)
+            return self._is_present(present, message, line)
         except InvalidInput as error:
-            raise _told(error, line) from None
+            raise _with_line(error, line) from None
 
-    def _known_to(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
+    def _is_present(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
         known = present.has(message, dated=line.record.get(BORN) is not None and message.born_timestamp >= 0)
         self._known += known
         return known
@@ -308,23 +308,23 @@ class _Stream:
             with held_interrupts():
                 columns = columns_of(messages)
                 stored = self._writer.append_columns(columns)
-                self._wait(stored, stored.of(columns["properties"]), len(stored.topic_id))
+                self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
         except (InvalidInput, LimitExceeded):
-            # none of them was written; which one is it?
+            # nothing was written: append one by one, to name the line in the error
             for line, message in zip(lines, messages, strict=True):
                 try:
                     with held_interrupts():
                         one = self._writer.append_together([message])
-                        self._wait(one, [message.properties] * len(one), len(one))
+                        self._enqueue(one, [message.properties] * len(one), len(one))
                 except (InvalidInput, LimitExceeded) as error:
-                    raise _told(error, line) from None
+                    raise _with_line(error, line) from None
 
-    def _wait(self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int) -> None:
+    def _enqueue(self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int) -> None:
         self._waiting.append((stored, properties))
         self._waiting_count += count
 
     def acknowledge(self) -> Iterator[Answer]:
-        """Bring everything to the disk, and answer it."""
+        """Sync the waiting messages, and yield their answers."""
         if self._waiting:
             with held_interrupts():
                 self._writer.sync()

@@ -1,4 +1,4 @@
-"""What `put` is given: many messages or one, and how the store is written."""
+"""The options of `put`: one message or many, and how the store is written."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Flush(StrEnum):
-    """When a message is brought to the disk; an answer always means that it is there."""
+    """When messages are synced; an answer always comes after the sync."""
 
     SYNC = "sync"
     ASYNC = "async"
 
 
 class InputFormat(StrEnum):
-    """What `--from` reads."""
+    """Format of the input of `--from`."""
 
     NDJSON = "ndjson"
     CSV = "csv"
@@ -34,7 +34,7 @@ class InputFormat(StrEnum):
 
 
 class TransactionStep(StrEnum):
-    """What a producer does with a transaction."""
+    """Step of a transaction."""
 
     HALF = "half"
     COMMIT = "commit"
@@ -42,7 +42,7 @@ class TransactionStep(StrEnum):
 
 
 class BodyCompression(StrEnum):
-    """How a client compresses a body."""
+    """Compression of a body, as by a client."""
 
     ZLIB = "zlib"
     LZ4 = "lz4"
@@ -50,7 +50,7 @@ class BodyCompression(StrEnum):
 
 
 class PutSourceOptions(Options):
-    """Many messages out of a file; the annotations are the declaration of the options."""
+    """Many messages from a file; the annotations declare the options."""
 
     path: Annotated[
         str | None,
@@ -77,7 +77,7 @@ class PutSourceOptions(Options):
 
 
 class PutMessageOptions(Options):
-    """One message; the annotations are the declaration of the options."""
+    """One message; the annotations declare the options."""
 
     queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
     tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
@@ -110,16 +110,16 @@ class PutMessageOptions(Options):
 
     @property
     def is_given(self) -> bool:
-        """Something is said of it."""
+        """Whether any option but those of transactions is given."""
         return bool(self.set_ones("transaction", "half"))
 
     @property
     def ends_transaction(self) -> bool:
-        """It is a half message that is to be decided."""
+        """Whether a half message is to be decided."""
         return self.half is not None or self.transaction in (TransactionStep.COMMIT, TransactionStep.ROLLBACK)
 
     def record(self, topic: str) -> dict[str, Any]:
-        """It as a JSON object, but for its body. Raises InvalidInput."""
+        """The message as a JSON object, without its body. Raises InvalidInput."""
         return {
             "topic": topic,
             "queue_id": self.queue,
@@ -129,7 +129,7 @@ class PutMessageOptions(Options):
         }
 
     def producer_options(self) -> ProducerOptions:
-        """What is asked of a broker. Raises InvalidInput."""
+        """The options that a producer passes to the broker. Raises InvalidInput."""
         from ..store.errors import InvalidInput
         from ..store.put.producer import ProducerOptions
         from ..store.search.selection import parse_time
@@ -144,7 +144,7 @@ class PutMessageOptions(Options):
 
 
 class PutWritingOptions(Options):
-    """How the store is written; the annotations are the declaration of the options."""
+    """How the store is written; the annotations declare the options."""
 
     as_broker: AsBroker = None
     store_host: Annotated[
@@ -166,7 +166,7 @@ class PutWritingOptions(Options):
     ] = False
 
     def options(self) -> WriterOptions:
-        """The same for `StoreWriter`. Raises InvalidInput."""
+        """The options as `StoreWriter` takes them. Raises InvalidInput."""
         from ..store.put.message_json import parse_host
         from ..store.put.writer import WriterOptions
 
@@ -175,7 +175,7 @@ class PutWritingOptions(Options):
 
 
 def _properties(options: list[str] | None) -> dict[str, str]:
-    """`K=V` texts as properties; the last of a name wins."""
+    """Texts `K=V` as properties; the last one of a name wins. Raises InvalidInput."""
     found = {}
     for option in options or ():
         name, equals, value = option.partition("=")

@@ -1,4 +1,4 @@
-"""What every way of `put` does alike: the store that is open for it, its messages, its answers."""
+"""What all ways of `put` share: the open store, the reader of messages, the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The store that messages go to, and how."""
+    """The store that messages are appended to, and how."""
 
     store: Path
     options: WriterOptions
@@ -25,9 +25,9 @@ class Target(NamedTuple):
 
     @contextmanager
     def writer(self, reader: MessageReader) -> Iterator[StoreWriter]:
-        """The open store; it is closed whole, whatever ends the command.
+        """Open the store for writing; it is closed properly, whatever ends the block.
 
-        `reader` then makes messages as the store's broker does.
+        Sets up `reader` to make messages as the store's broker does. An error gets a hint if the store is left unclean.
         """
         from ..store.counted import counted
         from ..store.put.writer import StoreWriter
@@ -58,26 +58,26 @@ class Target(NamedTuple):
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until what is inside is done: no record is left half written."""
-    came = False
+    """Delay Ctrl-C to the end of the block, so that no record is left half written."""
+    interrupted = False
 
     def note(number: int, frame: object) -> None:
-        nonlocal came
-        came = True
+        nonlocal interrupted
+        interrupted = True
 
     before = signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if interrupted:
         raise KeyboardInterrupt
 
 
 def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageReader:
-    """Makes messages of JSON objects; keys for those without are this process's own.
+    """A reader that makes messages from JSON objects; a message without a unique key gets one of this process.
 
-    new_keys: False refuses a message without a key.
+    new_keys: False: refuse a message without a key.
     """
     from ..store.put.message_json import MessageReader
     from ..store.put.new_message import NewMessage, NoKeys, UniqueKeys
@@ -87,7 +87,7 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
 
 def answers_of(stored: Iterable[Stored], properties: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The records that tell where messages with these properties are."""
+    """The records that say where messages with these properties are stored."""
     from ..formats.message_id import message_id
     from ..formats.message_properties import UNIQ_KEY, parse
 

@@ -1,4 +1,4 @@
-"""A record as a line of text, for people. What is not listed here prints as name=value."""
+"""Text output of records, one line each. A record type that is not listed here prints as name=value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = 12
 
 
 class RecordText:
-    """Lines of text; the times in UTC or local."""
+    """Makes the lines; times are in UTC or local time."""
 
     def __init__(self, utc: bool) -> None:
         self._utc = utc
@@ -27,7 +27,7 @@ class RecordText:
         }
 
     def __call__(self, record: Record) -> str:
-        """The line of a record: one, whatever texts are in it."""
+        """The line of a record, escaped: always one line, even if the record has line ends in its texts."""
         return escape(self._lines.get(record["type"], self._any)(record))
 
     def _message(self, record: Record) -> str:
@@ -85,7 +85,7 @@ class RecordText:
 
 
 def _body(record: Record) -> str:
-    """The beginning of the body, and its length."""
+    """The beginning of the body, and its length if it is cut."""
     text = record.get("body")
     if text is None:
         encoded = record.get("body_base64", "")
@@ -97,7 +97,7 @@ def _body(record: Record) -> str:
 
 
 def _marks(record: Record) -> list[str]:
-    """What is odd about a record."""
+    """Remarks on a record that is not an ordinary message."""
     marks = [name.replace("_", " ") for name in ("after_damage", "tombstone", "filler") if record.get(name)]
     if "stale" in record:
         marks.append(f"stale: {record['stale'].replace('_', ' ')}")
@@ -111,7 +111,7 @@ def _marks(record: Record) -> list[str]:
 
 
 def _ext(record: Record) -> str:
-    """What the unit has in consumequeue_ext."""
+    """What consumequeue_ext has for the unit."""
     if "ext_address" not in record:
         return ""
     if "ext_problem" in record:

@@ -1,7 +1,7 @@
-"""The types of records that the commands print, by the JSON Schemas in `cli/schemas`.
+"""The types of records that commands print, described by the JSON Schemas in `cli/schemas`.
 
-A schema's order of properties is the order of columns. Those of records with a schema in `formats`
-are derived from it (`man/schemas.py`); `man/generate.py` writes them.
+The order of a schema's properties is the order of columns. `man/generate.py` writes the schemas of records that have a
+schema in `formats`, derived from that (`man/schemas.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "timer-wheel": ("timer_wheel_slot",),
     "timer-check": ("timer_check",),
 }
-"""What `dump` prints of each kind, but for text files and RocksDBs."""
+"""Record types that `dump` prints of a kind, except for text files and RocksDBs."""
 
 
 def schema_of(record_type: str) -> dict[str, Any]:

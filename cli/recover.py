@@ -1,4 +1,4 @@
-"""`mqstore recover`: what a broker's start would do to a store, and doing it without the harm."""
+"""`mqstore recover`: say what a broker's start would do to a store, and recover the store without that harm."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ app = App()
 
 
 class PolicyChoice(StrEnum):
-    """The policies of `store.plan.plan`, named here so that `--help` need not import it."""
+    """The policies of `store.plan.plan`, repeated here so that `--help` does not import it."""
 
     KEEP = "keep"
     BROKER = "broker"
 
 
 class LossOptions(Options):
-    """What is to come of what is lost; the annotations are the declaration of the options."""
+    """How lost data is replaced; the annotations declare the options."""
 
     replica: Annotated[
         str | None,
@@ -136,7 +136,7 @@ def recover(
 
 
 class _Asked(NamedTuple):
-    """What a store is looked at for."""
+    """The parameters of an analysis."""
 
     version: str | None
     policy: PolicyChoice
@@ -163,14 +163,14 @@ def _analyze(
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
-    """How many lost messages are named: for a folded list on a terminal not many."""
+    """The arguments of `name_lost`: how many lost messages are named, few for a folded list in a text."""
     from .plan_text import ROWS
 
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
 def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
-    """Carry the plan out. Raises Refused and all that `apply` does."""
+    """Carry out the plan. Raises Refused, and what `apply` raises."""
     from ..store import library
 
     found = before.recovery
@@ -192,7 +192,7 @@ def _print(
     common: Common,
     out: Output,
 ) -> None:
-    """What was found, and of a plan that was carried out what the next start does."""
+    """Print the analysis, and after a plan was carried out what the next start does."""
     from .config_text import left_lost
     from .recover_text import beyond_repair, next_steps, recovery_text
     from .verdict_text import verdict_json

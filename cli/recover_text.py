@@ -1,4 +1,4 @@
-"""The page that `mqstore recover` prints: the verdict first, then why, what, and what next."""
+"""The page of `mqstore recover`: the verdict, then the reasons, the losses, the plan, the next steps."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def recovery_text(
     *,
     asking: bool = False,
 ) -> str:
-    """The whole page. after: the store once the plan was applied. given: options that the
-    next command needs as well. asking: whether to carry it out is asked next.
+    """The whole page. after: the analysis after the plan was applied. given: options that a proposed command repeats.
+    asking: the page is shown before the question whether to carry out the plan.
     """
     found, rows = before.recovery, None if common.verbose else ROWS
     lines = [verdict(before, applied, after, given), *_losses(found, rows), "", *_facts(found)]
@@ -75,14 +75,14 @@ def recovery_text(
 
 
 def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> list[str]:
-    """Errors that `verify` finds, by code; where nothing is left to do, why no repair mends them."""
+    """Errors that `verify` finds, by code; if there is nothing left to do, the reasons why no repair mends them."""
     if seen.recovery.recovered:
         return list(beyond_lines(beyond_repair(seen, given)))
     return section(title, error_lines(seen.verdict, seen.recovery.layout.root), rows)
 
 
 def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
-    """What stays wrong where nothing is left to do."""
+    """What stays wrong, if there is nothing left to do."""
     from ..store.repair.recheck import EVERYTHING, unrepairable_of
 
     if not seen.recovery.recovered:
@@ -93,7 +93,7 @@ def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
 def verdict(
     before: JudgedRecovery, applied: Applied | None, after: JudgedRecovery | None = None, given: Given = NOTHING_GIVEN
 ) -> str:
-    """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
+    """The first line: the sentence of `verify` and the command that helps, or what was done."""
     found = before.recovery
     if applied is not None:
         lost = applied.lost
@@ -103,18 +103,18 @@ def verdict(
         gone = "" if unfired else f", {_messages(lost)} lost"
         return f"Done: {ended}{gone}.{besides} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
-    return f"{sentence}. {_cure(before, given)}".rstrip()
+    return f"{sentence}. {_remedy(before, given)}".rstrip()
 
 
 def _start_after(after: JudgedRecovery | None) -> str:
-    """Whether the store that was recovered can be started, and what is left if it cannot."""
+    """Whether the recovered store can be started, or what is still wrong with it."""
     if after is None or after.verdict.status is Status.CLEAN:
         return "A broker can be started."
     return f"But: {first_sentence(after.verdict, after.recovery.layout.root)}."
 
 
 def question(found: Recovery) -> str:
-    """What is asked on a terminal before a plan is carried out."""
+    """The question on a terminal before a plan is carried out."""
     if found.interrupted:
         return "Continue the interrupted recovery?"
     assert found.plan is not None
@@ -124,7 +124,8 @@ def question(found: Recovery) -> str:
     return f"{counted(len(found.plan.edits), 'change')}, {_messages(lost)} lost. Carry them out?"
 
 
-def _cure(before: JudgedRecovery, given: Given) -> str:
+def _remedy(before: JudgedRecovery, given: Given) -> str:
+    """The command that helps, and what it loses."""
     found = before.recovery
     left = going_on(before.verdict.findings, found.layout.root, given)
     if found.interrupted or left is not None:
@@ -152,9 +153,7 @@ def _cure(before: JudgedRecovery, given: Given) -> str:
 
 
 def _left_unfired(before: JudgedRecovery) -> str:
-    """What a start does to timed messages, where the plan leaves the timer's files as they are, or may not know what
-    entries of the timer's log were for.
-    """
+    """The fate of timed messages, if the plan leaves the timer's files, or if damaged timer log entries were theirs."""
     plan, timers = before.recovery.plan, before.recovery.prediction.timers
     if timers is None or not timers.unfired:
         return ""
@@ -165,7 +164,7 @@ def _left_unfired(before: JudgedRecovery) -> str:
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:
-    """What queues name and no file of the log has, where the plan counts none of it: a start has cut it off."""
+    """How many records queues name behind the end of the log, unless the plan counts them: a start cut them off."""
     plan, start = before.recovery.plan, before.recovery.prediction
     if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
         return ""
@@ -179,7 +178,7 @@ def _behind_the_log(before: JudgedRecovery) -> str:
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
-    """The commands that mend the store, in order; those of its options where they ask for more."""
+    """The commands that mend the store, in order, with the options of this command where they need them."""
     found = seen.recovery
     if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [left]
@@ -190,13 +189,13 @@ def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
         seen.verdict.findings, root, given, recovered=found.recovered or None, to_renumber=seen.verdict.to_renumber
     )
     by_hand = [step for step in steps if step.by_hand]
-    if to_do:  # what is left behind it is told when it was carried out
+    if to_do:  # other steps are shown after this one was carried out
         return [_command(found, given), *by_hand]
     return steps
 
 
 def _command(found: Recovery, given: Given) -> NextCommand:
-    """The command that carries the plan out."""
+    """The command that carries out the plan."""
     words = ["--apply"]
     if found.options.policy != "keep":
         words += ["--policy", found.options.policy]
@@ -225,7 +224,7 @@ def _change(change: FileChange) -> str:
 
 
 def _losses(found: Recovery, rows: int | None) -> list[str]:
-    """What is lost of each topic, by a start and by the plan."""
+    """A table of the messages that a start and the plan lose, by topic."""
     from ..store.recover.recovery import lost_topics
 
     lost = lost_topics(found)
@@ -234,7 +233,7 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     if not found.prediction.lost.messages and found.options.policy == "keep":
         gone = (f"  {plan:>9,}  {topic}" for topic, _, plan in lost)
         return section(f"  {'gone':>9}  messages of topic", gone, rows)
-    if found.not_by_files:  # the plan changes nothing, and so saves nothing
+    if found.not_by_files:  # the plan changes nothing
         by_start = (f"  {start:>9,}  {topic}" for topic, start, _ in lost)
         return section(f"  {'a start':>9}  messages lost of topic", by_start, rows)
     unknown = "?" if found.plan is None else None
@@ -243,8 +242,8 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
 
 
 def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
-    """What the plan does not keep. What is lost under `keep` nobody can read: its times are unknown,
-    those of the shares are the tombstones'.
+    """Messages that the plan does not keep. Those lost under `keep` are unreadable, so their times are unknown; the
+    shares have the times of the tombstones.
     """
     if found.plan is None or not found.plan.lost_messages:
         return []
@@ -301,14 +300,14 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return ["Next: start the broker with a configuration that fits this store."]
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
-    told = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
+    notes = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
     if seen.verdict.live:
         return [NEXT_IN_USE if steps else "Next: nothing to do; a process uses the store."]
     if any(step.changes for step in steps):
-        return [*told, *next_lines(steps)]
-    if told:
+        return [*notes, *next_lines(steps)]
+    if notes:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
-        return [*told, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
+        return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
         return ["Next: start the broker."]
     looks = [f"To see the details: {step}" for step in steps]

@@ -1,4 +1,4 @@
-"""`mqstore repair`: mend what is wrong beside the log, and nothing else."""
+"""`mqstore repair`: rebuild wrong parts of a store from the log, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ app = App()
 
 
 class QueuesChoice(StrEnum):
-    """Where `--as` puts the queues."""
+    """Where `--as` moves the queues."""
 
     ROCKSDB = "rocksdb"
     FILES = "files"
 
 
 class Parts(Options):
-    """The parts of a store that are to be repaired; the annotations are the declaration."""
+    """The parts of a store to repair; the annotations declare the options."""
 
     queue: Annotated[
         list[str] | None, Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
@@ -59,7 +59,7 @@ class Parts(Options):
     ] = None
 
     def choice(self) -> Choice:
-        """What is asked for. Raises InvalidInput, BadParameter."""
+        """The parts that are asked for. Raises InvalidInput, BadParameter."""
         from ..store.repair.parts import CHOICES, Choice, RepairPart, chosen, part_of_code
         from ..store.search.selection import queue_of
 
@@ -77,13 +77,13 @@ class Parts(Options):
 
 
 class ConvertChoice(StrEnum):
-    """What `--convert` can make of a store."""
+    """Kinds of store that `--convert` can make."""
 
     PLAIN = "plain"
 
 
 class Conversion(Options):
-    """Another kind of store; the annotations are the declaration of the options."""
+    """Another kind of store to make; the annotations declare the options."""
 
     convert: Annotated[
         ConvertChoice | None, Option("--convert", help="plain: make a plain store in --to DIR from a DLedger store.")
@@ -166,7 +166,7 @@ def repair(
             refuse_in_use(layout)
         layout = as_kind(layout, kind)
     before = _analyze(layout, judged, choice, broker_version, common, kind)
-    if kind is not None and before.repair.nothing_to_do:  # they are there: only a broker that is told so fits
+    if kind is not None and before.repair.nothing_to_do:  # already moved: judge it as a broker with this storeType
         judged = layout
         before = _analyze(layout, judged, choice, broker_version, common, kind)
     applied = after = None
@@ -174,11 +174,11 @@ def repair(
         applied = _apply(layout, before, change, common)
         after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common).at(judged)
-    if applied is not None or judged is layout:  # a move behind it goes with what a broker is to be told from now on
+    if applied is not None or judged is layout:  # the queues are moved: proposed commands need the new settings
         from ..store.findings.next_commands import settings
 
-        told = layout.broker_config.items() - opened.broker_config.items()
-        given = given._replace(config=(*given.config, *settings(dict(sorted(told)))))
+        changed = layout.broker_config.items() - opened.broker_config.items()
+        given = given._replace(config=(*given.config, *settings(dict(sorted(changed)))))
     _print(before, applied, after, given, common, out)
     raise Exit(_code(before, applied, after))
 
@@ -186,14 +186,14 @@ def repair(
 def _analyze(
     layout: Layout, judged: Layout, choice: Choice, version: str | None, common: Common, kind: QueueStoreKind | None
 ) -> JudgedRepair:
-    """judged: the store as it is now, before its queues go elsewhere."""
+    """Plan the repair and judge the store. judged: its layout as it is now, before queues are moved."""
     from ..store.repair.repair import analyze, refuse_at_once
     from ..store.search.store import clock_ms
 
     now_ms = clock_ms()
 
     def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
-        if proved is not None and kind is not None:  # what is wrong where the queues are now does not count there
+        if proved is not None and kind is not None:  # the findings are about the place where the queues are now
             proved = proved._replace(findings=None)
         return analyze(layout, choice, version, now_ms, tell, common.jobs, kind, proved)
 
@@ -216,7 +216,7 @@ def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepa
 def _judged(
     layout: Layout, version: str | None, common: Common, look: Callable[[Callable[[int], None], Proved | None], Repair]
 ) -> JudgedRepair:
-    """The verdict on the store, and the plan of `look`, which need not find out again what the verdict tells."""
+    """Verify the store, then plan with `look`, which need not read again what was read for the verdict."""
     from ..store.repair.recheck import JudgedRepair
     from ..store.verify.judged import verified_before
 
@@ -228,7 +228,7 @@ def _judged(
 
 
 def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
-    """Where nothing of what was asked for is left to do: whether another repair has something."""
+    """If the chosen parts need no repair, add to the verdict which other repair would mend something."""
     from ..store.repair.recheck import with_repairs
 
     found = seen.repair
@@ -240,7 +240,7 @@ def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
 
 
 def _code(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None) -> ExitCode:
-    """after: the store once the plan was carried out, None where it was not."""
+    """The exit code. after: the store after the plan was carried out, or None."""
     if applied.lost if applied is not None else before.repair.plan.lost_messages:
         return ExitCode.NO
     from .repair_text import config_left
@@ -251,13 +251,13 @@ def _code(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | N
         return ExitCode.NO
     if config_left(before, after) is not None:
         return ExitCode.NO
-    # what a running broker has not written yet is not wrong
+    # parts that a running broker has not written yet are not wrong
     to_do = code is ExitCode.DONE and not last.verdict.live and not last.repair.nothing_to_do
     return ExitCode.UNCLEAN if to_do else code
 
 
 def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common) -> Applied:
-    """Carry the plan out. Raises Refused and all that `apply` does."""
+    """Carry out the plan. Raises Refused, and what `apply` raises."""
     from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout

@@ -1,4 +1,4 @@
-"""The page that `mqstore repair` prints: the verdict, the changes, and what comes next."""
+"""The page of `mqstore repair`: the verdict, the changes, the next steps."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def repair_text(
     *,
     asking: bool = False,
 ) -> str:
-    """The whole page. after: the store once the plan was carried out. given: options that the command
-    which is proposed needs as well. asking: whether to carry it out is asked next.
+    """The whole page. after: the store after the plan was carried out. given: options that a proposed command repeats.
+    asking: the page is shown before the question whether to carry out the plan.
     """
     found, last, rows = before.repair, after or before, None if common.verbose else ROWS
     lines = [
@@ -48,12 +48,12 @@ def repair_text(
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
-    told = list[str]()
+    notes = list[str]()
     if applied is not None and applied.session:
-        told.append(f"The original bytes are kept in {found.layout.journal / applied.session}")
+        notes.append(f"The original bytes are kept in {found.layout.journal / applied.session}")
     if found.request.kind and (applied is not None or found.nothing_to_do):
-        told += _after_the_move(found)
-    lines += ["", *told] if told else []
+        notes += _after_the_move(found)
+    lines += ["", *notes] if notes else []
     beyond = last.beyond(given)
     lines += beyond_lines(beyond)
     if not beyond:
@@ -76,21 +76,21 @@ def _mends_config(before: JudgedRepair) -> bool:
 
 
 def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart | None:
-    """What of the configuration the repair was asked for and has not brought back, None for nothing."""
+    """Configuration that is still lost after a repair that was asked to mend it, None for nothing."""
     if after is None or not _mends_config(before):
         return None
     return left_lost(before.verdict.config, after.repair.layout)
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:
-    """What is to be done before a broker starts on queues of another kind."""
+    """The sentence on what to set in broker.conf before a broker starts on the moved queues."""
     kind = found.request.kind or ""
-    told = found.layout.broker_config
-    second = told.get(CONFIG_VERSION, "").lower() == CONFIG_V2
+    config = found.layout.broker_config
+    second = config.get(CONFIG_VERSION, "").lower() == CONFIG_V2
     options = [_STORE_TYPES[kind], *([f"{CONFIG_VERSION}={CONFIG_V2}"] if second else ())]
-    if kind == "rocksdb" and not told.get_bool("enableCompaction", default=True):
-        options.append("enableCompaction=false")  # such topics go there with it alone
-    lmq = [f"{name}=true" for name in LMQ_OPTIONS if told.get_bool(name)]
+    if kind == "rocksdb" and not config.get_bool("enableCompaction", default=True):
+        options.append("enableCompaction=false")  # needed for compaction topics to be in the RocksDB
+    lmq = [f"{name}=true" for name in LMQ_OPTIONS if config.get_bool(name)]
     also = f"; for LMQs {', '.join(lmq)}" if kind == "files" and lmq else ""
     yield f"In broker.conf, before its start: {', '.join(options)}, no rocksdbCQDoubleWriteEnable{also}"
 
@@ -98,7 +98,7 @@ def _after_the_move(found: Repair) -> Iterator[str]:
 def _verdict(
     before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, given: Given, asking: bool
 ) -> str:
-    """The sentence that `verify` has, and what a repair does about it."""
+    """The sentence of `verify`, and what a repair does or did about it."""
     found = before.repair
     lost = found.plan.lost_messages if applied is None else applied.lost
     gone = counted(lost, "message is", "messages are", form=",")
@@ -121,7 +121,7 @@ def _verdict(
 
 
 def _now(after: JudgedRepair | None) -> str:
-    """The verdict on the store that was repaired."""
+    """The verdict on the repaired store."""
     if after is None:
         return ""
     if left := len(after.repair.plan.edits):
@@ -140,7 +140,7 @@ def _parts(found: Repair) -> str:
 
 
 def _lost(found: Repair, rows: int | None) -> list[str]:
-    """Of which queues messages are lost."""
+    """The queues and offsets of lost messages."""
     lines = [
         f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
         f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
@@ -160,7 +160,7 @@ def _edits(found: Repair, applied: Applied | None, rows: int | None) -> list[str
 
 
 def _offsets(found: Repair, rows: int | None) -> list[str]:
-    """Offsets that are brought inside their queues, with both values."""
+    """Consumer offsets that are moved into their queues, with both values."""
     lines = (
         f"  {row.before:>12,} -> {_after(row.after)} {row.group or 'delay level'} in {row.queue}"
         for row in found.clamped
@@ -173,7 +173,7 @@ def _after(offset: int | None) -> str:
 
 
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
-    """The commands that mend the store, in order: first that of the plan, if there is one."""
+    """The commands that mend the store, in order; the command of the plan first, if there is a plan."""
     found = seen.repair
     if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [left]

@@ -1,4 +1,4 @@
-"""`mqstore report`: a store on one page of HTML, for people and for a ticket."""
+"""`mqstore report`: describe stores on a page of HTML, for people and for a ticket."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def report(
 
 
 def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
-    """Nothing is ever written into a store that is looked at. Raises BadParameter, InvalidInput, Missing, OSError."""
+    """Raises BadParameter, InvalidInput, Missing, OSError if the page cannot be written, or would be in a store."""
     from ..store.errors import Missing
     from .output_file import check_place
 
@@ -92,7 +92,7 @@ def _check_outside(to: Path, stores: list[Path], output: Path | None) -> None:
 def _sections(
     stores: list[Path], now_ms: int, broker_version: str | None, common: Common, codes: list[ExitCode]
 ) -> Iterator[Section]:
-    """The parts of the page. codes: is told how each store is."""
+    """Yield the sections of the page. codes: gets the exit code of each store."""
     from ..store.report.page import unreadable
 
     for number, path in enumerate(stores, 1):
@@ -129,7 +129,7 @@ def _section(
 
 
 def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> None:
-    """The page is there whole, or what was there before stays. Raises OSError, Unreadable, NoSpace."""
+    """Write the page completely or not at all. Raises OSError, Unreadable, NoSpace."""
     from .. import __version__
     from ..store.errors import from_os_error
     from ..store.report.page import page_of
@@ -144,7 +144,7 @@ def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> No
         file.finish()
     except BaseException as error:
         file.give_up()
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # who reads may go
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):  # a closed pipe is no error
             raise from_os_error(error, to, "cannot write") from error
         raise
 

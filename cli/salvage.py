@@ -1,4 +1,4 @@
-"""`mqstore salvage`: carve messages out of anything."""
+"""`mqstore salvage`: find messages in any bytes, and make a new store of them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ app = App()
 
 
 class LayoutChoice(StrEnum):
-    """The layouts of `store.salvage`, named here so that `--help` need not import it."""
+    """The layouts of `store.salvage`, repeated here so that `--help` does not import it."""
 
     ORIGINAL = "original"
     COMPACT = "compact"
 
 
 class GradeName(StrEnum):
-    """The grades that a new store may take."""
+    """The lowest grade of the records that a new store gets."""
 
     WHOLE = "whole"
     BODY = "body"
 
 
 class SalvageOptions(Options):
-    """The messages that are wanted; the annotations are the declaration of the options."""
+    """Which messages are salvaged; the annotations declare the options."""
 
     topic: Annotated[
         list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only these topics (with --layout compact).")
@@ -49,7 +49,7 @@ class SalvageOptions(Options):
     ] = None
 
     def selection(self) -> SalvageSelection:
-        """What they let through. Raises InvalidInput."""
+        """The options as a selection. Raises InvalidInput."""
         from ..store.salvage.salvage import SalvageSelection
         from ..store.search.selection import parse_range
 
@@ -163,7 +163,7 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
 
 
 def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
-    """Recover the new store where it needs that. What is left to do, "" where `verify` calls it safe."""
+    """Recover the new store if necessary. Return what is left to do, "" if `verify` calls the store safe."""
     from ..store.disk.layout import Layout
     from ..store.library import recover_new_store
     from ..store.salvage.original import BEYOND, MORE

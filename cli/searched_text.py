@@ -1,4 +1,4 @@
-"""What a search looks at: a bar meanwhile, and a line for those to whom it has no answer."""
+"""What a search reads: a progress bar during the search, and a sentence if nothing was found."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WAYS = {Via.SCAN: "by scanning the log", Via.QUEUE: "named by queues", Via.INDE
 
 
 def scanning(store: StoreReader, common: Common) -> Progress:
-    """A bar for scans of the log, on a terminal and after a second."""
+    """A progress bar for scans of the log."""
     progress = common.progress("scanning", store.log_files.size)
     store.scanned = progress.advance
     return progress
 
 
 def searched_text(store: StoreReader, utc: bool) -> str:
-    """One line: records and the way to them, when they were stored, the index."""
+    """One line: how many records were searched and how they were found, their store times, the index."""
     searched = store.searched
     parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
     if not parts:
@@ -37,7 +37,7 @@ def searched_text(store: StoreReader, utc: bool) -> str:
 
 
 def _times(store: StoreReader, utc: bool) -> str:
-    """When what was looked at was stored, else when the records of the log were."""
+    """The store times of the searched records, or of the log if none were searched."""
     first_ms, last_ms = store.searched.first_ms, store.searched.last_ms
     whose = "they were"
     if first_ms is None or last_ms is None:

@@ -1,4 +1,4 @@
-"""The conditions that `get` and `dump` share: their options, and the selection they make; what else `get` asks."""
+"""Options that select messages for `get` and `dump`, and the other options of `get`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAX_BODY_BYTES = 64 << 20
 
 
 class Conditions(Options):
-    """Which messages are wanted; the annotations are the declaration of the options."""
+    """Conditions on messages; the annotations declare the options."""
 
     topic: Topic = None
     queue: Queue = None
@@ -63,7 +63,7 @@ class Conditions(Options):
     grep: Grep = None
 
     def selection(self, max_body_bytes: int) -> Selection:
-        """What they let through. Raises InvalidInput."""
+        """The conditions as a selection. Raises InvalidInput."""
         from ..store.errors import InvalidInput
         from ..store.search.selection import Selection, parse_range
 
@@ -87,7 +87,7 @@ class Conditions(Options):
 
 
 class GetOptions(Options):
-    """One message, or some of a queue; the annotations are the declaration of the options."""
+    """The address of a message, or of several in a queue; the annotations declare the options."""
 
     offset: Annotated[
         int | None,
@@ -113,7 +113,7 @@ class GetOptions(Options):
 
 
 class Printing(Options):
-    """How many of what is found are printed, and how; the annotations are the declaration."""
+    """How many messages are printed, and how; the annotations declare the options."""
 
     limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None
     reverse: Annotated[bool, Option("--reverse", "-r", help="Last message first.")] = False

@@ -1,4 +1,4 @@
-"""`mqstore recover --role slave`: what a new master would have a slave cut off."""
+"""`mqstore recover --role slave`: show what a new master would make a slave cut off."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class BrokerRole(StrEnum):
-    """What a broker is to be that starts on the store."""
+    """The role of a broker that will start on the store."""
 
     SLAVE = "slave"
 
 
 class AsSlave(Options):
-    """A master to follow; the annotations are the declaration of the options."""
+    """The role and the master's epochs; the annotations declare the options."""
 
     role: Annotated[
         BrokerRole | None,
@@ -36,7 +36,7 @@ class AsSlave(Options):
 
 
 def tell_cut(layout: Layout, asked: AsSlave, common: Common) -> NoReturn:
-    """Print what is cut off. Raises Exit, BadParameter, and as `slave_cut`."""
+    """Print what is cut off. Raises Exit, BadParameter, and what `slave_cut` raises."""
     from ..store.disk.byte_reader import at_rate
     from ..store.recover.predict import slave_cut
 

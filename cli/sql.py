@@ -1,4 +1,4 @@
-"""`mqstore sql`: a query over stores, answered in this process."""
+"""`mqstore sql`: answer a query over stores in this process."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     from ..store.arrow.views import Lacking, readable
     from ..store.disk.byte_reader import at_rate
 
-    jobs = common.jobs if common.rate is None else 1  # several would read more
+    jobs = common.jobs if common.rate is None else 1  # several threads would exceed the rate
     with at_rate(common.rate), LocalQuery(query, jobs) as asked:
         columns = shown_columns(asked.columns, common)
         ask, unread = readable(_ask(stores_of(stores), options, common), asked.views)
         left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)
 
         def begun(roots: Sequence[str]) -> tuple[Lacking, Iterator[pa.RecordBatch]]:
-            """The answer, as far as it can be begun again: what is printed stays."""
+            """The answer with its first batch read; after that it cannot be started again, because rows are printed."""
             rows = asked.answer(replace(ask, stores=tuple(roots)), lacking := Lacking())
             return lacking, chain(list(islice(rows, 1)), rows)
 

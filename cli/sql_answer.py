@@ -1,4 +1,4 @@
-"""The query that `sql` takes, and its answer as it is printed, wherever it comes from."""
+"""The query of `sql` and its printed answer, in this process and on Spark."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def parse_query(text: str) -> str:
-    """A query as it is typed. Raises BadParameter for bytes that are no text."""
+    """The query as it was typed. Raises BadParameter for bytes that are not UTF-8."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # what the shell gave is kept in surrogates
+    except UnicodeEncodeError:  # Python keeps such bytes of an argument as surrogates
         raise bad_parameter("it is not UTF-8") from None
     return text
 
@@ -28,7 +28,7 @@ Query = Annotated[str, Argument(metavar="QUERY", parser=parse_query, help="A SEL
 
 
 class SqlOptions(Options):
-    """What a query sees of stores; the annotations are the declaration of the options."""
+    """The part of the stores that a query sees; the annotations declare the options."""
 
     since: Since = None
     until: Until = None
@@ -36,10 +36,9 @@ class SqlOptions(Options):
 
 
 def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:
-    """The columns of an answer as it is printed. Raises InvalidInput where `--fields` names another.
+    """The columns of the printed answer. Raises InvalidInput if `--fields` names another column.
 
-    columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
-    `NAME_base64`).
+    columns: name → whether it has bytes. These are printed as `NAME` if they are text, else as `NAME_base64`.
     """
     shown = [name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)]
     common.open_output().check(shown)
@@ -49,7 +48,7 @@ def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:
 def print_answer(
     answer: Iterable[pa.RecordBatch], columns: Sequence[str], left_out: Sequence[Mapping[str, Any]], common: Common
 ) -> None:
-    """Print rows as they come, and behind them what stores they are not from."""
+    """Print rows as they arrive, then the stores that were left out."""
     from ..store.arrow.export_formats import records_of
 
     with common.open_output() as output:
@@ -58,7 +57,7 @@ def print_answer(
 
 
 def _finite(record: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN and no infinity: these are texts."""
+    """Replace NaN and infinities by texts: JSON does not have them."""
     for name, value in record.items():
         if isinstance(value, float) and not isfinite(value):
             record[name] = str(value)

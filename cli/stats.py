@@ -1,4 +1,4 @@
-"""`mqstore stats`: who fills the disk, counted in this process, and what goes from it next."""
+"""`mqstore stats`: count what fills the disk, in this process, or show what is deleted next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = App()
 
 
 class Browsing(Options):
-    """A view instead of a table."""
+    """An interactive view instead of a table."""
 
     browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q quits.")] = (
         False
@@ -98,7 +98,7 @@ def stats(
 
 
 def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> None:
-    """Count records, whole logs of them."""
+    """Count the records of whole logs."""
     wanted = options.wanted
     common.open_output().check(options.columns)
     from ..store.arrow import require_arrow
@@ -122,7 +122,7 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
 
 
 def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
-    """Count units. Raises BadParameter for what the log alone tells."""
+    """Count queue units. Raises BadParameter for options that need the log."""
     if spark.meant or options.since is not None or options.until is not None:
         raise bad_parameter("--quick cannot be combined with --master, --since or --until")
     from ..store.arrow import require_arrow
@@ -162,7 +162,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
 
 
 def _browse(stores: Stores, common: Common) -> None:
-    """Hand the terminal over to `browse`. Raises BadParameter, InvalidInput, Unsupported."""
+    """Run `browse` on the terminal. Raises BadParameter, InvalidInput, Unsupported."""
     import os
     import sys
     from importlib.util import find_spec
@@ -177,7 +177,7 @@ def _browse(stores: Stores, common: Common) -> None:
     if find_spec("textual") is None:
         raise Unsupported("--browse needs textual", hint="pip install 'mqstore[tui]'")
     if common.no_color:
-        os.environ["NO_COLOR"] = "1"  # before it is imported
+        os.environ["NO_COLOR"] = "1"  # before textual is imported
     from .browse import walk
 
     walk(stores[0], common.config(), common.utc)

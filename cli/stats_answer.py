@@ -1,4 +1,4 @@
-"""What `stats` is asked for, and its answer as it is printed, wherever it was counted."""
+"""The options of `stats` and its printed answer, for all ways of counting."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class StatsOptions(Options):
     partial: Partial = False
 
     def refuse(self, answer: str) -> None:
-        """Raises BadParameter for options that mean nothing to this kind of answer."""
+        """Raises BadParameter for options that have no meaning for this kind of answer."""
         for name in self.said():
             raise bad_parameter(f"{name} cannot be combined with {answer}")
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What `--by` names, the store first; a queue is a topic and a number. Raises BadParameter."""
+        """The columns of `--by`, `store` first; `queue` becomes topic and queue id. Raises BadParameter."""
         asked = [name.strip() for name in (self.by if self.by is not None else "topic").split(",") if name.strip()]
         names = [one for name in asked for one in (("topic", "queue_id") if name == _QUEUE else (name,))]
         if _QUEUE in asked:
@@ -55,13 +55,13 @@ class StatsOptions(Options):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of the answer."""
+        """The columns of the answer."""
         from ..store.inspect.stats import COUNTS
 
         return ("type", *self.wanted, *COUNTS)
 
     def asked(self, roots: Sequence[str], common: Common) -> Ask:
-        """What it asks of stores. Raises InvalidInput, BadParameter."""
+        """What is read of the stores. Raises InvalidInput, BadParameter."""
         from ..store.arrow.stores import FAIL_UNREADABLE, Ask
         from ..store.search.selection import parse_range
 
@@ -81,8 +81,8 @@ def answer(
     *,
     lacking: bool = False,
 ) -> None:
-    """Print it, and tell what it lacks. left_out: stores that are not counted. lacking: so has been told already.
-    Raises Exit.
+    """Print the counts, and warn of what they lack. left_out: stores that are not counted. lacking: messages are
+    missing, and a warning was already printed. Raises Exit.
     """
     rows = [{"type": "stats", **row} for row in found.stats.rows(options.top)]
 
@@ -103,15 +103,15 @@ def answer(
 
 
 def with_bar(line: str, share: float, longest: int, columns: int) -> str:
-    """A line with its share as a bar, where the longest line leaves some of the terminal's width.
+    """The line with its share as a bar, if the longest line leaves room for bars on the terminal.
 
     >>> with_bar("12 B", 0.5, 6, 30)
     '12 B    ██████████▌'
     """
-    left = columns - longest - 3
-    if left < _LEAST_BAR:
+    room = columns - longest - 3
+    if room < _LEAST_BAR:
         return line
-    whole, part = divmod(round(share * left * 2), 2)
+    whole, part = divmod(round(share * room * 2), 2)
     return f"{line.ljust(longest)}  {'█' * whole}{'▌' * part}".rstrip()
 
 
@@ -133,13 +133,13 @@ def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
     from .terminal import time_text
 
     if name in _TIMES:
-        # its begin in UTC: a day is one of the calendar there
+        # the begin of an hour or day in UTC; that of a day is always shown in UTC
         return time_text(row[name], utc or name == "day")
     return f"from {row[name]} B" if name == "size" else str(row[name])
 
 
 def _more(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    """What there is no room for in one line."""
+    """Further counts, for --verbose."""
     from ..store.counted import bytes_text
     from .terminal import time_text
 

@@ -1,4 +1,4 @@
-"""A store's description as JSON and as one screen of text."""
+"""The description of a store, as JSON and as one screen of text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OTHERS_SHOWN = 5
 
 
 def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, Any]:
-    """All of it, by the names of the JSON."""
+    """The whole description, by the field names of the JSON."""
     root = store.layout.root
     log, restart = store.log, store.restart
     return {
         "type": "store",
-        "path": str(store.layout.root),
+        "path": str(root),
         "broker_version": store.generation.version,
         "broker_version_reason": store.generation.reason,
         "broker_versions": list(store.generation.candidates),
@@ -95,11 +95,11 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
 
 
 def damage_in_log(store: Description) -> str:
-    """What is damaged where the log was walked, in one line as of `dump`, "" for nothing."""
+    """One line on damage in the part of the log that was read, as `dump` prints it, "" for none."""
     from .file_kinds.chunks import damage_text
 
     log = store.log
-    torn = None if store.exit == "running" else log.torn  # what somebody writes is not whole yet
+    torn = None if store.exit == "running" else log.torn  # a record that is being written is incomplete
     first = log.first_damage or torn
     if first is None:
         return ""
@@ -108,9 +108,9 @@ def damage_in_log(store: Description) -> str:
 
 
 def _next(store: Description, verdict: Verdict, given: Given) -> list[NextCommand]:
-    """What looks at all of a store whose first sight this was; first what mends what was seen.
+    """The commands to run next: those that mend what was seen, else `verify`, which checks the whole store.
 
-    Nothing where that only says once more why no plan can be made: the verdict names what is to be put right.
+    No command if no plan can be made: the verdict already names what has to be put right.
     """
     root = store.layout.root
     steps = commands_of(verdict, verdict.findings, root, given)
@@ -118,12 +118,11 @@ def _next(store: Description, verdict: Verdict, given: Given) -> list[NextComman
 
 
 def store_text(store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool) -> str:
-    """One screen, the verdict first; `all_topics` makes it longer."""
+    """One screen of text, the verdict first; longer with `all_topics`."""
     sentence = first_sentence(verdict, store.layout.root)
     steps = _next(store, verdict, given)
     first = f"{sentence}. Next: {steps[0]}" if steps else f"{sentence}."
-    told = [first, "", *_StorePage(store, utc, all_topics).lines()]
-    return page_of(told)
+    return page_of([first, "", *_StorePage(store, utc, all_topics).lines()])
 
 
 class _StorePage:
@@ -239,7 +238,7 @@ class _StorePage:
             yield f"  … and {more} (--verbose shows all)"
 
     def _storage(self) -> str:
-        """Where the queues are, "" for files alone."""
+        """Where the queues are, "" if they are in files only."""
         storage = self._store.storage
         if storage.database is None:
             return ""
@@ -250,7 +249,7 @@ class _StorePage:
         return f"hybrid: {both[0]} in files, {both[1]} in the RocksDB in {name}"
 
     def _form(self) -> str:
-        """Which databases stand for files of config/, "" for none."""
+        """The databases that are read instead of files of config/, "" for none."""
         form = self._store.config_form
         if not form.databases:
             return ""
@@ -262,7 +261,7 @@ class _StorePage:
         return f"{text} (written last); a broker may read {others} instead: only its options say which"
 
     def _config(self) -> Iterator[str]:
-        """Files with entries in one line, those that a broker does not take in one each."""
+        """A line for all files with entries, then a line for each file that a broker does not accept."""
         from ..store.settings.read import WHOLE, entries_text
 
         found = self._store.config
@@ -278,7 +277,7 @@ class _StorePage:
 
 
 def _option(option: BrokerOption[Any]) -> str:
-    """One option of the broker, and how it is known."""
+    """An option of the broker, and how its value is known."""
     how = f"{option.origin}: {option.by}" if option.by else option.origin
     if option.shown is not None:
         how = f"{option.origin}; see the note"

@@ -1,8 +1,7 @@
-"""What may reach a terminal: escaped text, times for people, colours.
+"""Safe output on a terminal: escaped text, times for people, colours.
 
-Text out of a store is foreign: it can hold control characters that move the cursor, change the
-window title or answer queries, and marks that turn the direction of a line. None of them is ever
-printed as it is.
+Text from a store can hold control characters that move the cursor, change the window title or send answers, and marks
+that change the direction of text. All of them are escaped before they are printed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _STYLES = {
 
 
 def escape(text: str) -> str:
-    """`text` on one line with every dangerous character written out (`store/output/escaped.py`)."""
+    """`text` on one line, with every dangerous character escaped (`store/output/escaped.py`)."""
     if text.isprintable():
         return text
     from ..store.output import escaped
@@ -33,7 +32,7 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
+    """As `escape`, but line ends stay: for mqstore's own text with text from a store in it."""
     if text.isprintable():
         return text
     from ..store.output import escaped
@@ -42,30 +41,30 @@ def escape_lines(text: str) -> str:
 
 
 def page_of(lines: Iterable[str]) -> str:
-    """Lines that stay one line each, whatever names are in them."""
+    """The lines as one text, each escaped, so that each stays one line."""
     return "\n".join(map(escape, lines))
 
 
 def paint(text: str, style: str, colour: bool) -> str:
-    """`text`, escaped, in a style of `_STYLES` where `colour` is on."""
+    """`text`, escaped, in a style of `_STYLES` if `colour` is true."""
     safe = escape(text)
     return f"\x1b[{_STYLES[style]}m{safe}\x1b[0m" if colour and safe else safe
 
 
 def colour_wanted(stream: IO[str] | None, no_color: bool) -> bool:
-    """Colours only on a terminal that knows them, and if neither option nor NO_COLOR forbids."""
+    """Whether to use colours: on a terminal that knows them, unless `--no-color` or NO_COLOR is set."""
     if no_color or os.environ.get("NO_COLOR") or is_dumb():
         return False
     return is_terminal(stream)
 
 
 def is_dumb() -> bool:
-    """Whether the terminal knows no control sequences."""
+    """Whether the terminal does not know control sequences."""
     return os.environ.get("TERM") == "dumb"
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether a person looks at `stream`; a closed one is nobody's."""
+    """Whether `stream` is a terminal; false if it is closed."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:
@@ -73,9 +72,9 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def time_text(epoch_ms: int, utc: bool) -> str:
-    """RFC 3339 with milliseconds, in local time with its offset or in UTC.
+    """A time in RFC 3339 with milliseconds, in UTC or in local time with its offset.
 
-    A number that is no time a calendar has (damage) is printed as the number.
+    A number outside the calendar (damage) is returned as the number.
 
     >>> time_text(1700000000123, utc=True)
     '2023-11-14T22:13:20.123Z'

@@ -1,4 +1,4 @@
-"""A page of a verdict at a terminal: colours beside the words, and the verdict last, too, of a long one."""
+"""A page with a verdict on a terminal: coloured, and with the verdict again at the end of a long page."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .exit_codes import ExitCode
 from .terminal import paint
 
 _OF_CODES = {ExitCode.DONE: "green", ExitCode.UNCLEAN: "yellow"}
-"""How the verdict that leads to an exit code looks; every other one is red."""
+"""Colour of a verdict by its exit code; others are red."""
 _HEADS = {"Fatal": "red", "Error": "red", "Warning": "yellow", "Info": "cyan"}
 _HEAD = re.compile(rf"({'|'.join(_HEADS)}):")
 _NEXT = ("What now:", "Next:", "Then:")
 
 
 def on_terminal(text: str, code: ExitCode, *, colour: bool) -> str:
-    """A page as a terminal shows it. text: escaped, the verdict down to the first empty line.
+    """The page with colours. text: escaped; the verdict is everything up to the first empty line.
 
-    code: of the command's end.
+    code: the exit code of the command.
     """
     from shutil import get_terminal_size
 

@@ -1,4 +1,4 @@
-"""`mqstore trace`: the life of one message, and why a group has not got it."""
+"""`mqstore trace`: show the life of one message, and why a group has got it or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = App()
 
 
 class What(StrEnum):
-    """What the text that is traced is."""
+    """What the given text is."""
 
     KEY = "key"
     UNIQUE_KEY = "unique-key"
@@ -29,7 +29,7 @@ class What(StrEnum):
 
 
 class Tracing(Options):
-    """Whom and what it is about; the annotations are the declaration of the options."""
+    """What is traced, and for whom; the annotations declare the options."""
 
     by: Annotated[What | None, Option("--by", help="What KEY is, if it could be several things.")] = None
     topic: Annotated[
@@ -56,7 +56,7 @@ class Tracing(Options):
     limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="Show at most N messages of a key.")] = 10
 
     def question(self, text: str, given: Given) -> TraceQuestion:
-        """What is asked of a store, whose broker has the version that is given. given: as of `Common`.
+        """The question to a store. given: from `Common.given`, with the broker version.
 
         Raises InvalidInput.
         """

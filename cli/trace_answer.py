@@ -1,4 +1,4 @@
-"""What `trace` found, as records and as text."""
+"""The answer of `trace`, as records and as text."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CSV_COLUMNS = (
     *("unique_key", "topic", "queue_id", "queue_offset", "position", "row", "at_timestamp"),
     *("name", "group", "text", "where", "next_command"),
 )
-"""Of a CSV: a row for each event and each verdict."""
+"""Columns of a CSV, which has a row for each event and each verdict."""
 _SHOWN = 20
 _PLACE = 12
 
 
 def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> bool:
-    """Print the answer; whether there is one. limit: of messages. Raises Unreadable."""
+    """Print the answer; return whether a message was found. limit: number of messages. Raises Unreadable."""
     from ..store.search.store import StoreReader
     from ..store.trace.trace import trace
 
@@ -64,12 +64,12 @@ def _print(records: list[Record], common: Common) -> None:
 
 
 def flat(record: Record) -> Iterator[Record]:
-    """Events and verdicts of a trace as rows of one shape."""
+    """Rows for a CSV: the events and the verdicts of a trace."""
     head = {"unique_key": record["unique_key"]}
     for event in record["events"]:
         row = {name: event[name] for name in ("topic", "queue_id", "queue_offset", "position")}
-        told = {"name": event["event"], "text": event["text"], "where": event["path"]}
-        yield {**head, **row, "row": "event", "at_timestamp": event["timestamp"], "group": event["group"], **told}
+        texts = {"name": event["event"], "text": event["text"], "where": event["path"]}
+        yield {**head, **row, "row": "event", "at_timestamp": event["timestamp"], "group": event["group"], **texts}
     for group in record["groups"]:
         row = {name: group[name] for name in ("topic", "queue_id", "queue_offset", "group")}
         facts = "; ".join(f"{one['fact']} ({one['where']})" for one in group["evidence"])
@@ -92,10 +92,10 @@ def _text(record: Record, common: Common) -> str:
 
 def _lines(record: Record, common: Common) -> Iterator[str]:
     yield _head(record)
-    told = [e for e in record["events"] if common.verbose or e["event"] != "indexed"]
-    for event in told:
+    events = [e for e in record["events"] if common.verbose or e["event"] != "indexed"]
+    for event in events:
         yield _event(event, common)
-    if items := len(record["events"]) - len(told):
+    if items := len(record["events"]) - len(events):
         yield f"  ({counted(items, 'index item names', 'index items name')} it: --verbose lists them)"
     if record["for_all"] is not None:
         yield ""
@@ -105,10 +105,9 @@ def _lines(record: Record, common: Common) -> Iterator[str]:
         yield "groups:"
     shown = record["groups"] if common.verbose else record["groups"][:_SHOWN]
     for group in shown:
-        yield from _group(group, common)
-    left = len(record["groups"]) - len(shown)
-    if left:
-        yield f"  … {left} more (--verbose shows all)"
+        yield from _verdict(group["group"], group, common, "  ")
+    if more := len(record["groups"]) - len(shown):
+        yield f"  … {more} more (--verbose shows all)"
     if record["other_groups"]:
         others = counted(record["other_groups"], "other group in config/ has", "other groups in config/ have")
         yield f"  ({others} no connection with the topic; --group shows one of them)"
@@ -139,10 +138,6 @@ def _event(event: Record, common: Common) -> str:
     file = f"  ({event['path']})" if event["path"] else ""
     name = event["event"].replace("_", " ")
     return f"  {when}  {place:>{_PLACE}}  {name}{group}: {queue}{event['text']}{file}"
-
-
-def _group(group: Record, common: Common) -> Iterator[str]:
-    yield from _verdict(group["group"], group, common, "  ")
 
 
 def _verdict(name: str, group: Record, common: Common, indent: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`mqstore undo`: take back a recovery or a repair, byte for byte."""
+"""`mqstore undo`: take back a recovery, a repair or a move of offsets, byte for byte."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def _list(layout: Layout, common: Common) -> None:
     from .terminal import escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
-
         return (
             f"{escape(record['session'])}  {time_text(record['began'], common.utc)}"
             f"  {record['command'] or 'unknown'}, {record['state']}:"
@@ -119,7 +118,7 @@ _COLUMNS = ("type", "session", "command", "state", "began", "changes", "files", 
 def _undo(
     layout: Layout, name: str | None, force: bool, writing: ChangeOptions, files: Files, common: Common
 ) -> dict[str, Any]:
-    """Raises NotFound, Refused and all that `undo` does."""
+    """Ask, and take back the session. Raises NotFound, Refused, and what `undo` raises."""
     from ..store.counted import counted
     from ..store.session import undo as undoing
     from ..store.session.journal import barriers
@@ -164,7 +163,7 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -
 
 
 def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
-    """What a session did, a line each, in its order."""
+    """What a session changed, in order, one line each."""
     from .plan_text import ROWS, folded, steps_text
 
     steps = steps_text(journal.steps, layout, one_by_one=True)

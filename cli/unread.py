@@ -1,4 +1,4 @@
-"""What a query over stores has not read, or reads though it is not sound: told, and the exit code."""
+"""Stores and parts of logs that an answer lacks, and damaged bodies in it: warnings and exit codes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..store.errors import StoreError
 
 UNREAD = "unread"
-"""The type of a record that stands in an answer for a store that is not in it."""
-_TOLD = 20
-"""Ranges that are named."""
+"""Type of the record in an answer for a store that was left out."""
+_NAMED = 20
+"""Ranges that get a line each."""
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -29,9 +29,9 @@ Partial = Annotated[
 
 
 def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool) -> list[dict[str, Any]]:
-    """Tell each store that cannot be read, and end unless `partial`: records that name them.
+    """Report each store that cannot be read. Return records that name them if `partial`, else raise Exit.
 
-    others: there are stores that can be read. Raises Exit.
+    others: whether other stores can be read.
     """
     for error in unread.values():
         say(str(error))
@@ -43,9 +43,8 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
 
 
 def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:
-    """What was asked in the end, and what the job answers; where it fails as a store went away meanwhile, the job
-    begins again with the others. rest: of what was asked, after an error, None where it is all there. Raises
-    StoreError.
+    """Run a job; if it fails because a store has gone away, run it again with the others. rest: what to ask after an
+    error, None if no store is missing. Returns what was asked at last, and the answer. Raises StoreError.
     """
     from ..store.errors import StoreError
 
@@ -53,10 +52,10 @@ def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError]
         try:
             return asked, job(asked)
         except StoreError as error:
-            left = rest(asked, error)
-            if left is None:
+            remaining = rest(asked, error)
+            if remaining is None:
                 raise
-            asked = left
+            asked = remaining
 
 
 def of_readable(
@@ -65,8 +64,8 @@ def of_readable(
     partial: bool,
     check: Callable[[Sequence[str]], Mapping[str, StoreError]],
 ) -> tuple[T, list[dict[str, Any]]]:
-    """What a job answers about stores, and with `partial` a record for each that went away meanwhile, or could not be
-    read to its end. check: stores that are not there, and why. Raises StoreError, Exit.
+    """The answer of a job about stores; with `partial` also a record for each store that went away during the job, or
+    could not be read to its end. check: store → why it cannot be read. Raises StoreError, Exit.
     """
     gone: list[dict[str, Any]] = []
 
@@ -85,20 +84,20 @@ def of_readable(
 
 
 def unread_text(record: Mapping[str, Any]) -> str:
-    """A record of a store that cannot be read, for people."""
+    """The text of a record for a store that cannot be read."""
     return page_of([f"not read: {record['store']} ({record['reason']})"])
 
 
 def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
-    """Tell what an answer lacks: the exit code that this asks for.
+    """Report what an answer lacks, and return the exit code for that.
 
-    bodies: how many of those that were read fail their checksum.
+    bodies: number of bodies in the answer that fail their checksum.
     """
     lines = list(_lines(damage, bodies))
-    for line in lines[:_TOLD]:
+    for line in lines[:_NAMED]:
         say(line)
-    if len(lines) > _TOLD:
-        say(f"and {counted(len(lines) - _TOLD, 'range')} more that cannot be read")
+    if len(lines) > _NAMED:
+        say(f"and {counted(len(lines) - _NAMED, 'range')} more that cannot be read")
     return ExitCode.NO if lines else ExitCode.DONE
 
 

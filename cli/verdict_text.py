@@ -1,8 +1,8 @@
-"""The verdict on a store in the answers of `recover`, `repair` and `inspect`: as JSON, and line by line."""
+"""The verdict on a store in the answers of `recover`, `repair` and `inspect`: as JSON, and as lines of text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 NEXT_IN_USE = "Next: stop the process that uses the store, then run this command again."
-"""In place of a command with --apply: it would be refused."""
+"""Shown instead of a command with --apply, which would be refused."""
 
 
 def next_lines(steps: Sequence[NextCommand]) -> list[str]:
-    """The commands to run, in order."""
+    """Lines with the commands to run, in order."""
     return [f"{'Then' if number else 'Next'}: {step}" for number, step in enumerate(steps)]
 
 
-def by_code(verdict: Verdict) -> dict[str, list[Finding]]:
-    """The errors by code, the worst first."""
+def by_code(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Findings by code, in the order of the first one of each code."""
     found: dict[str, list[Finding]] = {}
-    for finding in verdict.serious:
+    for finding in findings:
         found.setdefault(finding.code, []).append(finding)
     return found
 
 
 def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
-    """status, the first sentence, and an object for each code that has errors."""
+    """Status, first sentence, and an object for each code that has errors."""
     from ..store.findings.catalogue import catalogue
     from ..store.verify.verdict import first_sentence
 
@@ -45,32 +45,32 @@ def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
             "message": mine[0].message,
             "broker": catalogue()[code].broker,
         }
-        for code, mine in by_code(verdict).items()
+        for code, mine in by_code(verdict.serious).items()
     ]
     sentence = first_sentence(verdict, root)
     return {"status": verdict.status.value, "sentence": sentence, "findings": rows}
 
 
 def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
-    """Two lines for each code that has errors: the first place, and what a broker does with it.
+    """Two lines for each code that has errors: the first place, and what a broker does with the error.
 
-    What the next start does as a whole is told elsewhere.
+    Without the findings about the next start, which have their own part of the page.
     """
     from ..store.findings.catalogue import catalogue
     from ..store.verify.start import GROUP
 
-    for code, mine in by_code(verdict).items():
-        told, first = catalogue()[code], mine[0]
-        if told.group == GROUP:
+    for code, mine in by_code(verdict.serious).items():
+        invariant, first = catalogue()[code], mine[0]
+        if invariant.group == GROUP:
             continue
         others = sum(finding.count for finding in mine) - 1
         more = f" (and {others:,} more)" if others else ""
         yield f"  {code}  {first.place(root)}: {first.message}{more}"
-        yield f"         A broker {told.broker}."
+        yield f"         A broker {invariant.broker}."
 
 
 def beyond_lines(beyond: Sequence[Beyond]) -> Iterator[str]:
-    """What no repair mends, each with its reason and what is left to do."""
+    """Lines about what no repair mends, with the reason and what to do."""
     if not beyond:
         return
     yield ""

@@ -1,4 +1,4 @@
-"""`mqstore verify`: check the invariants of a store, report every finding."""
+"""`mqstore verify`: check the invariants of a store and report all findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = App()
 
 
 class VerifyFormat(StrEnum):
-    """How the findings are printed."""
+    """Output format of findings."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,7 +38,7 @@ class VerifyFormat(StrEnum):
 
 
 def parse_percent(text: str) -> float:
-    """`10` or `10%`."""
+    """The number for `10` or `10%`. Raises BadParameter."""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%?", str(text).strip())
     if match is None or not 0 < float(match[1]) <= 100:
         raise bad_parameter(f"{text!r} is not a percentage such as 10% or 0.5%")
@@ -49,7 +49,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0
 
 
 def parse_duration(text: str) -> float:
-    """`90`, `90s`, `10m`, `2h`: seconds."""
+    """Seconds for `90`, `90s`, `10m`, `2h`. Raises BadParameter."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhd])?", str(text).strip())
     if match is None:
         raise bad_parameter(f"{text!r} is not a duration such as 90s, 10m or 2h")
@@ -57,7 +57,7 @@ def parse_duration(text: str) -> float:
 
 
 class AskedScope(NamedTuple):
-    """The fields of a `Scope` that a command line gives, before what checks is imported."""
+    """The fields of a `Scope` that the command line gives; no module of the checks is imported for them."""
 
     quick: bool
     topic: str | None
@@ -72,7 +72,7 @@ class AskedScope(NamedTuple):
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """What a run that goes on must ask for, too."""
+        """The options that a resumed run must have in common with the earlier ones."""
         return {
             "quick": self.quick,
             "topic": self.topic,
@@ -84,7 +84,7 @@ class AskedScope(NamedTuple):
 
 
 class VerifyOptions(Options):
-    """What is checked; the annotations are the declaration of the options."""
+    """What is checked; the annotations declare the options."""
 
     quick: Annotated[
         bool, Option("--quick/--deep", help="quick: only structure and ends, no CRC; deep: everything (the default).")
@@ -123,7 +123,7 @@ class VerifyOptions(Options):
     ] = None
 
     def asked(self, broker_version: str | None) -> AskedScope:
-        """What is asked for. Raises BadParameter, InvalidInput."""
+        """The options as a scope. Raises BadParameter, InvalidInput."""
         if self.queue is not None and self.topic is None:
             raise bad_parameter("--queue needs --topic")
         since_ms = None
@@ -227,7 +227,7 @@ def verify(
 
 
 def _each_once(paths: list[Path]) -> list[Path]:
-    """Paths as they were first named: patterns may overlap, and no store counts twice."""
+    """The paths in their order, each store once: patterns may overlap."""
     found: dict[str, Path] = {}
     for path in paths:
         found.setdefault(os.path.realpath(path), path)
@@ -241,7 +241,7 @@ WORST = (
 
 
 def groups_of(only: str | None) -> frozenset[str] | None:
-    """The groups of checks that `--only` names. Raises BadParameter."""
+    """The groups of checks that `--only` names, None without `--only`. Raises BadParameter."""
     from ..store.findings.catalogue import GROUPS
 
     groups = None if only is None else frozenset(g.strip() for g in only.split(","))
@@ -252,7 +252,7 @@ def groups_of(only: str | None) -> frozenset[str] | None:
 
 @contextmanager
 def _stopping() -> Iterator[list[bool]]:
-    """A list that has an element once Ctrl-C was pressed; the second time ends at once."""
+    """Yield a list that gets an element when Ctrl-C is pressed; the second Ctrl-C ends the command at once."""
     pressed: list[bool] = []
 
     def note(number: int, frame: object) -> None:
@@ -270,7 +270,7 @@ def _stopping() -> Iterator[list[bool]]:
 def _verdict(
     path: Path, asked: AskedScope, resume: Path | None, common: Common, stop: list[bool]
 ) -> tuple[Path, Verdict]:
-    """The root of the store that `path` is, or is in, and what is found of `path`."""
+    """The root of the store that `path` is or lies in, and the verdict about `path`."""
     from ..store.errors import InvalidInput
     from .verify_part import part_of
 
@@ -286,7 +286,7 @@ def _verdict(
         if given:
             hint = f"name the store {part.root}"
             raise InvalidInput(f"{option} needs a whole store, not a part of it", path=path, hint=hint)
-    # all groups of checks are run: some of one need what those of another have seen
+    # run all groups of checks: some need results of checks of another group
     inside = asked._replace(topic=part.topic, queue_id=part.queue_id)
     return part.root, part.of(_verify(part.root, inside, common, stop))
 
@@ -303,7 +303,7 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
         for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
         from ..store.verify.context import Scope
-        from ..store.verify.run import verify  # numpy and all checks: behind what is plain to see
+        from ..store.verify.run import verify  # imports numpy and all checks: after the quick refusals
         from ..store.verify.verdict import Status
 
         with log_progress(store, common) as tell:
@@ -311,16 +311,16 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
             verdict = verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
         if verdict.status is not Status.DAMAGED:
             return verdict
-        from ..store.repair.recheck import with_repairs  # all that plans
+        from ..store.repair.recheck import with_repairs  # imports everything that makes plans
 
         with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
-            on = partial(_go_on, tell, stop)
+            on = partial(_advance, tell, stop)
             return with_repairs(verdict, store.layout, asked.broker_version, common.rate, on)
         return verdict
 
 
-def _go_on(tell: Callable[[int], None], stop: list[bool], position: int) -> None:
-    """Tell the position, unless Ctrl-C was pressed: what was found counts then. Raises KeyboardInterrupt."""
+def _advance(tell: Callable[[int], None], stop: list[bool], position: int) -> None:
+    """Report the position. Raises KeyboardInterrupt after Ctrl-C, to end the check with the findings so far."""
     if stop:
         raise KeyboardInterrupt
     tell(position)
@@ -328,14 +328,14 @@ def _go_on(tell: Callable[[int], None], stop: list[bool], position: int) -> None
 
 @contextmanager
 def log_progress(store: StoreReader, common: Common) -> Iterator[Callable[[int], None]]:
-    """A bar for the pass over the log of a store; told of the log positions that are reached."""
+    """A progress bar for reading the log of a store; yields a function that takes the log position reached."""
     files = store.log_files
     with common.progress("checking the log", files.size) as bar:
         yield bar.positions(files.start)
 
 
 def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool) -> None:
-    """What belongs on stderr. whole: of a store, not of a part of one."""
+    """Print remarks on stderr. whole: the path is a store, not a part of one."""
     if verdict.stopped_at is not None and resume is not None:
         common.warn(f"{path}: not finished; run the same command again to continue")
     elif verdict.stopped_at is not None and not whole:
@@ -355,9 +355,9 @@ def print_verdicts(
     brief: bool = False,
     failed: Iterable[Path | str] = (),
 ) -> None:
-    """In the format that is asked for. given: options that next commands need as well. quick: how the
-    stores were looked at. brief: as text, a line a store. failed: stores that cannot be read, known behind
-    the last verdict, for metrics. Raises as `Output.check` before the first one is asked for.
+    """Print verdicts in the format that is asked for. given: options that proposed commands repeat. quick: whether the
+    checks were quick ones. brief: a line per store in a text. failed: stores that cannot be read, for metrics; iterated
+    after the last verdict. Raises as `Output.check`, before it asks for the first verdict.
     """
     common.open_output().check(COLUMNS)
     if common.format.value == VerifyFormat.PROMETHEUS:
@@ -393,7 +393,7 @@ def print_verdicts(
 
 
 def _at(path: Path | str, given: Given, common: Common) -> Given:
-    """What a next command for this store needs."""
+    """The options that a proposed command for this store repeats."""
     from ..store.disk.layout import Layout, is_uri
     from ..store.errors import StoreError
 
@@ -401,7 +401,7 @@ def _at(path: Path | str, given: Given, common: Common) -> Given:
         return given
     try:
         return given.at(Layout.of(path, common.config()))
-    except StoreError:  # it went away behind the check, or is elsewhere: the verdict stands
+    except StoreError:  # the store is gone by now, or on another machine: the verdict stays valid
         return given
 
 
@@ -422,7 +422,7 @@ COLUMNS = (
 
 
 def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:
-    """The verdict as a JSON object. complete: all was looked at."""
+    """The verdict as a JSON object. complete: whether everything was checked."""
     from ..store.findings.catalogue import Severity
 
     counts = {level.label: 0 for level in reversed(Severity)}

@@ -1,4 +1,4 @@
-"""`mqstore verify` of a directory or file inside a store: whose it is, and what is said of it."""
+"""`mqstore verify` of a directory or file inside a store: find its store, and select the findings about it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 _DEEPEST = 7
-"""Levels of directories between a file of a store and its root."""
+"""Levels of directories between a file of a store and the store's root, at most."""
 _LAYOUT = "layout"
 _LOG = "commit_log"
 _GROUPS = {
@@ -45,20 +45,20 @@ _GROUPS = {
     "abort": _LAYOUT,
     "lock": _LAYOUT,
 }
-"""The group of checks that is about a part of a store, by the part's name."""
+"""Name of a part of a store → the group of its checks."""
 _ABOVE_TOPICS = {CONSUME_QUEUE: 1, BATCH_CONSUME_QUEUE: 1, CONSUME_QUEUE_EXT: 1, COMPACTION: 2}
-"""Directories between the root and those of the topics, with this one."""
+"""Levels of directories from the root to the topics' directories."""
 _OF_ROOTS = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, "checkpoint")
-"""What lies in a store's root: one of them at least."""
+"""A store's root has at least one of these."""
 _OF_SCOPE = ": --topic"
-"""How the reason ends that is there because of the scope that a queue makes."""
+"""End of the reasons in `unread` that come from the scope of a queue."""
 
 
 class VerifyTarget(NamedTuple):
     """A part of a store.
 
-    root: of the store, as it is to be shown. path: what was asked for. group: of its checks. logs:
-    directories of the commit log. topic, queue_id: whose it is, None where of more than one.
+    root: of the store, as it is shown. path: what was asked for. group: of the part's checks. logs: directories of the
+    commit log. topic, queue_id: of the part, None if it has several.
     """
 
     root: Path
@@ -69,8 +69,8 @@ class VerifyTarget(NamedTuple):
     queue_id: int | None = None
 
     def of(self, verdict: Verdict) -> Verdict:
-        """The verdict about this part alone."""
-        from dataclasses import replace  # with inspect
+        """The verdict about this part only."""
+        from dataclasses import replace  # imports inspect
 
         from ..store.verify.verdict import status_of
 
@@ -80,9 +80,9 @@ class VerifyTarget(NamedTuple):
         return replace(verdict, status=status_of(findings), findings=findings, unread=unread)
 
     def _has(self, finding: Finding) -> bool:
-        """It lies in this part.
+        """Whether a finding is about this part.
 
-        Of a directory, what its checks say of the directories above it and of the log counts, too.
+        For a directory, findings of its group of checks about directories above it and about the log count, too.
         """
         from ..store.findings.catalogue import catalogue
 
@@ -100,7 +100,7 @@ class VerifyTarget(NamedTuple):
 
 
 def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
-    """What `path` is a part of, None where it is a store itself.
+    """The part of a store that `path` is, None if `path` is a store itself.
 
     Raises NotAStore, Missing, Unreadable, Unsupported (one file of a RocksDB).
     """
@@ -120,8 +120,8 @@ def part_of(path: Path, config: BrokerConfig) -> VerifyTarget | None:
 
 
 def _is_root(path: Path) -> bool:
-    """It has parts of a store. In a part of one these say nothing: a topic may be named so, and a
-    DLedger has an index and a checkpoint of its own; there it must have a log and queues.
+    """Whether a directory has parts of a store. One that has the name of a part must have a log and queues: a topic may
+    have such a name, and a DLedger has an index and a checkpoint of its own.
     """
     there = {name for name in _OF_ROOTS if os.path.exists(path / name)}  # noqa: PTH110 (no errors)
     if path.name in _GROUPS or path.name.startswith(DLEDGER_PREFIX):
@@ -130,7 +130,7 @@ def _is_root(path: Path) -> bool:
 
 
 def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTarget | None:
-    """None where `root` is no store, or `path` is not one of its parts. Raises Unsupported."""
+    """The part, None if `root` is no store or `path` is not in one of its parts. Raises Unsupported."""
     from ..formats import timer_check, timer_metrics
 
     try:
@@ -144,11 +144,11 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
     elif whole.name.partition(".")[0] in (timer_check.FILE, timer_metrics.FILE):
         group = "timer"
     if group is None:
-        from ..store.tiered.segments import is_of_tier  # with numpy
+        from ..store.tiered.segments import is_of_tier  # imports numpy
 
         if not is_of_tier(inside[0]):
             return None
-        group = "config"  # which has the metadata of segments
+        group = "config"  # the metadata of segments is in config/
     if not whole.is_dir() and (whole.parent / ROCKSDB_CURRENT).is_file():
         hint = f"name its directory, {path.parent}"
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)
@@ -158,7 +158,7 @@ def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> VerifyTa
 
 
 def _queue(root: Path, inside: tuple[str, ...]) -> tuple[str | None, int | None]:
-    """Topic and queue id that a place names, None where it names none."""
+    """Topic and queue id that a path names, None for each that it does not name."""
     topics = _ABOVE_TOPICS.get(inside[0])
     if topics is None or not root.joinpath(*inside[: topics + 1]).is_dir():
         return None, None
@@ -167,7 +167,7 @@ def _queue(root: Path, inside: tuple[str, ...]) -> tuple[str | None, int | None]
 
 
 def _inside(path: Path, directory: Path) -> bool:
-    """`path` is `directory` or lies in it, by their names or where links lead."""
+    """Whether `path` is `directory` or lies in it, by their names or by where links lead."""
     for real in (os.path.abspath, os.path.realpath):
         one, other = real(path), real(directory)
         if one == other or one.startswith(other.rstrip(os.sep) + os.sep):

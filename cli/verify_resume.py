@@ -1,4 +1,4 @@
-"""How far a run of `verify` came, in a file outside the store: `--resume FILE`."""
+"""The state of an unfinished run of `verify`, in a file outside the store: `--resume FILE`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _VERSION = 3
 _BYTES_MAX = 256 << 20
 _READ_WHOLE = frozenset({"layout", "checkpoint", "config", "compaction"})
-"""Groups that each run checks as a whole: what an earlier one said of them is out of date."""
+"""Groups that each run checks as a whole, so that earlier findings of them are out of date."""
 _MISSING = "I-070"
 _NUMBERS = ("start", "end", "records", "newest", "newest_dead", "damage", "bytes", "skipped", "dispatched")
 
 
 @dataclass
 class Resume:
-    """The state. position: of the log, None for a run that begins. asked: options of the run.
+    """The state of a run. position: in the log, None for a new run. asked: options of the run.
 
-    findings, facts: what earlier runs have found, and what they have seen of the log.
+    findings, facts: what earlier runs have found, and what they know of the log.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Resume:
 
     @classmethod
     def read(cls, path: Path, store: Path, asked: Mapping[str, Any]) -> Self:
-        """The state in a file, or that of a run that begins. Raises InvalidInput, Unreadable.
+        """The state in a file, or a new one if there is no file. Raises InvalidInput, Unreadable.
 
         asked: the options that all runs over the log must have in common.
         """
@@ -79,7 +79,7 @@ class Resume:
         return cls(path, root, asked, int(saved["position"]), findings, facts)
 
     def joined(self, verdict: Verdict) -> Verdict:
-        """A verdict over what this run has read and what earlier ones have."""
+        """The verdict with the findings of earlier runs added."""
         from ..store.findings.catalogue import catalogue
         from ..store.findings.findings import order
         from ..store.verify.verdict import status_of
@@ -88,7 +88,7 @@ class Resume:
         here = {(f.code, f.path, f.offset) for f in verdict.findings}
 
         def again(finding: Finding) -> bool:
-            """This run has checked the same once more, with all that is known now."""
+            """Whether this run has checked the same again, with all facts known by now."""
             if finding.code == _MISSING:
                 return (finding.topic, finding.queue_id) in verdict.facts.missing
             return told[finding.code].group in _READ_WHOLE
@@ -99,7 +99,7 @@ class Resume:
         return replace(verdict, status=status_of(findings), findings=findings)
 
     def write(self, verdict: Verdict) -> None:
-        """Keep the state of a run that was ended early; remove that of one that is done."""
+        """Write the state of an unfinished run, or remove the file after a finished one."""
         if verdict.stopped_at is None:
             self.path.unlink(missing_ok=True)
             return
@@ -118,7 +118,7 @@ class Resume:
 
 
 def _facts_json(facts: LogFacts) -> dict[str, Any]:
-    """Numbers, and rows that begin with a queue."""
+    """The facts as JSON: numbers, and rows that begin with topic and queue id."""
     told: dict[str, Any] = {name: getattr(facts, name) for name in _NUMBERS}
     for name in ("first_offset", "next_offset"):
         told[name] = [[*queue, offset] for queue, offset in getattr(facts, name).items()]
@@ -128,14 +128,14 @@ def _facts_json(facts: LogFacts) -> dict[str, Any]:
 
 
 def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
-    """Without what the next run reads once more: of two processes one was ahead."""
+    """The gaps, without those that the next run reads again: one of two processes may have been ahead."""
     values, end = iter(gaps), facts.stopped_at
     rows = zip(values, values, values, values, strict=True)
     return [n for row in rows if end is None or row[2] < end for n in row]
 
 
 def _facts_of(told: dict[str, Any]) -> LogFacts:
-    """The inverse. Raises ValueError, TypeError, KeyError."""
+    """The facts from their JSON. Raises ValueError, TypeError, KeyError."""
     from ..store.broker.snapshot import QueueId
     from ..store.verify.context import LogFacts
 

@@ -1,4 +1,4 @@
-"""The page that `mqstore verify` prints: the verdict first, then what is wrong, what is left, what now."""
+"""The page of `mqstore verify`: the verdict, then findings, parts that were not checked, and what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
 from .terminal import page_of
+from .verdict_text import by_code
 
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
@@ -19,8 +20,8 @@ _SEVERAL = {"fatal": "fatal"}
 
 
 def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> str:
-    """All lines. given: options that next commands need as well. verbose: every finding and its rule,
-    otherwise one of each code.
+    """The whole page. given: options that proposed commands repeat. verbose: list every finding and its rule, not one
+    finding of each code.
     """
     from ..store.findings.catalogue import Severity
 
@@ -37,18 +38,18 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
 
 
 def folded(text: str, columns: int) -> str:
-    """The page for a terminal: long lines go on below their text. Commands stay whole."""
+    """The page for a terminal: long lines are wrapped and indented. Lines with commands stay whole."""
     from textwrap import wrap
 
-    told, now, commands = text.partition(_WHAT_NOW)
+    findings, heading, commands = text.partition(_WHAT_NOW)
     lines = []
-    for line in told.split("\n"):
+    for line in findings.split("\n"):
         indent = _INDENT.match(line)[0] + "  "  # type: ignore[index]
         rows = wrap(
             line, max(columns, _NARROWEST), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
         lines += rows or [""]
-    return "\n".join(lines) + now + commands
+    return "\n".join(lines) + heading + commands
 
 
 _WHAT_NOW = "\nWhat now:"
@@ -57,7 +58,7 @@ _NARROWEST = 40
 
 
 def verdict_line(path: Path | str, verdict: Verdict) -> str:
-    """What is so, how much is wrong, how much was looked at."""
+    """The verdict, the number of findings, and how much was read."""
     from ..store.findings.catalogue import Severity
     from ..store.verify.verdict import first_sentence
 
@@ -75,13 +76,10 @@ def verdict_line(path: Path | str, verdict: Verdict) -> str:
 
 
 def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:
-    """Findings of one severity: a line for each code; verbose: for each place, and what the rule is."""
+    """Lines for findings of one severity: one for each code; with verbose one for each finding, and the rules."""
     from ..store.findings.catalogue import catalogue
 
-    by_code: dict[str, list[Finding]] = {}
-    for finding in found:
-        by_code.setdefault(finding.code, []).append(finding)
-    for code, mine in by_code.items():
+    for code, mine in by_code(found).items():
         if not verbose:
             yield headline(path, mine)
             continue
@@ -91,7 +89,7 @@ def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[st
 
 
 def headline(root: Path | str, mine: list[Finding]) -> str:
-    """The fault, told of the largest of findings of one code, how many more there are, and the code."""
+    """The line for findings of one code: the largest one, how many more there are, the code."""
     from ..store.findings.findings import how_many_more
 
     first = max(mine, key=lambda finding: finding.count)
@@ -100,13 +98,13 @@ def headline(root: Path | str, mine: list[Finding]) -> str:
 
 
 _LONG_S = 5
-"""Shorter runs are told without their time."""
+"""Seconds from which the duration of a run is shown."""
 _CODES = 6
-"""Codes behind a command before they are folded."""
+"""Codes shown behind a command; the others are only counted."""
 
 
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
-    """The commands that mend it all, in order; then why some of it is beyond repair."""
+    """The commands that mend the findings, in order; then why some findings are beyond repair."""
     from ..store.disk.layout import is_uri
     from ..store.findings.next_commands import calls_for_something, refused, tidying_commands
     from ..store.verify.verdict import commands_of, what_now
@@ -134,11 +132,11 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
 _SHOWN_BEFORE = " Without --apply you see the plan:"
 _ELSEWHERE = "a store in object storage cannot be repaired: copy it to a disk and run verify there"
 _TIDY_SHOWN = 6
-"""Commands that mend warnings before they are folded."""
+"""Commands that mend warnings, shown without --verbose."""
 
 
 def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) -> Iterator[str]:
-    """Of a store that is in order. tidy: what mends its warnings."""
+    """What to do with a store that has no errors. tidy: commands that mend its warnings."""
     if verdict.unread:
         yield "What now: check the rest."
     elif not tidy:
@@ -161,14 +159,14 @@ def _commands(commands: list[NextCommand]) -> Iterator[str]:
 
 
 def _beyond(about: list[Finding], commands: list[NextCommand], *, no_plan: bool) -> Iterator[str]:
-    """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
+    """Why no command mends what remains. no_plan: no plan can be made for this store, whatever is wrong with it."""
     from ..store.findings.next_commands import CUT_OFF, MENDS, cure_of, refused
     from ..store.repair.recheck import why_unrepairable
 
     if any(finding.code == CUT_OFF for finding in about):
-        return  # what is wrong may be the half of a change
+        return  # the errors may come from an unfinished change
     mended = {code for each in commands if each.changes for code in each.codes}
-    left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
-    for code, finding in sorted(left.items()):
+    unmended = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
+    for code, finding in sorted(unmended.items()):
         if not no_plan or (cure_of(finding) not in MENDS and not refused([finding])):
             yield f"  {code} is beyond repair: {why_unrepairable(code)}"

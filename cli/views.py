@@ -1,4 +1,4 @@
-"""`inspect --delays`, `--timers`, …: what the messages of a broker's own topics mean."""
+"""`inspect --delays`, `--timers`, …: views over messages of a broker's own topics, as text and JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 _SHOWN = 20
-"""Rows of a list before it is folded."""
+"""Rows of a list that are shown without --verbose."""
 
 
 def print_views(store: StoreReader, names: list[str], now_ms: int, common: Common) -> None:
-    """One record for each view that was asked for; one alone is one JSON object."""
+    """Print a record for each view that was asked for; a single view is one JSON object."""
     records = [_view(name, store, now_ms, common.warn) for name in names]
 
     def text(record: Record) -> str:
@@ -75,7 +75,7 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
         yield (f"  a broker continues at {begin}, in the timer queue at offset {record['queue_offset']:,}")
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
-    yield from _folded([row for row in record["timers"] if _worth_it(row, common)], _timer, common)
+    yield from _folded([row for row in record["timers"] if _needs_attention(row, common)], _timer, common)
     lost = [row for row in record["cancels"] if not row["effective"]]
     yield from _folded(lost, _cancel, common)
 
@@ -83,8 +83,8 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
 _TIMER_STATES = ("pending", "rolled", "delivered", "cancelled", "never", "unknown")
 
 
-def _worth_it(row: Record, common: Common) -> bool:
-    """A message that needs a look: all with --verbose."""
+def _needs_attention(row: Record, common: Common) -> bool:
+    """Whether a timer is listed: an odd one, or any with --verbose."""
     odd = row["state"] in ("never", "unknown") or row["overdue"] or row["again"]
     return common.verbose or odd
 
@@ -107,7 +107,7 @@ def _cancel(row: Record, common: Common) -> str:
 
 
 def _folded(rows: list[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
-    """The first of the rows; all with --verbose."""
+    """Lines for the first rows; with --verbose for all."""
     shown = rows if common.verbose else rows[:_SHOWN]
     for row in shown:
         yield text(row, common)

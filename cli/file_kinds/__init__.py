@@ -1,8 +1,8 @@
-"""What `dump` and `inspect` say of each kind of file: one module per kind, named as the kind.
+"""What `dump` and `inspect` print of each kind of file: a module per kind, with the name of the kind.
 
-A module has `chunks` and `summary` (see `chunks.FileKindModule`). It is imported when its kind is asked
-for; files whose content `formats` describes as tables share `config_json`. A new kind is a new
-module, a line in `formats/kinds.py`, and what recognises it in `store/inspect/recognise.py`.
+A module has `chunks` and `summary` (see `chunks.FileKindModule`), and is imported when its kind is asked for. Files
+whose content `formats` describes as tables share `config_json`. A new kind needs a module, a line in
+`formats/kinds.py`, and code in `store/inspect/recognise.py` that recognises it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def file_kind(kind: str) -> FileKindModule:
-    """The module of a kind."""
+    """The module for a kind."""
     from ...formats.kinds import KINDS
 
     tables = kind in KINDS and KINDS[kind].tables

@@ -1,4 +1,4 @@
-"""`abort`: its content as text."""
+"""`abort` and `lock`: their content as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """The content."""
+    """One record with the content."""
     from ...formats.derive import columns_of
     from ...formats.kinds import KINDS
 
@@ -26,7 +26,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """All its fields."""
+    """The fields of the record."""
     return only_record(chunks(what, None, False, common))
 
 

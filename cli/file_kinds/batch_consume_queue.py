@@ -1,4 +1,4 @@
-"""Batch consume queues: one, those of a topic, or all of a store."""
+"""Batch consume queues: one, all of a topic, or all of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """All units up to the last valid one, queue by queue; `at`: number of the first unit."""
+    """All units up to the last valid one, queue by queue. at: number of the first unit."""
     from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
     from ...store.queues.batches import BatchConsumeQueue
 
@@ -37,7 +37,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Batches and messages of all queues; of one queue its ends."""
+    """Batches and messages of all queues; for one queue also its ends."""
     from ...store.queues.batches import BatchConsumeQueue
 
     found, batches = [], 0
@@ -49,7 +49,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 
 def _unit_state(record: dict[str, Any]) -> Record:
-    """What a unit is that names no batch."""
+    """Mark a unit that names no batch."""
     from ...store.queues.read import is_valid_batch
 
     return {} if is_valid_batch(record) else {"state": "invalid"}

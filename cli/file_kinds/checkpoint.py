@@ -1,4 +1,4 @@
-"""The checkpoint, and other files that begin with one record."""
+"""The checkpoint, `config/timercheck`, and other files that begin with one record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """The fields; what a short file lacks is zero, as for a broker."""
+    """One record; fields that a short file lacks are zero, as for a broker."""
     from ...formats.derive import columns_of
     from ...formats.kinds import KINDS
 
@@ -27,5 +27,5 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """All its fields."""
+    """The fields of the record."""
     return only_record(chunks(what, None, False, common))

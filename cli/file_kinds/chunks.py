@@ -1,7 +1,7 @@
-"""What `dump` prints of a file: chunks of records.
+"""Chunks of records, which `dump` prints.
 
-A chunk gives its records by the names of the output, or its bytes for the hex view. The field names
-are those of the schemas, nothing here knows them.
+A chunk gives its records by the field names of the output, or their bytes for the hex view. All field names come from
+the schemas.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Record = Mapping[str, Any]
 
 
 class RecordPiece(NamedTuple):
-    """The bytes of one record and what they are: `data` begins at `position`.
+    """Bytes for the hex view, from `position` on.
 
-    counts: False for what only leads to the next piece.
+    counts: False for a part that leads to the next piece of the same record.
     """
 
     title: str
@@ -35,11 +35,11 @@ class RecordPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordArray:
-    """Records of one schema in a row.
+    """Consecutive records of one schema.
 
-    number_name: what numbers them (`queue_offset`, `position`, …). numbers, positions: number and
-    byte position of each. before, more: fields in front of the schema's, the same for all and one
-    for each. marks: says more of a record.
+    number_name: field that numbers the records (`queue_offset`, `position`, …). numbers, positions: number and byte
+    position of each record. before: fields in front, the same for all records. more: further fields in front, a value
+    per record. marks: returns more fields for a record.
     """
 
     record_type: str
@@ -53,7 +53,7 @@ class RecordArray:
     marks: Callable[[dict[str, Any]], Record] | None = None
 
     def records(self) -> Iterator[Record]:
-        """By the names of the output."""
+        """The records, by the field names of the output."""
         names = (self.number_name, *self.more, *(self.array.dtype.names or ()))
         head = {"type": self.record_type, **self.before}
         numbers = zip(self.numbers, *self.more.values(), strict=True)
@@ -64,7 +64,7 @@ class RecordArray:
             yield record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """For the hex view."""
+        """The bytes of each record, for the hex view."""
         where = " ".join(f"{name} {value}" for name, value in self.before.items())
         title = self.record_type.replace("_", " ")
         for number, position, unit in zip(self.numbers, self.positions, self.array, strict=True):
@@ -74,23 +74,23 @@ class RecordArray:
 
 
 class NonRecordRange(NamedTuple):
-    """Bytes that are no record: `blank`, `damage` or `zeros`. silent: not to be printed."""
+    """Bytes that are not a record: `blank`, `damage` or `zeros`. silent: do not print it, only count it."""
 
     record: Record
     silent: bool = False
 
     def records(self) -> Iterator[Record]:
-        """One; zeros behind the end are nothing."""
+        """The range as a record, unless it is silent or zeros behind the end."""
         if self.record["type"] != "zeros" and not self.silent:
             yield self.record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """None: there are no fields."""
+        """Nothing: there are no fields."""
         return iter(())
 
 
 def damage_text(ranges: int, size: int, first: str) -> str:
-    """One line on damage that was met: how many ranges, how many bytes, and the first of them."""
+    """One line on damage: the number of ranges, of bytes, and the first range."""
     from ...store.counted import counted
 
     return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
@@ -104,22 +104,22 @@ class Single(NamedTuple):
     schema: Construct[Any, Any]
 
     def records(self) -> Iterator[Record]:
-        """It."""
+        """The record."""
         yield self.record
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """Its bytes."""
+        """The bytes of the record."""
         yield RecordPiece(str(self.record["type"]), 0, self.data, self.schema)
 
 
 class Texts(NamedTuple):
-    """Records that are not told by a schema alone, and the bytes that they come from."""
+    """Records made by other code than a schema, and the bytes that they come from."""
 
     found: Iterable[Record]
     bytes_of: Callable[[], Iterator[RecordPiece]]
 
     def records(self) -> Iterator[Record]:
-        """Them."""
+        """The records."""
         yield from self.found
 
     def pieces(self) -> Iterator[RecordPiece]:
@@ -128,29 +128,29 @@ class Texts(NamedTuple):
 
 
 class Chunk(Protocol):
-    """Records of a file in a row; see `RecordArray`, `NonRecordRange`, `Single`."""
+    """Consecutive records of a file; see `RecordArray`, `NonRecordRange`, `Single`, `Texts`."""
 
     def records(self) -> Iterator[Record]:
-        """By the names of the output."""
+        """The records, by the field names of the output."""
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """For the hex view."""
+        """The bytes of each record, for the hex view."""
 
 
 def only_record(chunks: Iterable[Chunk]) -> dict[str, Any]:
-    """The fields of the one record of a file that is one."""
+    """The fields of the only record of a file, without `type`."""
     (record,) = (record for chunk in chunks for record in chunk.records())
     return {name: value for name, value in record.items() if name != "type"}
 
 
 class FileKindModule(Protocol):
-    """A module of this package, named as its kind with underscores."""
+    """The interface of a module of this package."""
 
     def chunks(self, what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-        """The records of the file or directory; `at`: where to begin, in the kind's own numbers.
+        """The records of a file or directory. at: where to begin, in the kind's own numbers.
 
-        raw: also what was never used, bytes as they are.
+        raw: also parts that were never used; bytes as they are.
         """
 
     def summary(self, what: Recognised, common: Common) -> dict[str, Any]:
-        """What is in it, for `inspect`."""
+        """The fields that `inspect` prints."""

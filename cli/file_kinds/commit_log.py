@@ -1,4 +1,4 @@
-"""The commit log, or a file of it; what `dump` prints of it is in `cli/dump_log.py`."""
+"""The commit log (plain, of DLedger, tiered), or a file of it; `cli/dump_log.py` prints its records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Records from the first to the last one; all of it is walked, without the bodies' CRCs."""
+    """Count records and damage and find the first and last time. Scans the whole log, without the bodies' CRCs."""
     from ...store.log.commit_log import Batch
     from ..dump_log import open_log
 

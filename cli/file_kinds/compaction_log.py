@@ -1,4 +1,4 @@
-"""Compaction logs; what `dump` prints of them is in `cli/dump_log.py`."""
+"""Compaction logs; `cli/dump_log.py` prints their records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Records of all logs, walked without the bodies' CRCs; of one log its ends too."""
+    """Count records and damage of all logs, without the bodies' CRCs; for one log also its ends."""
     from ...store.log.commit_log import Batch
     from ...store.search.queue_search import is_usual
     from ..dump_log import open_logs

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """The entries of all files, with `raw` also those of .bak; then those of its RocksDBs.
+    """The entries of all files, with `raw` also those of .bak files; then the entries of RocksDBs.
 
-    `at`: number of the first entry of each file.
+    at: number of the first entry of each file.
     """
     from ...store.queues.rocksdb import HINT, readable
     from ...store.settings.read import config_files, databases
@@ -33,7 +33,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """One line for each file without its .bak, and for what only the .bak has."""
+    """A line for each file without its .bak, and for each .bak without its file."""
     from ...store.settings.read import summaries_of
 
     found = list(summaries_of(what.path))

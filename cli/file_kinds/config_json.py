@@ -1,4 +1,4 @@
-"""One file of `config/`: the entries of its tables, or what is wrong with it."""
+"""A file of `config/`: the entries of its tables, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """The entries, from number `at` on; then the range that cannot be read."""
+    """The entries from number `at` on, then the range that cannot be read."""
     yield from file_chunks(what.path, what.kind, at or 0, common)
 
 
 def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chunk]:
-    """The same for a file of a directory."""
+    """The chunks of the file of some kind at a path."""
     from itertools import islice
 
     from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
@@ -42,7 +42,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """What is in it, and whether a broker takes it."""
+    """The content, and whether a broker accepts it."""
     from ...store.settings.read import read_config_file, summary_of
 
     found = summary_of(read_config_file(what.path, what.kind))

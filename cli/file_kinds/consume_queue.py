@@ -1,4 +1,4 @@
-"""Consume queues: one, those of a topic, or all of a store."""
+"""Consume queues, tiered ones too: one, all of a topic, or all of a store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ..options import Common
 
 _AT_ONCE = 1 << 10
-"""Units whose ext units are in memory together."""
+"""Units whose units in consumequeue_ext are in memory together."""
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """All units up to the last one that was written, queue by queue; `at`: queue offset.
+    """All units up to the last one written, queue by queue. at: queue offset.
 
-    An address in consumequeue_ext is looked up there.
+    For a unit with an address in consumequeue_ext, the unit there is looked up.
     """
     from ...formats.consume_queue import UNIT, UNIT_BYTES
     from ...store.disk.file_queue import MappedFileQueue
@@ -56,7 +56,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def _parts(
     first: int, units: Structs, ext: MappedFileQueue | None
 ) -> Iterator[tuple[int, Structs, Mapping[int, ExtUnit] | None]]:
-    """(number, units, ext units by address): a window, in small parts where it has addresses."""
+    """Yield (first number, units, ext units by address): the whole window, or small parts if it has ext addresses."""
     import numpy as np
 
     from ...formats.consume_queue import EXT_ADDRESS_MAX
@@ -75,7 +75,7 @@ def _parts(
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Units of all queues there are; of one queue also its offsets."""
+    """Units of all queues; for one queue also its offsets."""
     from ...store.queues.read import ConsumeQueue
 
     found = []
@@ -86,9 +86,9 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 
 def _unit_state(ext: Mapping[int, ExtUnit] | None, record: dict[str, Any]) -> Record:
-    """What a unit is that points at no message; what one has in consumequeue_ext.
+    """Mark a unit that points at no message; add what consumequeue_ext has for it.
 
-    ext: by address, None where consumequeue_ext has nothing of the queue.
+    ext: units by address, None if consumequeue_ext has no directory of the queue or no unit of the window needs it.
     """
     from ...store.queues.read import Unit
 

@@ -1,4 +1,4 @@
-"""consumequeue_ext: of one queue, of those of a topic, or of all of a store."""
+"""consumequeue_ext: of one queue, of all of a topic, or of all of a store."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class _Units(NamedTuple):
-    """Units in a row. before: topic and queue."""
+    """Consecutive units. before: topic and queue."""
 
     units: ExtUnits
     before: Record
 
     def records(self) -> Iterator[Record]:
-        """By the names of the output."""
+        """The units, by the field names of the output."""
         from ...formats.consume_queue_ext import ADDRESS_BASE
 
         columns = self.units.columns
@@ -48,7 +48,7 @@ class _Units(NamedTuple):
             }
 
     def pieces(self) -> Iterator[RecordPiece]:
-        """For the hex view."""
+        """The bytes of each unit, for the hex view."""
         from ...formats.consume_queue_ext import UNIT
 
         columns = self.units.columns
@@ -60,7 +60,7 @@ class _Units(NamedTuple):
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """All units and damage, queue by queue; `at`: position of the first unit."""
+    """All units and damage, queue by queue. at: position of the first unit."""
     from ...store.queues.ext import ExtUnits, ext_units
 
     for topic, queue_id, files in queue_files(what):
@@ -75,7 +75,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Units, how many of them have a bit map, and of which messages they are."""
+    """Number of units, how many have a bit map, and the store times of their messages."""
     from ...store.queues.ext import ExtUnits, ext_units
 
     queues = units = mapped = damaged = 0

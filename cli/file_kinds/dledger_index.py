@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Units that were written; `at`: number of the first one."""
+    """All units that were written. at: number of the first one."""
     from ...formats.dledger_index import UNIT, UNIT_BYTES
     from ...store.log.commit_log import index_units, is_valid
 
@@ -37,7 +37,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """How many entries it names, of which terms, and where the last one ends."""
+    """Number of units, their first and last entry and term, and where the last entry ends."""
     from ...store.log.commit_log import index_units, is_valid
 
     units = invalid = 0

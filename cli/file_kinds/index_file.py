@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Header and items of index files, oldest first; `at`: number of the first item."""
+    """Header and items of index files, oldest file first. at: number of the first item."""
     from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
     from ...store.disk.compressed import is_compressed, plain_of, whole_size
     from .one_file import broken, unreadable
@@ -47,7 +47,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """The header of one file, of several the items and times of all."""
+    """The header of one file; for several files the sum of items and the time range."""
     files = index_files(what.path, common.config())
     headers = [file.header for file in files]
     shape = {"slots": files[0].slots, "items": files[0].items} if files else {}

@@ -1,4 +1,4 @@
-"""Opening one file that is a stream, or a record, of its own."""
+"""Open the file or files of a stream, and report what cannot be read of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def single_file(path: Path) -> MappedFileQueue:
-    """One file as a stream of its own: its name tells where it begins, if it is a number."""
+    """One file as a stream of its own; it begins at the position that is its name, or else at 0."""
     from ...store.disk.compressed import plain_name
     from ...store.disk.file_queue import MappedFileQueue, start_of
 
@@ -22,7 +22,7 @@ def single_file(path: Path) -> MappedFileQueue:
 
 
 def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonRecordRange]:
-    """What files lack because the disk does not give it, and compressed ones because they are broken."""
+    """Damage records for what the disk does not give of some files, and for compressed files that are broken."""
     for file in files.files:
         yield from unreadable(file.path, file.start)
         content = files.content(file)
@@ -32,7 +32,7 @@ def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonReco
 
 
 def unreadable(path: str, start: int = 0) -> Iterator[NonRecordRange]:
-    """The ranges of a file that begins at `start` which were met and could not be read."""
+    """Damage records for ranges that could not be read so far. start: position of the file's first byte."""
     from ...store.disk.byte_reader import noted_of
 
     for unread in noted_of(path):
@@ -41,7 +41,7 @@ def unreadable(path: str, start: int = 0) -> Iterator[NonRecordRange]:
 
 
 def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> NonRecordRange:
-    """The end of a compressed file of `size` bytes that does not unpack."""
+    """A damage record for the end of a compressed file that does not decompress. size: of the whole file, in bytes."""
     return NonRecordRange(
         {
             "type": "damage",

@@ -1,4 +1,4 @@
-"""What the kinds that lie in `TOPIC/QUEUE_ID/` directories share."""
+"""What the kinds with a directory `TOPIC/QUEUE_ID/` per queue share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
-    """The ends of one queue, the sums of several."""
+    """The ends of one queue, or the sums of several."""
     if len(found) == 1:
         (one,) = found
         unit = {} if one.end_position is None else {"highest_position": one.end_position}
@@ -30,7 +30,7 @@ def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 
 def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
-    """Of several queues."""
+    """The sums of several queues."""
     return {
         "topics": len({queue.topic for queue in found}),
         "queues": len(found),
@@ -40,7 +40,7 @@ def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 
 def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
-    """The queues at or below a path; topic and queue id are None where no place names them."""
+    """The queues at or below a path; topic and queue id are None if the path does not name them."""
     from ...store.disk.file_queue import MappedFileQueue
     from ...store.tiered.segments import SEGMENTS, open_segments
 
@@ -52,9 +52,9 @@ def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, Mapp
 
 
 def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None) -> Path | None:
-    """The directory of the same queue in another directory of queues of the store.
+    """The directory of the same queue in the directory `name` of the store.
 
-    None where the place of the path names no queue, or where there is no such directory.
+    None if the path does not name the queue, or if there is no such directory.
     """
     from ...store.inspect.recognise import QUEUES
 
@@ -67,7 +67,7 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
 
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
-    """The queues at or below a path, with their directories, or the one of a single file."""
+    """The queues at or below a path, with their directories; for a file, its queue and the file."""
     from ...store.disk.layout import queue_directories
     from ...store.inspect.recognise import QUEUES, Recognised
 

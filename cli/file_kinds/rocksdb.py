@@ -1,4 +1,4 @@
-"""A RocksDB: entries of all its column families."""
+"""A RocksDB: the entries of all its column families."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
-    """The same for a directory."""
+    """The chunks of the RocksDB in a directory."""
     from ...store.queues.rocksdb import RocksDb
     from ...store.settings.rocksdb import as_bytes, read_entries
 
@@ -42,7 +42,7 @@ def _pieces(number: int, entry: RocksdbEntry) -> Any:
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Column families and what is in them; of consume queues the queues and their messages."""
+    """Column families and their content; for consume queues, the queues and their messages."""
     from ...formats.rocksdb_consume_queue import BOUNDS
     from ...store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
     from ...store.settings.read import count_entries, entries_text

@@ -1,4 +1,4 @@
-"""Sparse consume queues of compaction: one, those of a topic, or all of a store."""
+"""Sparse consume queues of compaction: one, all of a topic, or all of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """All units and damage, queue by queue; `at`: position of the first unit."""
+    """All units and damage, queue by queue. at: position of the first unit."""
     from ...formats.sparse_consume_queue import UNIT
     from ...store.queues.batches import SparseRange, sparse_units
 
@@ -40,7 +40,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Messages of all queues; of one queue its ends too."""
+    """Messages of all queues; for one queue also its ends."""
     from ...store.queues.batches import summary_of
 
     found = []
@@ -59,7 +59,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 
 def _unit_state(record: dict[str, Any]) -> Record:
-    """What a unit is that names no message."""
+    """Mark a unit that names no message."""
     from ...formats.sparse_consume_queue import END
     from ...store.queues.read import is_valid_batch
 

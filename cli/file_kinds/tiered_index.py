@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Header and items of each segment; `at`: number of the first item."""
+    """Header and items of each segment. at: number of the first item."""
     from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, items_offset
     from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
 
@@ -43,9 +43,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def item_units(
     record_type: str, schema: Construct[Any, Any], name: str, part: SegmentItems, at: int, begin: int, slots: int
 ) -> RecordArray:
-    """Items of the file `name`, from number `at` on. begin: byte of the file where that of number 0 has its
-    room. slots: of the file.
-    """
+    """Items of the file `name`, from number `at` on. begin: byte offset of item 0 in the file. slots: of the file."""
     from ...store.tiered.segments import slot_of
 
     first = int((part.number < at).sum())
@@ -64,7 +62,7 @@ def item_units(
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Segments, items and times of all."""
+    """Segments, and the items and times of all of them."""
     from ...formats.tiered_index import HEADER_BYTES
     from ...store.tiered.segments import SegmentSpan, items, open_segments, read_index
 

@@ -1,4 +1,4 @@
-"""Index files of the tiered store before they are compacted."""
+"""Index files of the tiered store that are not compacted yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Header and items of each file, oldest first; `at`: number of the first item."""
+    """Header and items of each file, oldest first. at: number of the first item."""
     from ...formats.tiered_index import HEADER_BYTES
     from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
     from ...store.counted import counted
@@ -42,7 +42,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Files, items and times of all; full: those that take no more items."""
+    """Files, and the items and times of all of them. full_files: files that take no more items."""
     from ...formats.tiered_index_file import MAGIC_FULL
     from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 

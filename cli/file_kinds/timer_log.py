@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Units, BLANKs and damage; `at`: position in the timer log."""
+    """Units, BLANKs and damage. at: position in the timer log."""
     from ...formats.timer_log import UNIT
     from ...store.disk.file_queue import MappedFileQueue
     from ...store.timer.read import TimerUnits

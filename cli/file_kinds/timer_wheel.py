@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """Slots that were ever used, with `raw` all; `at`: number of a slot."""
+    """Slots that were ever used, with `raw` all slots. at: number of the first slot."""
     from ...formats.timer_wheel import SLOT, SLOT_BYTES
     from ...store.timer.read import timer_wheel as scan
 

@@ -44,5 +44,5 @@ def test_json_has_a_row_for_each_code() -> None:
 
 
 def test_what_is_no_error_is_in_neither() -> None:
-    assert by_code(verdict(Finding.of(INFO, "/s", "m"))) == {}
+    assert by_code(verdict(Finding.of(INFO, "/s", "m")).serious) == {}
     assert list(error_lines(verdict(Finding.of(INFO, "/s", "m")), "/s")) == []
