@@ -438,8 +438,8 @@ class BrowserApp(App[None]):
         view = self._views[-1] if self._views else None
         if isinstance(view, MessagesView) and self._message is None:
             end = view.queue.max_offset - PAGE
-            on = view.next if pages > 0 else view.first - PAGE
-            view.go(on if pages else max(end, view.queue.min_offset))
+            first = view.next if pages > 0 else view.first - PAGE
+            view.go(first if pages else max(end, view.queue.min_offset))
             view.at = ""
             await self._refresh(anew=True)
 

@@ -194,12 +194,12 @@ def usage_text(error: typer.TyperException, command: str) -> str:
     """
     context: Any = getattr(error, "ctx", None)
     path = context.command_path if context else f"{PROGRAM} {command}".rstrip()
-    said = error.format_message().rstrip(".")
+    text = error.format_message().rstrip(".")
     option = getattr(error, "option_name", None)
     if option is not None and hasattr(error, "possibilities") and context is not None:
         hint = option_hint(option, options_of(context.command), context.command.name)
-        said = f"no such option: {option}" + (f"; {hint}" if hint else "")
-    return f"{said}{'' if said.endswith('?') else ';'} see {path} --help"
+        text = f"no such option: {option}" + (f"; {hint}" if hint else "")
+    return f"{text}{'' if text.endswith('?') else ';'} see {path} --help"
 
 
 class PathType(TyperPath):

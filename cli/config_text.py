@@ -22,8 +22,8 @@ def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
 
     if before is None or before.bare or not before.loses:
         return None
-    left = still_lost(before, after, profile_of(before.version))
-    return left if left.loses else None
+    lost = still_lost(before, after, profile_of(before.version))
+    return lost if lost.loses else None
 
 
 def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:

@@ -61,8 +61,8 @@ class Sides:
             if is_uri(root) or is_uri(partners[name]):
                 if looks.only is not None or looks.quick:  # else its messages are compared: it has nothing more
                     parts = ", ".join(part for part in WHAT if part in looks.parts - {MESSAGES})
-                    told = f"{parts}: in object storage only messages can be compared"
-                    self.parts[name] = _of_messages_alone(told)
+                    reason = f"{parts}: in object storage only messages can be compared"
+                    self.parts[name] = _of_messages_alone(reason)
                 continue
             with StoreReader(root, config) as one, StoreReader(partners[name], config) as other:
                 found = compare_stores(one, other, looks.parts, quick=quick, note=note)

@@ -67,7 +67,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         parts = ", ".join(text.partition(":")[0] for text in row["unread"])
         compared = "" if alone and MESSAGES not in parts else f" ({looked})"  # nothing was compared
         return f"Unknown whether they are the same: {parts} could not be compared{compared}"
-    told = [
+    differences = [
         counted(number, *_THINGS.get(part, ("queue with different messages", "queues with different messages")))
         for part, number in row["differences"].items()
     ]
@@ -81,7 +81,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
         head = "The same log, but the stores differ"
     else:
         head = f"Two copies of one log, different from {row['first_difference']:,} on"
-    return f"{head}: {', '.join(told)} ({looked})"
+    return f"{head}: {', '.join(differences)} ({looked})"
 
 
 def _difference(row: Mapping[str, Any]) -> str:

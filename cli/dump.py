@@ -118,11 +118,11 @@ def _print_hex(chunks: Iterator[Chunk | DumpedRecords], count: int | None, commo
 
     with common.open_output() as out:
         view = HexView(out.colour, common.utc)
-        left = -1 if count is None else count
+        remaining = -1 if count is None else count
         for piece in chain.from_iterable(chunk.pieces() for chunk in chunks):
-            if not left:
+            if not remaining:
                 return
-            left -= piece.counts
+            remaining -= piece.counts
             for line in view.lines(piece):
                 out.painted(line + "\n")
 
@@ -149,16 +149,16 @@ def _ndjson(chunks: Iterator[Chunk | DumpedRecords], count: int | None) -> Itera
     from .dump_log import DumpedRecords
     from .json_text import line_of
 
-    left = sys.maxsize if count is None else count
-    while left and (chunk := next(chunks, None)) is not None:
+    remaining = sys.maxsize if count is None else count
+    while remaining and (chunk := next(chunks, None)) is not None:
         if isinstance(chunk, DumpedRecords):
-            for data, records in chunk.lines(left):
+            for data, records in chunk.lines(remaining):
                 yield data
-                left -= records
+                remaining -= records
         else:
-            for record in islice(chunk.records(), left):
+            for record in islice(chunk.records(), remaining):
                 yield line_of(record)
-                left -= 1
+                remaining -= 1
 
 
 class _Damage:

@@ -72,7 +72,7 @@ def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
 
-    yield from ((code, _of_invariant(told)) for code, told in catalogue().items())
+    yield from ((code, _of_invariant(invariant)) for code, invariant in catalogue().items())
     yield from ((case.label, _of_case(case)) for case in CASES)
     yield from ((code, _of_bug(bug)) for code, bug in bugs().items())
     yield from ((label, _of_mark(mark)) for label, mark in mark_stories().items())
@@ -85,7 +85,7 @@ def _find(code: str) -> dict[str, Any]:
     from ..store.errors import InvalidInput
 
     known = dict(_everything())
-    shown = {told["shown"]: name for name, told in known.items() if "shown" in told}
+    shown = {record["shown"]: name for name, record in known.items() if "shown" in record}
     word = " ".join(code.split())
     for name in (word.upper(), word.lower(), shown.get(word.lower().strip("[]")), f"stale: {word}"):
         if story := known.get(shown.get(name or "", name or "")):
@@ -95,21 +95,21 @@ def _find(code: str) -> dict[str, Any]:
     raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 
-def _of_invariant(told: Invariant) -> dict[str, Any]:
+def _of_invariant(invariant: Invariant) -> dict[str, Any]:
     from ..store.findings.next_commands import command_in_general
 
     return {
         "type": "explanation",
-        "code": told.code,
-        "severity": told.severity.label,
-        "statement": told.statement,
-        "cause": told.cause,
-        "log": told.log,
-        "broker": told.broker,
-        "effect": told.effect,
-        "repair": command_in_general(told.code),
-        "unchecked": told.unchecked,
-        "links": list(told.links),
+        "code": invariant.code,
+        "severity": invariant.severity.label,
+        "statement": invariant.statement,
+        "cause": invariant.cause,
+        "log": invariant.log,
+        "broker": invariant.broker,
+        "effect": invariant.effect,
+        "repair": command_in_general(invariant.code),
+        "unchecked": invariant.unchecked,
+        "links": list(invariant.links),
     }
 
 

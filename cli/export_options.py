@@ -106,8 +106,8 @@ class ExportOptions(Options):
         times = {"--since": self.since, "--until": self.until}
         for name, value in times.items():
             if self.since_last and value is not None:
-                told = "--since-last continues where the last export ended"
-                raise bad_parameter(told, param_hint=name)
+                reason = "--since-last continues where the last export ended"
+                raise bad_parameter(reason, param_hint=name)
         return given[0] if given else Mode.NEW
 
     def how(self, form: str) -> ExportHow:

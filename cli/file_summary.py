@@ -49,8 +49,8 @@ def damage_in(record: Mapping[str, Any]) -> str:
     if record.get("state") == BROKEN:
         return f"{record['path']}: {record['contents'][0]}"
     things = {"damaged_ranges": "damaged range", "damaged_bytes": "damaged byte", "damaged_files": "damaged file"}
-    told = [counted(record[name], thing) for name, thing in things.items() if record.get(name)]
-    return f"{', '.join(told)} (dump shows them)" if told else ""
+    damage = [counted(record[name], thing) for name, thing in things.items() if record.get(name)]
+    return f"{', '.join(damage)} (dump shows them)" if damage else ""
 
 
 def _value(name: str, value: Any, utc: bool) -> str:

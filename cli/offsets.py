@@ -262,18 +262,18 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     from ..store.session.apply import go_on
     from ..store.session.journal import CutOff, left_over
 
-    left = left_over(layout)
-    if left is None or (not change.apply and holder(layout.lock) is not None):
+    unfinished = left_over(layout)
+    if unfinished is None or (not change.apply and holder(layout.lock) is not None):
         return None
     if not change.apply:
-        hint = f"run: {left.command(layout)}"
-        before = ": no plan is made before it is finished" if isinstance(left, CutOff) else ""
-        raise Unclean(f"{left}{before}", path=layout.root, hint=hint)
-    if change.asks and isinstance(left, CutOff) and not left.undoing and left.journal is None:
-        agree("Finish it, and then make the plan?", f"{left}.", common, ExitCode.UNCLEAN)
+        hint = f"run: {unfinished.command(layout)}"
+        before = ": no plan is made before it is finished" if isinstance(unfinished, CutOff) else ""
+        raise Unclean(f"{unfinished}{before}", path=layout.root, hint=hint)
+    if change.asks and isinstance(unfinished, CutOff) and not unfinished.undoing and unfinished.journal is None:
+        agree("Finish it, and then make the plan?", f"{unfinished}.", common, ExitCode.UNCLEAN)
     ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""
-    common.warn(f"{layout.root}: {left}: finished now{lost}")
+    common.warn(f"{layout.root}: {unfinished}: finished now{lost}")
     return ended if ended is not None and ended.session else None
 
 

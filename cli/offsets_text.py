@@ -37,10 +37,10 @@ def age_text(age_ms: int) -> str:
     >>> age_text(93_784_000), age_text(61_500), age_text(12)
     ('1d 2h', '1m 1s', '0s')
     """
-    sign, left = "-" if age_ms < 0 else "", abs(age_ms)
+    sign, rest_ms = "-" if age_ms < 0 else "", abs(age_ms)
     found: list[str] = []
     for part_ms, name in _PARTS:
-        count, left = divmod(left, part_ms)
+        count, rest_ms = divmod(rest_ms, part_ms)
         if count or found:
             found.append(f"{count}{name}")
     return sign + " ".join([part for part in found[:2] if part[0] != "0"] or ["0s"])

@@ -299,14 +299,14 @@ def _warn_of_sizes(values: Mapping[str, Any], common: Common, config: BrokerConf
     from ..store.errors import StoreError
     from ..store.settings.generation import unnamed_sizes
 
-    told = list[str]()
+    warnings = list[str]()
     with suppress(StoreError):  # reported when the store is read
         for store in _stores_in(values):
-            if not is_uri(store) and len(told) < _SHOWN:
-                told += (
+            if not is_uri(store) and len(warnings) < _SHOWN:
+                warnings += (
                     f"{common.broker_config}: {why} (of {store})" for why in unnamed_sizes(Layout.open(store, config))
                 )
-    for text in told[:_SHOWN]:
+    for text in warnings[:_SHOWN]:
         common.warn(text)
 
 

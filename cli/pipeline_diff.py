@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..store.counted import counted
 from .diff_options import INDEX, MESSAGES, A, B, Looks
-from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, session_showing
+from .pipeline_options import Spark, session_showing, tell_local
 
 if TYPE_CHECKING:
     from .diff_answer import Sides

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
-from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, session_showing
+from .pipeline_options import Spark, Stores, To, session_showing, tell_local
 from .unread import of_readable, tell_unread
 
 

@@ -65,8 +65,10 @@ def import_(
     with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
         manifest = import_store(found, to, how, progress.advance)
     corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
-    named = left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))
-    for line in [*_remarks(corrupted, manifest["left_out"]), *named]:
+    remarks = list(corrupted.remarks())
+    if rows := manifest["left_out"]:
+        remarks.append(f"{counted(rows, 'row')} left out: without a topic a row is no message")
+    for line in [*remarks, *left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))]:
         common.warn(line)
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
     record = {"type": "import", "to": str(to), **counts}
@@ -74,13 +76,6 @@ def import_(
         output.record(record, text=_text)
     if corrupted.met:
         raise Exit(ExitCode.NO)
-
-
-def _remarks(corrupted: CorruptedBodies, left_out: int) -> list[str]:
-    found = list(corrupted.remarks())
-    if left_out:
-        found.append(f"{counted(left_out, 'row')} left out: without a topic a row is no message")
-    return found
 
 
 def _text(row: Mapping[str, Any]) -> str:

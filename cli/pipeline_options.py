@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..pipeline.watch import Done, Tell
+    from ..store.arrow.stores import Ask
 
+_QUICKER_BYTES = 8 << 30
+"""Size of a log from which Spark may be quicker; not for a cluster or for many stores. See docs/spark.md."""
 _STORES = "Store directories, patterns, @FILE with one per line"
 Stores = Annotated[list[str], Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE.")]
 
@@ -80,6 +83,20 @@ class Spark(Options):
                 raise bad_parameter(f"not KEY=VALUE: {text}", param_hint="--conf")
             settings[key] = value
         return settings
+
+
+def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
+    """Warn if Spark would run on this machine for one store with a small log."""
+    from ..store.arrow.stores import log_sizes
+    from ..store.counted import bytes_text
+    from ..store.disk.layout import is_uri
+
+    if spark.master is not None or len(roots) != 1 or is_uri(roots[0]):
+        return
+    sizes, _ = log_sizes(roots, common.config())
+    size = sum(sizes.values())
+    if size < _QUICKER_BYTES:
+        common.warn(f"mqstore {command} is quicker for one log of {bytes_text(size)}, and needs no JVM")
 
 
 @contextmanager
@@ -156,6 +173,15 @@ def damage_text(row: Mapping[str, Any]) -> str:
     """
     at = "" if row["position"] is None else f" at {row['position']}, {counted(row['size'], 'byte')}"
     return f"{row['store']}{at} ({row['reason']})"
+
+
+def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> Ask:
+    """What is read of stores in this process. Raises InvalidInput."""
+    from ..store.arrow.stores import FAIL_UNREADABLE, Ask
+    from ..store.search.selection import parse_range
+
+    times, config = parse_range(since, until), dict(common.config())
+    return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)
 
 
 def source_options(common: Common, since: str | None = None, until: str | None = None) -> dict[str, str]:

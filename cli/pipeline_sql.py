@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ..store.counted import counted
 from .declared import Exit
-from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, session_showing, source_options
+from .pipeline_options import Spark, Stores, session_showing, source_options, tell_local
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
 from .unread import tell_lacking, tell_unread
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from .declared import Option, bad_parameter
-from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, session_showing
+from .pipeline_options import Spark, Stores, session_showing, tell_local
 from .stats_answer import StatsOptions, answer
 from .unread import tell_unread
 

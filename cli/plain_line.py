@@ -69,12 +69,12 @@ def _read(parameters: Sequence[Parameter], words: Iterator[str]) -> dict[str, An
         name, equals, text = word.partition("=")
         if name not in options or (equals and not name.startswith("--")):
             raise _NotPlain
-        parameter, on_or_off = options[name]
+        parameter, switched_on = options[name]
         declared = parameter.annotation.__origin__
         if declared is bool:
             if equals:
                 raise _NotPlain
-            found[parameter.name] = on_or_off
+            found[parameter.name] = switched_on
             continue
         value = _value(parameter, text if equals else next(words, None))
         if _is_list(declared):

@@ -80,11 +80,11 @@ def put(
     tell_nearest(writing.as_broker, common)
     target = Target(store, options, common)
     corrupted = CorruptedBodies(source.on_damage)
-    said = topic is not None or message.is_given
+    is_message_given = topic is not None or message.is_given
     with common.open_output(growing=True) as out:
         out.check(COLUMNS)
         if source.path is not None:
-            if said or message.transaction is not None or message.half is not None:
+            if is_message_given or message.transaction is not None or message.half is not None:
                 raise InvalidInput(
                     "--from takes its messages from FILE: give no TOPIC, BODY or message option beside it"
                 )
@@ -96,7 +96,7 @@ def put(
             )
             answers: Iterator[Any] = put_many(target, many, out)
         elif message.ends_transaction:
-            if said:
+            if is_message_given:
                 raise InvalidInput(
                     "commit and rollback decide a stored half message: give STORE only, no TOPIC or BODY"
                 )

@@ -197,8 +197,8 @@ class _Stream:
     def remarks(self) -> Iterator[str]:
         """Lines about messages that were left out or are damaged."""
         if self._skipped:
-            left = counted(self._skipped, "record")
-            yield f"{left} left out: damage, BLANKs and stale records are no messages"
+            records = counted(self._skipped, "record")
+            yield f"{records} left out: damage, BLANKs and stale records are no messages"
         if self._known:
             yield counted(
                 self._known,

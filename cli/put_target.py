@@ -47,8 +47,8 @@ class Target(NamedTuple):
 
                 given = self.common.given(follow_links=self.options.follow_links).at(writer.layout)
                 mending = command("recover", self.store, "--apply", given=given)
-                left = f"the store is left unclean: fix the problem, then run: {mending}"
-                error.hint = "; ".join(filter(None, (error.hint, left)))
+                unclean = f"the store is left unclean: fix the problem, then run: {mending}"
+                error.hint = "; ".join(filter(None, (error.hint, unclean)))
             raise
         for topic, queue_id, count in writer.unserved:
             self.common.warn(

@@ -90,8 +90,8 @@ def _body(record: Record) -> str:
     if text is None:
         encoded = record.get("body_base64", "")
         size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
-        said = f"({counted(size, 'byte')}, not text)"
-        return said if not record.get("body_error") else "(not readable)"
+        size_text = f"({counted(size, 'byte')}, not text)"
+        return size_text if not record.get("body_error") else "(not readable)"
     shown = text if len(text) <= _BODY_CHARS else f"{text[:_BODY_CHARS]}…"
     return f'"{shown}" ({len(text)} characters)' if shown != text else f'"{shown}"'
 

@@ -7,10 +7,9 @@ schema in `formats`, derived from that (`man/schemas.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
-
-from .config_record_types import types_of_kind
 
 SCHEMAS = Path(__file__).parent / "schemas"
 
@@ -38,6 +37,18 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "timer-check": ("timer_check",),
 }
 """Record types that `dump` prints of a kind, except for text files and RocksDBs."""
+LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "rocksdb_queue_unit": ("queue unit key", "queue unit"),
+    "rocksdb_queue_bound": ("queue bound key", "queue bound"),
+    "rocksdb_dispatched": ("queue bound key", "dispatched"),
+    "rocksdb_timer": ("timer key", "timer"),
+    "rocksdb_transaction": ("transaction key", "transaction"),
+    "rocksdb_index": ("index key", "index"),
+    "rocksdb_position": ("position",),
+    "rocksdb_pop": ("pop key",),
+}
+"""Record type of the kind `rocksdb` → layouts of key and value, or of the value alone."""
+ENTRY = "rocksdb_entry"
 
 
 def schema_of(record_type: str) -> dict[str, Any]:
@@ -51,6 +62,20 @@ def schema_of(record_type: str) -> dict[str, Any]:
 def columns_of_kind(kind: str) -> tuple[str, ...]:
     """All fields of the records of a kind, in order."""
     return columns_of_types(OF_KIND.get(kind) or types_of_kind(kind))
+
+
+def types_of_kind(name: str) -> tuple[str, ...]:
+    """The record types that `dump` prints of a text file of some kind, of all files of `config/`, or of a RocksDB."""
+    from ..formats.kinds import KINDS
+
+    if name == "rocksdb":
+        rows = ("topic_config", "subscription_group", "consumer_offset", "data_version")
+        return (*LAYOUTS, *rows, "config_value", ENTRY)
+    if name == "config":
+        files = [types_of_kind(kind.name) for kind in KINDS.values() if kind.file and kind.place == "config"]
+        return tuple(dict.fromkeys((*chain.from_iterable(files), ENTRY)))
+    tables = tuple(dict.fromkeys(table.record_type for table in KINDS[name].tables))
+    return (*tables, "config_value", "damage")
 
 
 def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:

@@ -127,9 +127,9 @@ def question(found: Recovery) -> str:
 def _remedy(before: JudgedRecovery, given: Given) -> str:
     """The command that helps, and what it loses."""
     found = before.recovery
-    left = going_on(before.verdict.findings, found.layout.root, given)
-    if found.interrupted or left is not None:
-        ends = left or _command(found, given)
+    resuming = going_on(before.verdict.findings, found.layout.root, given)
+    if found.interrupted or resuming is not None:
+        ends = resuming or _command(found, given)
         return f"`{ends}` continues it." if ends.ends else ""
     if found.plan is None:
         return ""
@@ -180,8 +180,8 @@ def _behind_the_log(before: JudgedRecovery) -> str:
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order, with the options of this command where they need them."""
     found = seen.recovery
-    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
-        return [left]
+    if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [resuming]
     if found.not_by_files or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
@@ -292,8 +292,8 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
 
 def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     found = seen.recovery
-    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
-        return [f"Next: {left}"]
+    if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [f"Next: {resuming}"]
     if found.refusal is not None and not found.interrupted:
         return ["Next: fix the problem named above, then run this command again."]
     if found.not_by_files:

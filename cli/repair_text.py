@@ -107,11 +107,11 @@ def _verdict(
         done = "finished the interrupted change" if applied.resumed else "repaired"
         return f"Done: {done}.{loses}{_not_back(before, after)} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
-    left = going_on(before.verdict.findings, found.layout.root, given)
-    if left is not None and not left.ends:
+    resuming = going_on(before.verdict.findings, found.layout.root, given)
+    if resuming is not None and not resuming.ends:
         return f"{sentence}."
-    if found.interrupted or left is not None:
-        what = f"run {left}" if left is not None else "run this again with --apply"
+    if found.interrupted or resuming is not None:
+        what = f"run {resuming}" if resuming is not None else "run this again with --apply"
         return f"{sentence}. A change was interrupted: {what} before you start a broker."
     if found.nothing_to_do:
         return f"{sentence}. Nothing to repair in {_parts(found)}."
@@ -124,8 +124,8 @@ def _now(after: JudgedRepair | None) -> str:
     """The verdict on the repaired store."""
     if after is None:
         return ""
-    if left := len(after.repair.plan.edits):
-        return f"{counted(left, 'change follows', 'changes follow')} from these: run this command again."
+    if edits := len(after.repair.plan.edits):
+        return f"{counted(edits, 'change follows', 'changes follow')} from these: run this command again."
     if after.verdict.status is Status.CLEAN:
         return "A broker can be started."
     return f"But: {first_sentence(after.verdict, after.repair.layout.root)}."
@@ -175,8 +175,8 @@ def _after(offset: int | None) -> str:
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
     """The commands that mend the store, in order; the command of the plan first, if there is a plan."""
     found = seen.repair
-    if (left := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
-        return [left]
+    if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
+        return [resuming]
     if not found.nothing_to_do:
         choice = found.request.choice
         parts = () if choice.everything else choice.parts

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from .declared import App, Exit
 from .options import Common, shared
-from .pipeline_options import Spark, Stores
+from .pipeline_options import Spark, Stores, ask_of
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
 from .unread import of_readable, tell_lacking, tell_unread
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..store.arrow.stores import Ask
     from ..store.arrow.views import Lacking
     from ..store.errors import StoreError
 
@@ -64,7 +63,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     jobs = common.jobs if common.rate is None else 1  # several threads would exceed the rate
     with at_rate(common.rate), LocalQuery(query, jobs) as asked:
         columns = shown_columns(asked.columns, common)
-        ask, unread = readable(_ask(stores_of(stores), options, common), asked.views)
+        ask, unread = readable(ask_of(stores_of(stores), options.since, options.until, common), asked.views)
         left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)
 
         def begun(roots: Sequence[str]) -> tuple[Lacking, Iterator[pa.RecordBatch]]:
@@ -81,11 +80,3 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
             print_answer(rows, columns, left_out, common)
     code = tell_lacking(lacking.damage, lacking.bodies)
     raise Exit(max(code, int(bool(left_out))))
-
-
-def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:
-    from ..store.arrow.stores import FAIL_UNREADABLE, Ask
-    from ..store.search.selection import parse_range
-
-    times, config = parse_range(options.since, options.until), dict(common.config())
-    return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)

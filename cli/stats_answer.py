@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..store.counted import counted
 from .declared import Exit, Format, Option, Options, bad_parameter
 from .options import Common
+from .pipeline_options import ask_of
 from .selection_options import Since, Until
 from .terminal import page_of
 from .unread import Partial, tell_lacking, unread_text
@@ -61,16 +62,8 @@ class StatsOptions(Options):
         return ("type", *self.wanted, *COUNTS)
 
     def asked(self, roots: Sequence[str], common: Common) -> Ask:
-        """What is read of the stores. Raises InvalidInput, BadParameter."""
-        from ..store.arrow.stores import FAIL_UNREADABLE, Ask
-        from ..store.search.selection import parse_range
-
-        return Ask(
-            tuple(roots),
-            times=parse_range(self.since, self.until),
-            on_damage=FAIL_UNREADABLE,
-            config=dict(common.config()),
-        )
+        """What is read of the stores. Raises InvalidInput."""
+        return ask_of(roots, self.since, self.until, common)
 
 
 def answer(

@@ -265,8 +265,8 @@ class _StorePage:
         from ..store.settings.read import WHOLE, entries_text
 
         found = self._store.config
-        told = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]
-        texts = [", ".join(told)] if told else []
+        entries = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]
+        texts = [", ".join(entries)] if entries else []
         texts += [f"{one.file}: {one.text}" for one in found if one.state != WHOLE]
         texts += [text for text in (self._form(),) if text]
         for number, text in enumerate(texts):

@@ -43,12 +43,12 @@ def answer(store: Path, question: TraceQuestion, limit: int, common: Common) -> 
         found = trace(opened, question, common.warn)
         shown = list(islice(found, min(limit, sys.maxsize)))
         more = next(found, None) is not None
-        said = "" if shown else searched_text(opened, common.utc)
+        searched = "" if shown else searched_text(opened, common.utc)
     if more:
         common.warn(f"more than {counted(limit, 'message')} found; --limit shows more of them")
     _print([one.to_json() for one in shown], common)
     if not shown:
-        say(f"nothing has the key, id or place {question.asked.text!r}: {said}")
+        say(f"nothing has the key, id or place {question.asked.text!r}: {searched}")
     return bool(shown)
 
 

@@ -314,8 +314,8 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
         from ..store.repair.recheck import with_repairs  # imports everything that makes plans
 
         with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
-            on = partial(_advance, tell, stop)
-            return with_repairs(verdict, store.layout, asked.broker_version, common.rate, on)
+            advance = partial(_advance, tell, stop)
+            return with_repairs(verdict, store.layout, asked.broker_version, common.rate, advance)
         return verdict
 
 

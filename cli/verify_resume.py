@@ -84,14 +84,14 @@ class Resume:
         from ..store.findings.findings import order
         from ..store.verify.verdict import status_of
 
-        told = catalogue()
+        invariants = catalogue()
         here = {(f.code, f.path, f.offset) for f in verdict.findings}
 
         def again(finding: Finding) -> bool:
             """Whether this run has checked the same again, with all facts known by now."""
             if finding.code == _MISSING:
                 return (finding.topic, finding.queue_id) in verdict.facts.missing
-            return told[finding.code].group in _READ_WHOLE
+            return invariants[finding.code].group in _READ_WHOLE
 
         earlier = [f for f in self.findings if not again(f) and (f.code, f.path, f.offset) not in here]
         findings = [*verdict.findings, *earlier]
@@ -119,12 +119,12 @@ class Resume:
 
 def _facts_json(facts: LogFacts) -> dict[str, Any]:
     """The facts as JSON: numbers, and rows that begin with topic and queue id."""
-    told: dict[str, Any] = {name: getattr(facts, name) for name in _NUMBERS}
+    saved: dict[str, Any] = {name: getattr(facts, name) for name in _NUMBERS}
     for name in ("first_offset", "next_offset"):
-        told[name] = [[*queue, offset] for queue, offset in getattr(facts, name).items()]
-    told["last"], told["last_timestamp"] = facts.last, facts.last_timestamp
-    told["missing"] = [[*queue, _before(facts, gaps)] for queue, gaps in facts.missing.items()]
-    return told
+        saved[name] = [[*queue, offset] for queue, offset in getattr(facts, name).items()]
+    saved["last"], saved["last_timestamp"] = facts.last, facts.last_timestamp
+    saved["missing"] = [[*queue, _before(facts, gaps)] for queue, gaps in facts.missing.items()]
+    return saved
 
 
 def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
@@ -134,17 +134,17 @@ def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
     return [n for row in rows if end is None or row[2] < end for n in row]
 
 
-def _facts_of(told: dict[str, Any]) -> LogFacts:
+def _facts_of(saved: dict[str, Any]) -> LogFacts:
     """The facts from their JSON. Raises ValueError, TypeError, KeyError."""
     from ..store.broker.snapshot import QueueId
     from ..store.verify.context import LogFacts
 
-    facts = LogFacts(**{name: type(getattr(LogFacts, name))(told[name]) for name in _NUMBERS})
+    facts = LogFacts(**{name: type(getattr(LogFacts, name))(saved[name]) for name in _NUMBERS})
     for name in ("first_offset", "next_offset"):
-        rows = {QueueId(str(topic), int(number)): int(at) for topic, number, at in told[name]}
+        rows = {QueueId(str(topic), int(number)): int(at) for topic, number, at in saved[name]}
         getattr(facts, name).update(rows)
-    facts.last, facts.last_timestamp = list(map(int, told["last"])), int(told["last_timestamp"])
-    for topic, number, gaps in told["missing"]:
+    facts.last, facts.last_timestamp = list(map(int, saved["last"])), int(saved["last_timestamp"])
+    for topic, number, gaps in saved["missing"]:
         if len(gaps) % 4:
             raise ValueError("missing: four numbers each")
         facts.missing[QueueId(str(topic), int(number))] = array("q", gaps)

@@ -62,7 +62,7 @@ def verdict_line(path: Path | str, verdict: Verdict) -> str:
     from ..store.findings.catalogue import Severity
     from ..store.verify.verdict import first_sentence
 
-    said = first_sentence(verdict, path)
+    sentence = first_sentence(verdict, path)
     counts = []
     for severity in reversed(Severity):
         number = sum(f.severity is severity for f in verdict.findings)
@@ -72,7 +72,7 @@ def verdict_line(path: Path | str, verdict: Verdict) -> str:
     work = f"{counted(verdict.records, 'record')}, {bytes_text(verdict.bytes)} of log"
     if verdict.seconds >= _LONG_S:
         work += f" in {verdict.seconds:.0f} s"
-    return f"{path}: {said}{tail} ({work})"
+    return f"{path}: {sentence}{tail} ({work})"
 
 
 def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:

@@ -72,7 +72,7 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
     if record["timers"]:
         read = record["read_timestamp"]
         begin = _time(read, common) if read else "the first timer"
-        yield (f"  a broker continues at {begin}, in the timer queue at offset {record['queue_offset']:,}")
+        yield f"  a broker continues at {begin}, in the timer queue at offset {record['queue_offset']:,}"
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
     yield from _folded([row for row in record["timers"] if _needs_attention(row, common)], _timer, common)
@@ -118,8 +118,8 @@ def _folded(rows: list[Record], text: Callable[[Record, Common], str], common: C
 def _retries_text(record: Record, common: Common) -> Iterator[str]:
     yield f"retries: {record['retry']:,}; dead letters: {record['dead_letter']:,}"
     for row in record["groups"]:
-        left = row["not_consumed"]
-        waiting = "" if left is None else f", {left:,} not consumed"
+        not_consumed = row["not_consumed"]
+        waiting = "" if not_consumed is None else f", {not_consumed:,} not consumed"
         yield (
             f"  {row['kind'].replace('_', ' ')}  {row['group']}  of"
             f" {row['original_topic'] or '(unknown)'}:"

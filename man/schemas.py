@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mqstore.cli.config_record_types import ENTRY, LAYOUTS
+from mqstore.cli.record_types import ENTRY, LAYOUTS
 from mqstore.formats import pop
 from mqstore.formats.derive import columns_of
 from mqstore.formats.kinds import KINDS

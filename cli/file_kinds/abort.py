@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Single, only_record
-from .one_file import read_head
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -17,9 +16,10 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     """One record with the content."""
     from ...formats.derive import columns_of
     from ...formats.kinds import KINDS
+    from ...store.disk.compressed import read_regular
 
     kind = KINDS[what.kind]
-    data = read_head(what.path, _TEXT_BYTES)
+    data = read_regular(what.path, _TEXT_BYTES)
     (_, schema), *_ = kind.layouts
     name = columns_of(schema)[0].name
     yield Single({"type": kind.record_type, name: data.decode("utf-8", "replace")}, data, schema)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Single, only_record
-from .one_file import read_head
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -17,10 +16,11 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     """One record; fields that a short file lacks are zero, as for a broker."""
     from ...formats.derive import columns_of
     from ...formats.kinds import KINDS
+    from ...store.disk.compressed import read_regular
 
     kind = KINDS[what.kind]
     ((_, schema),) = kind.layouts
-    data = read_head(what.path, schema.sizeof())
+    data = read_regular(what.path, schema.sizeof())
     fields = schema.parse(data.ljust(schema.sizeof(), b"\0"))
     record = {"type": kind.record_type, **{c.name: fields[c.name] for c in columns_of(schema)}}
     yield Single(record, data, schema)

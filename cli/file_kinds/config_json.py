@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, NonRecordRange, RecordPiece, Texts
-from .one_file import read_head, unreadable
+from .one_file import unreadable
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -23,6 +23,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     """The chunks of the file of some kind at a path."""
     from itertools import islice
 
+    from ...store.disk.compressed import read_regular
     from ...store.settings.read import LARGEST_BYTES, read_config_file, summary_of
 
     file = read_config_file(path, kind)
@@ -30,7 +31,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         common.warn(f"{path}: {file.note}")
     yield Texts(
         islice(file.records(), at, None),
-        lambda: iter((RecordPiece(path.name, 0, read_head(path, LARGEST_BYTES), None),)),
+        lambda: iter((RecordPiece(path.name, 0, read_regular(path, LARGEST_BYTES), None),)),
     )
     if lost := list(unreadable(str(path))):
         yield from lost

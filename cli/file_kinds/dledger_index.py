@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, RecordArray
-from .one_file import lacking, single_file
+from .one_file import files_at, lacking
 
 if TYPE_CHECKING:
-    from ...store.disk.file_queue import MappedFileQueue
     from ...store.inspect.recognise import Recognised
     from ..options import Common
 
@@ -20,7 +19,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     from ...formats.dledger_index import UNIT, UNIT_BYTES
     from ...store.log.commit_log import index_units, is_valid
 
-    with _files(what) as files:
+    with files_at(what.path) as files:
         for part in index_units(files, at or 0):
             numbers = part.number.tolist()
             invalid = {n for n, ok in zip(numbers, is_valid(part).tolist(), strict=True) if not ok}
@@ -42,7 +41,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
     units = invalid = 0
     numbers, terms, end = list[int](), list[int](), None
-    with _files(what) as files:
+    with files_at(what.path) as files:
         for part in index_units(files):
             valid = is_valid(part)
             units += int(valid.sum())
@@ -65,9 +64,3 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def _unit_state(invalid: set[int], record: dict[str, Any]) -> Record:
     return {"state": "invalid"} if record["number"] in invalid else {}
-
-
-def _files(what: Recognised) -> MappedFileQueue:
-    from ...store.disk.file_queue import MappedFileQueue
-
-    return single_file(what.path) if what.path.is_file() else MappedFileQueue.open(what.path)

@@ -21,6 +21,13 @@ def single_file(path: Path) -> MappedFileQueue:
     return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
 
 
+def files_at(path: Path) -> MappedFileQueue:
+    """The file at a path as a stream of its own, or the files of a directory as one stream."""
+    from ...store.disk.file_queue import MappedFileQueue
+
+    return single_file(path) if path.is_file() else MappedFileQueue.open(path)
+
+
 def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[NonRecordRange]:
     """Damage records for what the disk does not give of some files, and for compressed files that are broken."""
     for file in files.files:
@@ -51,9 +58,3 @@ def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) ->
         },
         silent=silent,
     )
-
-
-def read_head(path: Path, limit: int) -> bytes:
-    from ...store.disk.compressed import read_regular
-
-    return read_regular(path, limit)

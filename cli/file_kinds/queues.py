@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .one_file import single_file
+from .one_file import files_at
 
 if TYPE_CHECKING:
     from ...store.disk.file_queue import MappedFileQueue
@@ -41,14 +41,13 @@ def sums(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
     """The queues at or below a path; topic and queue id are None if the path does not name them."""
-    from ...store.disk.file_queue import MappedFileQueue
     from ...store.tiered.segments import SEGMENTS, open_segments
 
     if what.kind in SEGMENTS.values():
         yield *(what.queue or (None, None)), open_segments(what.path)
         return
     for topic, queue_id, path in _queues(what):
-        yield topic, queue_id, single_file(path) if path.is_file() else MappedFileQueue.open(path)
+        yield topic, queue_id, files_at(path)
 
 
 def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None) -> Path | None:

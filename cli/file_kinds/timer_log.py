@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, NonRecordRange, RecordArray
-from .one_file import lacking, single_file
+from .one_file import files_at, lacking
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Units, BLANKs and damage. at: position in the timer log."""
     from ...formats.timer_log import UNIT
-    from ...store.disk.file_queue import MappedFileQueue
     from ...store.timer.read import TimerUnits
     from ...store.timer.read import timer_log as scan
 
-    path = what.path
-    with single_file(path) if path.is_file() else MappedFileQueue.open(path) as files:
+    with files_at(what.path) as files:
         for part in scan(files, at):
             if isinstance(part, TimerUnits):
                 numbers = part.position.tolist()

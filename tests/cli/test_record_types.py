@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.config_record_types import types_of_kind
-from mqstore.cli.record_types import OF_KIND, SCHEMAS, schema_of
+from mqstore.cli.record_types import OF_KIND, SCHEMAS, schema_of, types_of_kind
 
 from .. import stores, tiered
 from .datadriven import run_here

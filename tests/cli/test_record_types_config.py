@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqstore.cli.config_record_types import types_of_kind
+from mqstore.cli.record_types import types_of_kind
 from mqstore.formats.kinds import KINDS
 
 

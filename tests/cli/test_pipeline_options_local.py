@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.cli.local_first import tell_local
 from mqstore.cli.options import Common
-from mqstore.cli.pipeline_options import Spark
+from mqstore.cli.pipeline_options import Spark, tell_local
 
 from ..stores import unpack
 
