@@ -1,7 +1,7 @@
 """The command line: one module per command, each a thin layer over `store` or `pipeline`.
 
-`declared` declares commands and options, `options` has the options that commands share. Modules whose name ends in
-`_text` make the text output. A module may import everything, and imports heavy modules inside functions.
+`declared` declares commands and options, `options` has the options that every command has. Modules `…_text` make text
+for people, modules `…_answer` a whole answer. A module may import everything, heavy modules inside functions.
 """
 
 import gc

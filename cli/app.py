@@ -196,7 +196,8 @@ def main() -> None:
     """Entry point of the program `mqstore`."""
     _keep_standard_streams()
     end_as_ctrl_c()
-    # OpenBLAS would start threads that spin, for products of matrices, which nothing here needs
+    # numpy's OpenBLAS would start threads that spin, for products of matrices, which nothing here needs
+
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(_YOUNG_OBJECTS)
     code = run()

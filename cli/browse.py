@@ -358,7 +358,7 @@ class BrowserApp(App[None]):
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         view = self._views[-1] if self._views else None
         if view is not None and event.cursor_row < len(view.shown):
-            # a cursor in the top row stays there, whatever row comes to the top
+            # "" keeps the cursor in the top row, whatever row comes there
             view.at = view.shown[event.cursor_row][0] if event.cursor_row else ""
 
     async def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:

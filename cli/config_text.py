@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.start.config import ConfigStart
 
-_BARE = "none; a broker that starts on this store serves none of its topics yet"
-
 
 def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
     """What a start would have lost, and what is still lost after the store was changed; None for nothing."""
@@ -52,7 +50,8 @@ def config_lines(config: ConfigStart, rows: int | None) -> list[str]:
 def bare_lines(found: Recovery) -> list[str]:
     """Lines that say that the store has no configuration, if it has topics to serve."""
     config = found.config
-    return ["", f"Configuration: {_BARE}."] if config.bare and config.lost_topics else []
+    text = "Configuration: none; a broker that starts on this store serves none of its topics yet."
+    return ["", text] if config.bare and config.lost_topics else []
 
 
 def _lost(config: ConfigStart) -> Iterator[str]:

@@ -84,16 +84,14 @@ def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill
 
 
 def _json(done: Drill, store: Path, to: Path) -> dict[str, Any]:
-    def without_codes(edit: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in edit.items() if name != "codes"}
-
+    edits = [{name: value for name, value in edit.to_json().items() if name != "codes"} for edit in done.edits]
     return {
         "type": "drill",
         "store": str(store),
         "copy": str(to),
         "scenario": done.scenario.name,
         "seed": done.seed,
-        "edits": [without_codes(edit.to_json()) for edit in done.edits],
+        "edits": edits,
     }
 
 

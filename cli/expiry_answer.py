@@ -127,11 +127,8 @@ def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
 
 def _expanded(words: list[str]) -> list[str]:
     """The roots of the stores. Patterns, lists and URIs are expanded as by other commands."""
-    if all(Path(word).is_dir() for word in words):
+    if all(Path(word).is_dir() for word in words) or not any(sign in word for word in words for sign in "*?[@:"):
         return words  # pyarrow is not needed for these
-    plain = not any(sign in word for word in words for sign in "*?[@:")
-    if plain:
-        return words
     from ..store.arrow import require_arrow
 
     require_arrow("no patterns")

@@ -153,7 +153,7 @@ _PARTS = (
     ("Versions", "versions"),
     *(("Cause", "cause"), ("Broker's log", "log"), ("A broker", "broker"), ("Effect", "effect")),
     *(("mqstore", "mends"), ("The plan", "keep"), ("--policy broker", "plan"), ("Next", "repair")),
-    *(("Not checked", "unchecked"),),
+    ("Not checked", "unchecked"),
 )
 _INDENT = 17
 _WIDTH = 100
@@ -169,23 +169,22 @@ def _line(record: Mapping[str, Any]) -> str:
 
 def _story(record: Mapping[str, Any]) -> str:
     if record["type"] == "recovery_case":
-        lines = [_wrapped(f"{record['label']}: {record['found']}.", 0), ""]
+        head = f"{record['label']}: {record['found']}."
         if not record["keep"]:  # both policies do the same
             record = {**record, "keep": record["plan"], "plan": ""}
     elif record["type"] == "mark":
-        lines = [_wrapped(f"{record['shown']}: {record['found']}", 0), ""]
+        head = f"{record['shown']}: {record['found']}"
     elif record["type"] == "broker_bug":
-        lines = [_wrapped(f"{record['code']}, a bug of brokers: {record['trigger']}", 0), ""]
+        head = f"{record['code']}, a bug of brokers: {record['trigger']}"
     else:
         head = f"{record['code']} ({record['severity']}): {record['statement']}"
-        lines = [_wrapped(head, 0), ""]
+    lines = [_wrapped(head, 0), ""]
     for label, name in _PARTS:
         if text := record.get(name):
             lines.append(_wrapped(f"{label + ':':{_INDENT}}{text}", _INDENT))
     more = [f"mqstore explain {code}" for code in record.get("codes", ())]
     more += record.get("links", ())
-    if record.get("bugs"):
-        more += [f"mqstore explain {bug}" for bug in record["bugs"]]
+    more += [f"mqstore explain {bug}" for bug in record.get("bugs", ())]
     lines += [f"{'See:':{_INDENT}}{text}" for text in more]
     return "\n".join(lines)
 

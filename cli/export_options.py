@@ -146,10 +146,10 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
     from ..store.put.on_damage import CorruptedBodies
     from .json_text import lines_wide
 
-    for row in report["damage"][:_TOLD]:
+    for row in report["damage"][:_NAMED]:
         common.warn(f"not exported: {damage_text(row)}")
-    if len(report["damage"]) > _TOLD:
-        common.warn(f"and {counted(len(report['damage']) - _TOLD, 'range')} more, see --json")
+    if len(report["damage"]) > _NAMED:
+        common.warn(f"and {counted(len(report['damage']) - _NAMED, 'range')} more, see --json")
     corrupted = CorruptedBodies(options.on_damage, report["skipped"], report["marked"])
     for line in corrupted.remarks():
         common.warn(line)
@@ -163,7 +163,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
         raise Exit(ExitCode.NO)
 
 
-_TOLD = 1000
+_NAMED = 1000
 """Damaged ranges that get a line each."""
 
 

@@ -66,7 +66,7 @@ def opened(source: str) -> Iterator[int]:
     """Open a file, or stdin for `-`; yield its descriptor. Raises Missing, Unreadable."""
     if source == "-":
         descriptor = stdin_descriptor()
-        # a larger pipe takes more input while a group is written to the disk; not a pipe, or size not allowed: no harm
+        # a larger pipe takes more input while a group is written to the disk; no change if that is not possible
         with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PORTION_BYTES)
         yield descriptor

@@ -257,7 +257,7 @@ def _stores_in(values: Mapping[str, Any]) -> list[str]:
     words = [word for each in named for word in (each if isinstance(each, list) else [each])]
     if not any(isinstance(word, str) for word in words):
         return [os.fspath(word) for word in words]
-    from ..store.arrow.stores import stores_of  # such words may be patterns and lists
+    from ..store.arrow.stores import stores_of  # a text may be a pattern or a list of stores
 
     return stores_of(words)
 

@@ -28,7 +28,7 @@ class OutputFile:
         self.target = Path(os.path.realpath(path))
         _refuse_a_store(path, self.target)
         self._beside: Path | None = None
-        old = path.stat() if path.exists() else None  # of path: realpath of /dev/stdout may be no existing name
+        old = path.stat() if path.exists() else None  # not of target: /dev/stdout may have no name
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
             self.stream: IO[bytes] = path.open("wb")
             return

@@ -55,9 +55,8 @@ class Spark(Options):
     @property
     def meant(self) -> bool:
         """Whether `--master` asks for Spark. Raises BadParameter for another option of Spark without it."""
-        if self.master is None:
-            for name in self.said():
-                raise bad_parameter("an option of Spark; it needs --master", param_hint=name)
+        if self.master is None and (names := self.said()):
+            raise bad_parameter("an option of Spark; it needs --master", param_hint=names[0])
         return self.master is not None
 
     def place(self, common: Common) -> tuple[str, dict[str, str]]:

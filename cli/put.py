@@ -72,8 +72,8 @@ def put(
     from ..store.errors import InvalidInput
     from ..store.put.on_damage import CorruptedBodies
 
-    for option in () if source.path is not None else source.said():
-        raise bad_parameter(f"{option} needs --from")
+    if source.path is None and (options_of_from := source.said()):
+        raise bad_parameter(f"{options_of_from[0]} needs --from")
     if message.compress is None and "compress_over" in message.set_ones():
         raise bad_parameter("--compress-over needs --compress")
     options = writing.options()

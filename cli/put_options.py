@@ -139,8 +139,7 @@ class PutMessageOptions(Options):
         except InvalidInput as error:
             raise InvalidInput(f"--deliver-at: {error}") from None
         kind, half = self.compress, self.transaction is TransactionStep.HALF
-        asked = ProducerOptions(self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over)
-        return asked._replace(half=half)
+        return ProducerOptions(self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over, half)
 
 
 class PutWritingOptions(Options):

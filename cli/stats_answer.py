@@ -39,8 +39,8 @@ class StatsOptions(Options):
 
     def refuse(self, answer: str) -> None:
         """Raises BadParameter for options that have no meaning for this kind of answer."""
-        for name in self.said():
-            raise bad_parameter(f"{name} cannot be combined with {answer}")
+        if names := self.said():
+            raise bad_parameter(f"{names[0]} cannot be combined with {answer}")
 
     @property
     def wanted(self) -> tuple[str, ...]:

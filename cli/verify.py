@@ -194,7 +194,6 @@ def verify(
         saved = Resume.read(resume, paths[0], asked.lasting)
     if saved is not None:
         asked = asked._replace(start=saved.position, earlier=saved.facts)
-    found: list[tuple[Path, Verdict]] = []
     failed: list[Path] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:
@@ -216,13 +215,12 @@ def verify(
                     verdict = saved.joined(verdict)
                     saved.write(verdict)
                 _tell(path, verdict, resume, common, whole=store == path)
-                found.append((store, verdict))
+                codes.append(exit_code_of_status(verdict.status))
                 yield store, verdict
                 if stop:
                     return
 
         print_verdicts(verdicts(), common, common.given(broker_version), quick=limits.quick, failed=failed)
-    codes += [exit_code_of_status(verdict.status) for _, verdict in found]
     raise Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
 

@@ -111,9 +111,9 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
-        tidy = tidying_commands(verdict.findings, path, given, recovered=verdict.recovered)
-        tidy = [] if verdict.live else tidy
-        yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
+        no_plan = verdict.live or verdict.unmendable
+        tidy = [] if no_plan else tidying_commands(verdict.findings, path, given, recovered=verdict.recovered)
+        yield from _nothing_urgent(verdict, tidy, verbose)
         return
     commands = commands_of(verdict, about, path, given)
     plan = any("--apply" in each.words for each in commands)
@@ -121,11 +121,10 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
     yield from _commands(commands)
     if is_uri(str(path)):
         yield f"  {_ELSEWHERE}"
-    elif verdict.unmendable:
-        yield f"  {verdict.unmendable}"
-    if not is_uri(str(path)):
-        kept = bool(verdict.unmendable or refused(about))
-        yield from _beyond(about, commands, no_plan=kept)
+    else:
+        if verdict.unmendable:
+            yield f"  {verdict.unmendable}"
+        yield from _beyond(about, commands, no_plan=bool(verdict.unmendable or refused(about)))
     yield f"  mqstore explain {about[0].code}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.diff_text import text_of
+from mqstore.cli.diff_answer import text_of
 
 from .hostile import TEXTS
 
