@@ -42,8 +42,8 @@ def read_rows(
 ) -> Iterator[NumberedRows]:
     """Yield the rows of a file of the form `parquet` or `arrow` (file or stream).
 
-    note: called with the number of bytes read since the last call. tell: called with a line about each part of the path
-    that looks like a column and is not used. Raises Missing, Unreadable, InvalidInput, Unsupported.
+    note: called with the number of bytes read since the last call. tell: called with a line for each kind of folder
+    NAME=VALUE above the file that is not a column. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
     require_arrow(f"no {form} files")
     from ..store.arrow.append_rows import batches_of, unread_folders

@@ -50,8 +50,8 @@ _THINGS = {
 @dataclass
 class Sides:
     """The stores of both sides that have a partner, and what their comparison found. a, b: root → name of the pair.
-    bytes: of all logs. rows: queues with different messages. unsound: what was not compared. parts: by pair, if on this
-    machine. within: position ranges where the logs of a pair may differ.
+    bytes: of all logs. rows: queues with different messages. unsound: ranges that damage hides, and bodies that fail
+    their checksum. parts: by pair, if on this machine. within: position ranges where the logs of a pair may differ.
     """
 
     a: Mapping[str, str]

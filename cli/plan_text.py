@@ -37,7 +37,7 @@ def folded(lines: Iterable[str], rows: int | None) -> list[str]:
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
-    """Lines for each edit, or for all edits of a kind whose reasons differ only in a number; a second line names files
+    """A line for each edit, or for all edits of a kind whose reasons differ only in a number; a second line names files
     if there are several. one_by_one: do not join edits.
     """
     files: dict[tuple[str, str, str], dict[str, None]] = {}
