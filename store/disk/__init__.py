@@ -1,5 +1,5 @@
-"""Directories and files as they lie on disk, whatever is in them; the one place that changes files.
+"""Directories and files on disk, whatever their content; the one place that changes files.
 
-Layout, broker.conf, equally sized files and their sizes, compressed ones, lock, checkpoint, edits,
-work for other cores, large arrays in temporary files. It may use `columns`, `counted`, `errors`.
+Layout, broker.conf, directories of equally sized files, compressed files, lock, checkpoint, edits, processes for
+parallel work, large arrays in temporary files. It may use `columns`, `counted`, `errors`.
 """

@@ -1,8 +1,8 @@
-"""The broker's configuration, as far as it says where and how a store lies on disk (spec 05, 5.5).
+"""The broker's configuration: the options that say where and how a store lies on disk (spec 05, 5.5).
 
-A broker reads Java properties (`broker.conf`, `broker.properties`). Options are found by RocketMQ's own
-names; `mapedFileSize…`, as 4.3 spells it, is the same option as `mappedFileSize…`, except in a file: there a
-broker takes its own spelling alone. Unknown names are kept: another version may know them.
+A broker reads Java properties (`broker.conf`, `broker.properties`). Options are looked up by RocketMQ's own names.
+`mapedFileSize…`, the spelling of 4.3, is an alias of `mappedFileSize…`, except in a file: there a broker reads only
+the spelling of its own version. Unknown names are kept, since another version may know them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..errors import InvalidInput, LimitExceeded, os_errors
 from . import byte_reader
 
 LARGEST_FILE_BYTES = 16 << 20
-"""A configuration file above this size is not one; it is not read."""
+"""A configuration file above this size is refused without reading it."""
 ROCKSDB_STORE_TYPE = "defaultRocksDB"
-"""The `storeType` of brokers that have their consume queues in a RocksDB alone; its case does not count for them."""
+"""The `storeType` of brokers that have consume queues only in a RocksDB; brokers ignore its case."""
 CONFIG_VERSION, CONFIG_V2 = "configManagerVersion", "v2"
-"""With it topics, groups and positions are in config/rdb, whatever has the queues."""
+"""The option and its value with which topics, groups and offsets are in config/rdb, wherever the queues are."""
 
 DEFAULTS: Mapping[str, int] = {
     "mappedFileSizeCommitLog": 1 << 30,
@@ -35,8 +35,8 @@ DEFAULTS: Mapping[str, int] = {
     "maxIndexNum": 20_000_000,
     "mappedFileSizeTimerLog": 100 << 20,
 }
-"""Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
-_IF_UNNAMED: Mapping[str, str] = {
+"""File sizes that a broker uses if its configuration does not set them: bytes, slots, items (spec README)."""
+_DEFAULT_TEXTS: Mapping[str, str] = {
     "storeType": "default",
     CONFIG_VERSION: "v1",
     "timerPrecisionMs": "1000",
@@ -56,11 +56,11 @@ _IF_UNNAMED: Mapping[str, str] = {
         "false",
     ),
 }
-"""Defaults of options that are learned from the store where nothing tells them, and that decide what a start reads: a
-broker whose broker.conf does not name them starts with these, whatever is there. Not of sizes: files tell those.
+"""Defaults of the options that decide what a start reads. Without a configuration they are learned from the store; a
+broker whose broker.conf does not name them uses these values, whatever is in the store. Sizes are learned from files.
 """
 
-_NUMBERS = frozenset(
+_INT_OPTIONS = frozenset(
     {
         *DEFAULTS,
         "combineCQMaxExtraSearchCommitLogFiles",
@@ -80,28 +80,28 @@ _NUMBERS = frozenset(
         "timerRollWindowSlot",
     }
 )
-"""Options that are an `int` to brokers, of those that are asked for here."""
+"""The options used here that a broker reads as an `int`."""
 _RENAMED = {f"mapedFileSize{part}": f"mappedFileSize{part}" for part in ("CommitLog", "ConsumeQueue")}
-"""The names of 4.3, with those since 4.5.2."""
+"""Option names of 4.3: their names since 4.5.2."""
 _ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 _SHOWN = 80
-"""Characters of a value in a message."""
+"""Characters of a value that a message shows."""
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
-_PLACES = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
+_PATHS = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
 _FORMS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable", "useSingleRocksDBForAllConfigs", CONFIG_VERSION})
 """Options that say whether a store has its queues and tables in files or in RocksDBs."""
-_SPLITTER = "rocketmq.broker.multiPathSplitter"
-"""A property of the JVM, no option of a broker: what stands between paths, `,` without it (spec 1.12)."""
-_MALFORMED = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
+_SPLITTER_PROPERTY = "rocketmq.broker.multiPathSplitter"
+"""A JVM property, not an option of the broker: the separator of paths, `,` by default (spec 1.12)."""
+_MALFORMED_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 
 
 class FileRules(NamedTuple):
-    """How a broker reads its broker.conf (spec 5.5). None: brokers of both kinds may read it; what one takes counts.
+    """How a broker reads its broker.conf (spec 5.5). None: unknown, so a value that either kind takes is used.
 
-    old_names: the file sizes of log and queues have the names of 4.3. strips: blanks around a text do not count.
+    old_names: the file sizes of log and queues have the names of 4.3. strips: blanks around a value are removed.
     """
 
     old_names: bool | None = None
@@ -111,10 +111,10 @@ class FileRules(NamedTuple):
 class BrokerConfig(Mapping[str, str]):
     """Options of a broker by name. Immutable.
 
-    words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`. whole: they are all that a
-    broker is told, as by its broker.conf: what they do not name is its default, not what a store shows. untaken: of a
-    file, why a broker does not take an option as it is written there, by name. unsure: brokers differ in how they read
-    it, and which one does was not told.
+    words: the command-line arguments that give these options, `--broker-config FILE` and `--set NAME=VALUE`. whole: the
+    options are the broker's complete configuration, as a broker.conf is: an option that is not named has its default,
+    not the value learned from the store. untaken: by option name, why a broker does not use the value in the file.
+    unsure: brokers differ in how they read the file, and the version is not known.
 
     >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     >>> config.get_int("mappedFileSizeCommitLog")
@@ -133,7 +133,7 @@ class BrokerConfig(Mapping[str, str]):
         self._named = {_canonical(name): value for name, value in (options or {}).items()}
         if self._named.get("storeType", "").lower() == ROCKSDB_STORE_TYPE.lower():
             self._named["storeType"] = ROCKSDB_STORE_TYPE
-        self._options = {**_IF_UNNAMED, **self._named} if whole else self._named
+        self._options = {**_DEFAULT_TEXTS, **self._named} if whole else self._named
         self._whole = whole
         if words is None:
             settings = (f"{name}={value}" for name, value in self._named.items())
@@ -143,7 +143,7 @@ class BrokerConfig(Mapping[str, str]):
 
     @classmethod
     def of(cls, options: Mapping[str, object] | None) -> BrokerConfig:
-        """A configuration as users of the library give it: by name, numbers and booleans, too. Raises InvalidInput."""
+        """The configuration that a user of the library passes; values may be numbers, booleans. Raises InvalidInput."""
         if options is None or isinstance(options, BrokerConfig):
             return options or cls()
         if not isinstance(options, Mapping):
@@ -160,13 +160,13 @@ class BrokerConfig(Mapping[str, str]):
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str | PathLike[str], rules: FileRules | None = None) -> BrokerConfig:
-        """What such a file says. Raises InvalidInput, LimitExceeded."""
+        """Parse the content of a `broker.conf`; `path` is for messages. Raises InvalidInput, LimitExceeded."""
         if len(data) > LARGEST_FILE_BYTES:
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:
             raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
         text, rules = data.decode("iso-8859-1"), rules or FileRules()
-        if any(map(_MALFORMED.search, _logical_lines(text))):
+        if any(map(_MALFORMED_ESCAPE.search, _logical_lines(text))):
             raise InvalidInput(r"not a broker configuration: \u without four hexadecimal digits", path=path)
         written = parse_properties(text)
         odd = any(name in _RENAMED or value != java_trim(value) for name, value in written.items())
@@ -175,7 +175,7 @@ class BrokerConfig(Mapping[str, str]):
         return cls(options, words, whole=True, untaken=untaken, unsure=odd and None in rules)
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
-        """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
+        """This configuration overridden by `NAME=VALUE` texts; the last value of a name wins. Raises InvalidInput."""
         options, words = dict(self._named), self.words
         for setting in settings:
             name, equals, value = setting.partition("=")
@@ -187,17 +187,17 @@ class BrokerConfig(Mapping[str, str]):
         return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure)
 
     def for_new_store(self) -> BrokerConfig:
-        """These options for a store that is made elsewhere: without those that name places of a store."""
-        named = {name: value for name, value in self._named.items() if not _PLACES.match(name)}
+        """These options for a store that is created elsewhere: without the options that name paths of the store."""
+        named = {name: value for name, value in self._named.items() if not _PATHS.match(name)}
         return BrokerConfig(named, whole=self._whole)
 
     def of_another_store(self) -> BrokerConfig:
-        """The same for a store that is read beside this one, which may be of another form: what is there tells."""
+        """As `for_new_store`, for an existing store: also without options that say whether it uses RocksDBs."""
         named = self._named.items()
-        return BrokerConfig({name: text for name, text in named if name not in _FORMS and not _PLACES.match(name)})
+        return BrokerConfig({name: text for name, text in named if name not in _FORMS and not _PATHS.match(name)})
 
     def get_int(self, name: str, default: int | None = None) -> int | None:
-        """The option as a number, `default` where it is not set. Raises InvalidInput."""
+        """The option as a number, `default` if it is not set. Raises InvalidInput."""
         value = self.get(name)
         if value is None:
             return default
@@ -207,60 +207,60 @@ class BrokerConfig(Mapping[str, str]):
         return number
 
     def get_bool(self, name: str, default: bool = False) -> bool:
-        """The option as Java reads a boolean: only `true`, in any case, is true."""
+        """The option as Java reads a boolean: `true` in any case is True, every other text is False."""
         value = self.get(name)
         return default if value is None else value.lower() == "true"
 
     def get_paths(self, name: str) -> list[str]:
-        """The option as a list of paths, empty where not set: separated by `,`, `;` or `:`, or by what the JVM property
-        `rocketmq.broker.multiPathSplitter` names, which is given like an option. A directory with a `;` or `:` in its
-        name stays one, as for brokers.
+        """The option as a list of paths, empty if it is not set. Separators are `,`, `;` and `:`, or the text that the
+        JVM property `rocketmq.broker.multiPathSplitter` names, which is set like an option. Brokers do not split at
+        `;` or `:`: if a part between commas is an existing directory with such a character, only commas separate.
         """
         return [part for part in re.split(self._splitter(name), self.get(name, "")) if part.strip()]
 
     def _splitter(self, name: str) -> str:
-        """The regular expression between the paths of an option."""
-        if told := self.get(_SPLITTER, ""):
-            return re.escape(told)
-        odd = (part for part in self.get(name, "").split(",") if re.search("[;:]", part))
-        return "," if any(os.path.isdir(part) for part in odd) else "[,;:]"  # noqa: PTH112
+        """The regular expression that matches the separator of the paths in an option."""
+        if separator := self.get(_SPLITTER_PROPERTY, ""):
+            return re.escape(separator)
+        unclear = (part for part in self.get(name, "").split(",") if re.search("[;:]", part))
+        return "," if any(os.path.isdir(part) for part in unclear) else "[,;:]"  # noqa: PTH112
 
     @property
     def log_paths(self) -> list[str]:
-        """The directories of the commit log, empty where not set. Brokers ask for those that are only read where the
-        others are several by their text, `DIRECTORY,` included.
+        """The directories of the commit log, empty if not set. Brokers read the read-only directories only if the text
+        of `storePathCommitLog` has a separator, as in `DIRECTORY,`.
         """
         several = re.search(self._splitter(_LOG), self.get(_LOG, ""))
         return self.get_paths(_LOG) + (self.get_paths(_READ_ONLY_LOG) if several else [])
 
     @property
     def unread_log_paths(self) -> list[str]:
-        """Those of the directories that are only read which no broker reads."""
+        """The read-only log directories that no broker reads."""
         read = self.log_paths
         return [path for path in self.get_paths(_READ_ONLY_LOG) if path not in read]
 
     @property
     def unsplit_log_paths(self) -> str:
-        """Why brokers do not split `storePathCommitLog` as `get_paths` does, "" where they do."""
-        is_told = _SPLITTER in self or self._splitter(_LOG) == ","
-        found = None if is_told else re.search("[;:]", self.get(_LOG, ""))
+        """Why brokers do not split `storePathCommitLog` as `get_paths` does; "" if they do."""
+        as_brokers = _SPLITTER_PROPERTY in self or self._splitter(_LOG) == ","
+        found = None if as_brokers else re.search("[;:]", self.get(_LOG, ""))
         if found is None:
             return ""
-        told = f"brokers split {_LOG} only at a comma, not at {found[0]}"
-        return f"{told}, unless their JVM has {_SPLITTER} (then: --set '{_SPLITTER}={found[0]}')"
+        why = f"brokers split {_LOG} only at a comma, not at {found[0]}"
+        return f"{why}, unless their JVM has {_SPLITTER_PROPERTY} (then: --set '{_SPLITTER_PROPERTY}={found[0]}')"
 
     @property
     def is_slave(self) -> bool:
-        """It copies the log and the configuration of a master."""
+        """The broker copies the log and the configuration of a master."""
         return self.get("brokerRole", "").upper() == "SLAVE"
 
     @property
     def broker_name(self) -> str | None:
-        """The name of the broker, None where no option tells it."""
+        """The name of the broker, None if no option sets it."""
         return self.get("brokerName")
 
     def size(self, name: str) -> tuple[int, Literal["configuration", "default"]]:
-        """A file size: its value and `configuration` or `default`. Raises InvalidInput."""
+        """A file size and its source, `configuration` or `default`. Raises InvalidInput."""
         value = self.get_int(name)
         if value is None:
             return DEFAULTS[_canonical(name)], "default"
@@ -282,11 +282,11 @@ class BrokerConfig(Mapping[str, str]):
 
 
 _PIPED: dict[tuple[int, int], bytes] = {}
-"""What came through pipes, by device and inode."""
+"""Bytes read from pipes, by device and inode."""
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, as far as one can be that large; a pipe gives them once. Raises OSError, Unreadable."""
+    """At most LARGEST_FILE_BYTES + 1 bytes of a file; a pipe's are kept. Raises OSError, Unreadable."""
     status = path.stat()
     if (pipe := (status.st_dev, status.st_ino)) in _PIPED:
         return _PIPED[pipe]
@@ -302,9 +302,9 @@ def _canonical(name: str) -> str:
 
 
 def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, str], dict[str, str]]:
-    """Options of a file with the values that a broker has of them, and why it does not take what is written, by name.
+    """(options of a file with the values that a broker uses, by name why a broker does not use the written value).
 
-    What a broker cannot read is not there for it. A size is its default then, whatever the files of a store tell.
+    A value that a broker cannot read is left out. A size is then set to its default, whatever size the files have.
     """
     found, untaken = dict(written), dict[str, str]()
     for old, new in _RENAMED.items():
@@ -317,7 +317,7 @@ def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, st
         elif old in found:
             untaken[new] = f"{old}: brokers since 4.5.2 use {new} instead"
     for name, text in list(found.items()):
-        value, why = _value(_canonical(name), text, rules)
+        value, why = _value_as_read(_canonical(name), text, rules)
         if why:
             untaken[_canonical(name)] = f"{name}={text[:_SHOWN]!r}: {why}"
         if value is None:
@@ -327,12 +327,12 @@ def _as_read(written: Mapping[str, str], rules: FileRules) -> tuple[dict[str, st
     return found, untaken
 
 
-def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
-    """What a broker has of an option, None for its default, and why that is not what is written, or not for all."""
+def _value_as_read(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
+    """(value that a broker uses or None for its default, why it is not the written one or not so for all brokers)."""
     bare = java_trim(text)
     blanks = " (the blank counts)" if bare != text else ""
     taken = text if rules.strips is False else bare
-    if name in _NUMBERS:
+    if name in _INT_OPTIONS:
         if java_integer(text, 32) is not None:
             return text, ""
         default = str(DEFAULTS[name]) if name in DEFAULTS else None
@@ -348,7 +348,7 @@ def _value(name: str, text: str, rules: FileRules) -> tuple[str | None, str]:
 
 
 def _is_utf8(text: str) -> bool:
-    """What was read as ISO-8859-1 was written as UTF-8, and is not the same then."""
+    """Whether a text that was read as ISO-8859-1 has been written as UTF-8 with non-ASCII letters."""
     try:
         return not text.isascii() and bool(text.encode("iso-8859-1").decode())
     except UnicodeError:
@@ -356,7 +356,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format: comments, continued lines, escapes; the last of a name wins.
+    """Parse Java's properties format: comments, continued lines, escapes; the last value of a name wins.
 
     >>> parse_properties("a = 1\\\\\\n  2\\n# no\\nb:\\\\u0041")
     {'a': '12', 'b': 'A'}
@@ -373,21 +373,21 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones, those that end in a backslash joined."""
+    """Yield lines without blank lines and comments; a line that ends in a backslash is joined with the next one."""
     parts: list[str] = []
-    goes_on = False
-    for natural in re.split(r"\r\n|[\r\n]", re.sub(r"[\r\n]\Z", "", text)):
-        line = natural.lstrip(" \t\f")
+    continues = False
+    for physical_line in re.split(r"\r\n|[\r\n]", re.sub(r"[\r\n]\Z", "", text)):
+        line = physical_line.lstrip(" \t\f")
         if not parts and (not line or line[0] in "#!"):
-            goes_on = False
+            continues = False
             continue
-        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        line = line[:-1] if goes_on else line
+        continues = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        line = line[:-1] if continues else line
         parts += [line] if line else []
-        if not goes_on:
+        if not continues:
             yield "".join(parts)
             parts.clear()
-    if parts or goes_on:
+    if parts or continues:
         yield "".join(parts)
 
 

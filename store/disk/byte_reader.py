@@ -1,14 +1,14 @@
-"""The one reader of files: bytes come complete, or are named as a range that cannot be read.
+"""The one reader of files: it returns complete bytes, or names the range that cannot be read.
 
-A read is repeated until it is complete. Where the disk gives an error, the range is read again in pages until it
-is known which of them are lost; where a file has become shorter than it was listed, its end is such a range,
-too. Nobody gets zeros for them without being told: either the reader raises `UnreadableRange`, or whoever goes
-around them is told of the ranges, and so is the command (`noting`), whose exit code and verdict know of it. All
-is read by pread(2): a mapped page that the disk does not give would kill the process.
+A read is repeated until it is complete. After a disk error the range is read again page by page, to find out which
+pages are lost. If a file is shorter than it was when it was listed, its missing end is an unreadable range, too.
+Nobody gets zeros in place of such bytes without being told: either the reader raises `UnreadableRange`, or the caller
+goes around the range, which is then noted (`noting`) for the exit code and the verdict of the command. All reads are
+pread(2): a fault in a mapped page that the disk does not return would kill the process.
 
-Only regular files are opened, whatever stands under a name: to open a FIFO waits for a writer that never comes,
-and to open a device can do things by itself. At a rate, as beside a working broker, the page cache stays as it
-was: what is cached already stays, everything else is read and dropped again.
+Only regular files are opened: opening a FIFO waits for a writer that may never come, and opening a device may have
+side effects. At a limited rate, as beside a running broker, the page cache is left unchanged: cached pages stay,
+other pages are read and dropped again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _ASIDE = ContextVar("aside", default=False)
 
 
 class Closing(ABC):
-    """What holds open files or the like: a context manager that calls `close` at the end."""
+    """An owner of open files or the like: a context manager that calls `close` at the end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class Closing(ABC):
 
 @contextmanager
 def aside(wanted: bool) -> Iterator[None]:
-    """Whether all reading of files of a store in this block leaves the page cache as it was."""
+    """Whether reads of store files in this block leave the page cache unchanged."""
     token = _ASIDE.set(wanted)
     try:
         yield
@@ -64,14 +64,14 @@ def aside(wanted: bool) -> Iterator[None]:
 
 _RATE: ContextVar[int | None] = ContextVar("rate", default=None)
 _GIVEN_UP: ContextVar[Event | None] = ContextVar("given_up", default=None)
-_REST_S = 0.1
-"""How long nobody is heard who gives up."""
+_NAP_SECONDS = 0.1
+"""How often a waiting reader checks whether it is given up, in seconds."""
 
 
 @contextmanager
 def at_rate(rate_bytes: int | None) -> Iterator[None]:
-    """Logs that are opened in this block are read at so many bytes a second at most, by this process
-    and by those that it forks; the page cache is then left as it was. None: as fast as it goes.
+    """Logs opened in this block are read at no more than `rate_bytes` per second, by this process and its forks; the
+    page cache is then left unchanged. None: no limit.
     """
     token, given_up = _RATE.set(rate_bytes), _GIVEN_UP.set(Event())
     try:
@@ -83,35 +83,35 @@ def at_rate(rate_bytes: int | None) -> Iterator[None]:
 
 
 def rest(seconds: float) -> None:
-    """Wait, since more was read than the rate allows; not where the block of `at_rate` was given up."""
+    """Sleep because more was read than the rate allows; end early if `give_up` was called for the `at_rate` block."""
     given_up = _GIVEN_UP.get()
     while seconds > 0 and not (given_up is not None and given_up.is_set()):
-        time.sleep(min(seconds, _REST_S))
-        seconds -= _REST_S
+        time.sleep(min(seconds, _NAP_SECONDS))
+        seconds -= _NAP_SECONDS
 
 
 def give_up() -> None:
-    """Nobody waits any more for what threads read in the block of `at_rate` around this: they end soon."""
+    """Make threads that wait in the enclosing `at_rate` block end soon: nobody needs what they read."""
     if (given_up := _GIVEN_UP.get()) is not None:
         given_up.set()
 
 
 def reading_rate() -> int | None:
-    """Most bytes a second that the block of `at_rate` around this allows, None outside of one."""
+    """Bytes per second that the enclosing `at_rate` block allows; None outside such a block or without a limit."""
     return _RATE.get()
 
 
 def is_aside() -> bool:
-    """The block that runs is one of `aside`."""
+    """Whether reads leave the page cache unchanged: the enclosing block is one of `aside`."""
     return _ASIDE.get()
 
 
 def read_aside(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Fill `buffer` from byte `offset` of a file on; returns the bytes there were.
+    """Fill `buffer` from byte `offset` of a file on, leaving the page cache unchanged; return the number of bytes read.
 
     Raises OSError.
     """
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # nothing is read ahead
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
     done = 0
     while done < len(buffer):
         at, piece = offset + done, buffer[done : done + _PIECE_BYTES]
@@ -119,7 +119,7 @@ def read_aside(descriptor: int, buffer: memoryview, offset: int) -> int:
         pages = -(-(at + len(piece) - begin) // _PAGE)
         before = _cached(descriptor, begin, pages)
         got = os.preadv(descriptor, [piece], at)
-        _drop(descriptor, begin, before)
+        _drop_pages(descriptor, begin, before)
         done += got
         if got < len(piece):
             break
@@ -127,15 +127,15 @@ def read_aside(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 def _cached(descriptor: int, begin: int, pages: int) -> bytes:
-    """For each page from byte `begin` on, 1 where it is in the cache, 0 where it is not.
+    """One byte per page from byte `begin` on: 1 if the page is in the cache, else 0.
 
-    The kernel tells only those who own a file or may write to it; to others nothing is cached.
+    The kernel answers only the owner of a file and root; for anybody else all pages count as not cached.
     """
     nothing = bytes(pages)
     status = os.fstat(descriptor)
-    told = os.geteuid() in (0, status.st_uid)
+    may_ask = os.geteuid() in (0, status.st_uid)
     pages = min(pages, -(-(status.st_size - begin) // _PAGE))
-    if not told or pages <= 0:
+    if not may_ask or pages <= 0:
         return nothing
     import ctypes
 
@@ -151,7 +151,7 @@ def _cached(descriptor: int, begin: int, pages: int) -> bytes:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    """mmap, mincore and munmap of the C library; Python's own mmap does not tell its address."""
+    """The C library with mmap, mincore and munmap declared; Python's mmap does not give its address."""
     import ctypes
 
     libc, size = ctypes.CDLL(None), ctypes.c_size_t
@@ -163,8 +163,8 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def _drop(descriptor: int, begin: int, before: bytes) -> None:
-    """Drop the pages that were not cached before."""
+def _drop_pages(descriptor: int, begin: int, before: bytes) -> None:
+    """Drop from the cache the pages from byte `begin` on that are 0 in `before`, the answer of `_cached`."""
     first = before.find(0)
     while first >= 0:
         end = before.find(1, first)
@@ -175,13 +175,13 @@ def _drop(descriptor: int, begin: int, before: bytes) -> None:
 
 
 COMPRESSED = (".gz", ".zst")
-"""How the names of files end that somebody compressed."""
+"""Name suffixes of compressed files."""
 
 
 def open_regular(path: str | PathLike[str]) -> int:
-    """A descriptor of the file at `path`, or where a link leads, for reading.
+    """Open the regular file at `path`, or the one that a link points at, for reading; return the descriptor.
 
-    Raises Missing, Unreadable, the latter also for a directory, FIFO, socket or device.
+    Raises Missing, and Unreadable, also for a directory, FIFO, socket or device.
     """
     with os_errors(path):
         check_regular(os.stat(path), path)  # noqa: PTH116
@@ -189,7 +189,7 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def check_regular(status: os.stat_result, path: str | PathLike[str]) -> None:
-    """Raises Unreadable for what is no regular file."""
+    """Raise Unreadable for anything but a regular file."""
     if not stat.S_ISREG(status.st_mode):
         raise Unreadable(f"not a file but {_kind(status.st_mode)}", path=path)
 
@@ -204,7 +204,7 @@ def _kind(mode: int) -> str:
 
 T = TypeVar("T")
 PAGE_BYTES = 4096
-"""What is given up for one bad block: the least that a page cache reads."""
+"""The bytes given up for one bad block: the smallest unit that the page cache reads."""
 UNREADABLE = frozenset(
     getattr(errno, name)
     for name in (
@@ -213,14 +213,14 @@ UNREADABLE = frozenset(
     )
     if hasattr(errno, name)
 )
-"""What the system says of bytes that a disk, or the machine that has it, does not give."""
+"""Error numbers of reads that fail because the disk, or the machine that has the disk, does not return bytes."""
 SHORTER = "the file has become shorter"
 COPY_FIRST = "copy the disk first (ddrescue, see docs/guides/failing-disk.md)"
-"""What to do with a disk that does not give all bytes."""
+"""Hint for a disk with unreadable bytes."""
 
 
 class Unread(NamedTuple):
-    """Bytes of a file that cannot be read, and what the system says of them."""
+    """A range of a file that cannot be read, and the system's error text."""
 
     path: str
     offset: int
@@ -229,11 +229,11 @@ class Unread(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Byte behind the last one."""
+        """Byte behind the range."""
         return self.offset + self.length
 
     def error(self) -> UnreadableRange:
-        """It as an error."""
+        """The range as an error."""
         return UnreadableRange(
             f"cannot read {counted(self.length, 'byte')} ({self.reason})",
             path=self.path,
@@ -245,9 +245,9 @@ class Unread(NamedTuple):
 
 
 class UnreadRanges:
-    """The unreadable ranges that were met; false without any.
+    """The unreadable ranges found so far; false if there are none.
 
-    around: whoever can go around one does so; else it is an error at once.
+    around: callers that can go around a range do so; otherwise a range is an error at once.
     """
 
     def __init__(self, *, around: bool) -> None:
@@ -255,7 +255,7 @@ class UnreadRanges:
         self._of_path: dict[str, list[Unread]] = {}
 
     def add(self, unread: Unread) -> None:
-        """One more; it may overlap with others."""
+        """Add a range; it may overlap others."""
         known = self._of_path.setdefault(unread.path, [])
         if unread not in known:
             known.append(unread)
@@ -265,12 +265,12 @@ class UnreadRanges:
         return bool(self._of_path)
 
     def __iter__(self) -> Iterator[Unread]:
-        """By path and offset; what touches is one range."""
+        """Yield the ranges by path and offset; adjacent ranges are joined."""
         for path in sorted(self._of_path):
             yield from self.of(path)
 
     def of(self, path: str) -> list[Unread]:
-        """Those of one file."""
+        """The ranges of one file."""
         found: list[Unread] = []
         for unread in self._of_path.get(path, ()):
             _append(found, unread)
@@ -282,7 +282,7 @@ _NOTED: ContextVar[UnreadRanges | None] = ContextVar("noted", default=None)
 
 @contextmanager
 def noting(*, around: bool = True) -> Iterator[UnreadRanges]:
-    """Note the unreadable ranges that are met in this block; those of blocks inside of it, too."""
+    """Collect the unreadable ranges found in this block, including those of inner blocks."""
     outer = _NOTED.get()
     own = outer if outer is not None and outer.around == around else UnreadRanges(around=around)
     token = _NOTED.set(own)
@@ -296,10 +296,10 @@ def noting(*, around: bool = True) -> Iterator[UnreadRanges]:
 
 
 def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
-    """The items of an iterator, each of which is made in a block that notes into `own`.
+    """Yield the items of an iterator; the ranges found while an item is made are added to `own`.
 
-    For generators: a block that is open while one yields would be that of whoever runs meanwhile,
-    and of two that take turns the one would end the block of the other.
+    For generators: a `noting` block that stays open across a `yield` would apply to the code that runs meanwhile, and
+    of two interleaved generators one would end the block of the other.
     """
     while True:
         outer = _NOTED.get()
@@ -318,9 +318,8 @@ def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """What is made in this block is not built on bytes that nobody has read.
-
-    Raises UnreadableRange at the latest at its end, also where somebody inside did without them.
+    """Refuse to build on unreadable bytes: raise UnreadableRange at the end of this block at the latest, even if code
+    inside went on without the bytes.
     """
     outer = _NOTED.get()
     own = UnreadRanges(around=False)
@@ -337,7 +336,7 @@ def refusing() -> Iterator[None]:
 
 
 def note(unread: Unread) -> None:
-    """Go around a range. Raises UnreadableRange where that is not wanted."""
+    """Note a range that the caller goes around. Raises UnreadableRange if going around is not allowed here."""
     found = _NOTED.get()
     if found is None or not found.around:
         raise failed(unread)
@@ -345,7 +344,7 @@ def note(unread: Unread) -> None:
 
 
 def failed(unread: Unread) -> UnreadableRange:
-    """The error of a range, which is noted: whoever catches it is not the only one who knows."""
+    """Note a range and return its error, so that the range is known even if the error is caught."""
     found = _NOTED.get()
     if found is not None:
         found.add(unread)
@@ -358,27 +357,27 @@ def unread_of(error: UnreadableRange) -> Unread:
 
 
 def not_opened(error: OSError, path: str, size: int) -> StoreError:
-    """The error of a file of `size` bytes that the system does not open, or does not read."""
+    """The error for a file of `size` bytes that the system cannot open or read."""
     if error.errno in UNREADABLE:
         return Unread(path, 0, size, os.strerror(error.errno or 0)).error()
     return from_os_error(error, path)
 
 
 def noted() -> list[Unread]:
-    """All ranges that were met so far, by path and offset."""
+    """All ranges found so far, by path and offset."""
     return list(_NOTED.get() or ())
 
 
 def noted_of(path: str) -> list[Unread]:
-    """The ranges of a file that were met so far."""
+    """The ranges of a file found so far."""
     found = _NOTED.get()
     return found.of(path) if found else []
 
 
 def read(descriptor: int, size: int, offset: int, path: str, *, end: int | None = None) -> bytes:
-    """`size` bytes from byte `offset` on, fewer only behind the end of the file.
+    """Read `size` bytes from byte `offset` on; fewer only at the end of the file.
 
-    end: the bytes before it are known to have been there. Raises UnreadableRange, Unreadable.
+    end: the file is known to have had all bytes before this one. Raises UnreadableRange, Unreadable.
     """
     if not is_aside():
         try:
@@ -392,7 +391,7 @@ def read(descriptor: int, size: int, offset: int, path: str, *, end: int | None 
 
 
 def fill(descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None) -> int:
-    """The same into `room`; returns the bytes there were."""
+    """As `read`, into `room`; return the number of bytes."""
     got, unread = fill_any(descriptor, room, offset, path, end=end)
     if unread:
         raise failed(unread[0])
@@ -402,11 +401,11 @@ def fill(descriptor: int, room: memoryview, offset: int, path: str, *, end: int 
 def fill_any(
     descriptor: int, room: memoryview, offset: int, path: str, *, end: int | None = None, aside: bool = False
 ) -> tuple[int, list[Unread]]:
-    """As `fill`, with zeros for what cannot be read, and those ranges. Whoever asks notes them.
+    """As `fill`, with zeros for unreadable ranges, which are returned and not noted: the caller has to note them.
 
-    aside: the page cache stays as it was. Raises Unreadable.
+    aside: leave the page cache unchanged. Raises Unreadable.
     """
-    once: Callable[[int, memoryview, int], int] = _once
+    once: Callable[[int, memoryview, int], int] = _pread_once
     if aside or is_aside():
         once = read_aside
     done, chunk = 0, len(room)
@@ -421,7 +420,7 @@ def fill_any(
                 raise from_os_error(error, path) from error
             page = min(len(room) - done, PAGE_BYTES - at % PAGE_BYTES)
             chunk = page
-            if len(part) <= page:  # it was this page
+            if len(part) <= page:  # the failed read was within this one page
                 part[:] = bytes(len(part))
                 _append(unread, Unread(path, at, len(part), os.strerror(error.errno or 0)))
                 done += len(part)
@@ -441,7 +440,7 @@ def fill_any(
 
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[int]:
-    """A descriptor of a regular file, closed behind the block. Raises Missing, Unreadable."""
+    """A descriptor of a regular file, closed after the block. Raises Missing, Unreadable."""
     descriptor = open_regular(path)
     try:
         yield descriptor
@@ -450,7 +449,7 @@ def opened(path: str | PathLike[str]) -> Iterator[int]:
 
 
 def read_at(path: str | PathLike[str], size: int, offset: int) -> bytes:
-    """`size` bytes at byte `offset` of a regular file, fewer behind its end. Raises as `read`."""
+    """Read `size` bytes at byte `offset` of a regular file, fewer at its end. Raises as `opened` and `read`."""
     with opened(path) as descriptor:
         return read(descriptor, size, offset, os.fspath(path))
 
@@ -458,9 +457,9 @@ def read_at(path: str | PathLike[str], size: int, offset: int) -> bytes:
 def pieces(
     path: str | PathLike[str], offset: int = 0, size: int | None = None, *, piece_bytes: int = 1 << 20
 ) -> Iterator[bytes]:
-    """`size` bytes of a regular file from byte `offset` on, one piece behind the other; None: all.
+    """Yield `size` bytes (None: all) of a regular file from byte `offset` on, in pieces, at most up to its end.
 
-    They end where the file ends. Raises as `read`.
+    Raises as `opened` and `read`.
     """
     with opened(path) as descriptor:
         end = os.fstat(descriptor).st_size
@@ -469,12 +468,12 @@ def pieces(
             yield read(descriptor, min(piece_bytes, end - at), at, os.fspath(path), end=end)
 
 
-def _once(descriptor: int, room: memoryview, offset: int) -> int:
+def _pread_once(descriptor: int, room: memoryview, offset: int) -> int:
     return os.preadv(descriptor, [room], offset)
 
 
 def _append(found: list[Unread], unread: Unread) -> None:
-    """One more, which begins no earlier than the last: what touches becomes one."""
+    """Append a range that begins no earlier than the last one; join it with the last one if they touch."""
     last = found[-1] if found else None
     if last is None or unread.offset > last.end or unread.reason != last.reason:
         found.append(unread)
@@ -486,9 +485,9 @@ def _append(found: list[Unread], unread: Unread) -> None:
 
 
 def next_data(descriptor: int, offset: int) -> int | None:
-    """First byte from `offset` on that is not in a hole, None if all is one.
+    """First byte from `offset` on that is not in a hole, None if there is none.
 
-    Where the file system cannot tell, `offset` itself.
+    `offset` itself if the file system cannot tell.
     """
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
@@ -497,10 +496,7 @@ def next_data(descriptor: int, offset: int) -> int | None:
 
 
 def data_end(descriptor: int, offset: int, end: int) -> int:
-    """Where the data at `offset` ends and a hole begins, `end` at most.
-
-    Where the file system cannot tell, `end`.
-    """
+    """Where the data at `offset` ends and a hole begins, at most `end`; `end` if the file system cannot tell."""
     try:
         return min(end, os.lseek(descriptor, offset, os.SEEK_HOLE))
     except OSError:
@@ -508,7 +504,7 @@ def data_end(descriptor: int, offset: int, end: int) -> int:
 
 
 def data_ranges(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The ranges between `begin` and `end` that are not holes, in order."""
+    """Yield the ranges (begin, end) between `begin` and `end` that are not holes, in order."""
     while begin < end:
         start = next_data(descriptor, begin)
         if start is None or start >= end:

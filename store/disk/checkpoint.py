@@ -1,10 +1,8 @@
-"""The checkpoint file: how far a broker had flushed its store (spec 04, 4.1).
+"""Small files that tell a broker's progress: checkpoint, timercheck, abort.
 
-Writing the checkpoint (spec/04-checkpoint-timer.md, 4.1; 7.11, step 7).
-
-config/timercheck: how far the timer of a 5.x broker had come (spec 04, 4.7).
-
-The file `abort`: there while somebody writes, left behind by a crash (spec 04, 4.2).
+`checkpoint`: how far the store had been flushed (spec/04-checkpoint-timer.md, 4.1; writing it: 7.11, step 7).
+`config/timercheck`: how far the timer of a 5.x broker had come (spec 04, 4.7).
+`abort`: exists while somebody writes, and after a crash (spec 04, 4.2).
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """The fields of the file's content; missing bytes count as zeros, as in a broker."""
+        """Parse the content of the file; missing bytes count as zeros, as for a broker."""
         return tuple_of(cls, FIELDS, data)
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
-    """The checkpoint at `path`, None where there is none. Raises Unreadable."""
+    """The checkpoint at `path`, None if there is no file. Raises Unreadable."""
     try:
         return Checkpoint.from_bytes(read_regular(path, FIELDS.sizeof()))
     except Missing:
@@ -49,7 +47,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
 
 
 def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
-    """The fields as they lie at the beginning of the file."""
+    """The bytes of the fields, with which the file begins."""
     return numbers_of(FIELDS).pack(*checkpoint)
 
 
@@ -58,9 +56,8 @@ def at_last_record(
 ) -> Checkpoint:
     """The checkpoint of a store whose queues and index are complete up to its last record.
 
-    store_timestamp, physical_offset: of that record. index_timestamp: end time of the newest full
-    index file, None keeps what was there. fields: how many fields the broker knows; the others
-    stay as they were.
+    store_timestamp, physical_offset: of that record. index_timestamp: end time of the newest full index file, None to
+    keep the old value. fields: how many fields the broker knows; the others keep their values.
     """
     new = Checkpoint(
         physic_msg_timestamp=store_timestamp,
@@ -74,7 +71,7 @@ def at_last_record(
 
 
 def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
-    """Write the fields and flush them; a file that is missing or short becomes one page."""
+    """Write the fields and flush them; a missing or short file is extended to one page."""
     created = not path.exists()
     with files.open_or_create(path) as file:
         if file.size < PAGE_BYTES:
@@ -98,16 +95,16 @@ class TimerCheck(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimerCheck:
-        """The fields of the file's content; missing bytes count as zeros, as in a broker."""
+        """Parse the content of the file; missing bytes count as zeros, as for a broker."""
         return tuple_of(cls, TIMER_FIELDS, data)
 
     def to_bytes(self) -> bytes:
-        """The fields as they lie at the beginning of the file."""
+        """The bytes of the fields, with which the file begins."""
         return numbers_of(TIMER_FIELDS).pack(*self)
 
 
 def read_timer_check(path: str | os.PathLike[str]) -> TimerCheck | None:
-    """The timercheck at `path`, None where there is none. Raises Unreadable."""
+    """The timercheck at `path`, None if there is no file. Raises Unreadable."""
     try:
         return TimerCheck.from_bytes(read_regular(path, TIMER_FIELDS.sizeof()))
     except Missing:
@@ -115,11 +112,11 @@ def read_timer_check(path: str | os.PathLike[str]) -> TimerCheck | None:
 
 
 def create_abort(files: Files, path: Path, *, pid: bool) -> None:
-    """Create the file, on disk before anything else is written. pid: 5.x writes the process id."""
+    """Create the file `abort` and flush it, before anything else is written. pid: write the process id, as 5.x does."""
     write_new(files, path, str(os.getpid()).encode() if pid else b"")
 
 
 def remove_abort(files: Files, path: Path) -> None:
-    """Remove the file: everything else is on disk."""
+    """Remove the file `abort`; the caller has flushed everything else."""
     files.unlink(path)
     files.sync_directory(path.parent)

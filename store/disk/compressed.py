@@ -1,13 +1,13 @@
-"""Files of a store that somebody compressed to put them aside: `00000000000000000000.gz`, `.zst`.
+"""Files of a store that somebody compressed to archive them: `00000000000000000000.gz`, `.zst`.
 
-They are read as the files that they were. Random access needs the content: it is unpacked into a
-temporary file without a name, in the directory for such files (`TMPDIR`), which is gone when it is
-closed, however the process ends. Nothing is ever written beside the compressed file, and commands
-that write refuse a store with such files: no broker reads them.
+They are read like the original files. Random access needs the content, so a file is unpacked into an unnamed
+temporary file in the directory for temporary files (`TMPDIR`), which disappears when it is closed, however the process
+ends. Nothing is written beside the compressed file, and commands that write refuse a store with compressed files,
+since no broker reads them.
 
-All of a gzip or zstd file that can be had is unpacked, and it is told what is wrong with the rest.
-Members and frames may follow each other. Where the data is broken the piece that does not unpack
-is given again byte by byte, so that everything in front of the first bad byte comes out.
+Everything that can be unpacked of a gzip or zstd file is unpacked, and the error in the rest is reported. A file may
+have several members or frames. Where the data is broken, the piece that does not unpack is fed again byte by byte, so
+that everything before the first bad byte comes out.
 """
 
 from __future__ import annotations
@@ -24,21 +24,19 @@ from .byte_reader import COMPRESSED, data_ranges, fill, fill_any, note, open_reg
 
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
-"""What is unpacked and kept at most; the file used last is kept in any case."""
+"""Most unpacked bytes and files that are kept; the file used last is always kept."""
 _SMALL_BYTES = 1 << 20
 
 
 class Plain(NamedTuple):
-    """What a compressed file unpacks to: bytes there are, and why there are no more of them, "" for
-    all.
-    """
+    """The unpacked content of a compressed file: its size, and why it is not complete, "" if it is."""
 
     size: int
     problem: str
 
 
 class _Identity(NamedTuple):
-    """A file as it is now."""
+    """What distinguishes a file from other files and from its earlier states."""
 
     device: int
     inode: int
@@ -47,7 +45,7 @@ class _Identity(NamedTuple):
 
 
 class _UnpackedFile(NamedTuple):
-    """An unpacked file: its descriptor and what it takes on the disk."""
+    """The descriptor of an unpacked file, and the bytes that it takes on the disk."""
 
     descriptor: int
     used_bytes: int
@@ -59,30 +57,30 @@ _kept: OrderedDict[Hashable, _UnpackedFile] = OrderedDict()
 
 
 class PackedFile:
-    """A compressed file of this machine; of one elsewhere all that is read comes from what overrides these."""
+    """A compressed file on this machine. Subclasses for files elsewhere override all methods."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
 
     def identity(self) -> Hashable:
-        """What tells it from all others, and from what it was. Raises Missing, Unreadable."""
+        """A value that distinguishes the file from others and from its earlier states. Raises Missing, Unreadable."""
         return _identity(self.path)
 
     def head(self, size: int) -> bytes:
-        """Its first bytes. Raises Missing, Unreadable."""
+        """The first bytes of the file. Raises Missing, Unreadable."""
         return _head(self.path, size)
 
     def tail(self, size: int) -> bytes:
-        """Its last bytes. Raises Missing, Unreadable."""
+        """The last bytes of the file. Raises Missing, Unreadable."""
         return read_at(self.path, size, max(0, _identity(self.path).size - size))
 
     def open(self) -> IO[bytes]:
-        """All of it, from its beginning on. Raises Missing, Unreadable."""
+        """Open the file for reading from its beginning. Raises Missing, Unreadable."""
         return os.fdopen(open_regular(self.path), "rb")
 
 
 AnyPacked: TypeAlias = str | os.PathLike[str] | PackedFile
-"""Where a compressed file lies: of this machine its path."""
+"""A compressed file: its path if it is on this machine."""
 
 
 def _packed(file: AnyPacked) -> PackedFile:
@@ -90,30 +88,31 @@ def _packed(file: AnyPacked) -> PackedFile:
 
 
 def plain_name(name: str) -> str:
-    """The name that a file had before it was compressed; `name` itself for another one."""
+    """The name without the suffix of a compressed file; `name` itself if it has none."""
     stem, dot, suffix = name.rpartition(".")
     return stem if dot and f".{suffix}" in COMPRESSED else name
 
 
 def is_compressed_name(name: str) -> bool:
-    """The name ends as that of a compressed file."""
+    """Whether the name has the suffix of a compressed file."""
     return name.endswith(COMPRESSED)
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """The content of the file is compressed, whatever its name is. Raises Missing, Unreadable."""
+    """Whether the content of the file is compressed, whatever its name. Raises Missing, Unreadable."""
     from ...formats.compression import MAGIC_BYTES, compression_of
 
     return bool(compression_of(_head(path, MAGIC_BYTES)))
 
 
 def _head(path: str | os.PathLike[str], size: int) -> bytes:
-    """The first bytes of a file; zeros, which no compressed file begins with, for what cannot be
-    read, which is noted. Raises Missing, Unreadable.
+    """The first bytes of a file. Unreadable bytes are noted and read as zeros, with which no compressed file begins.
+
+    Raises Missing, Unreadable.
     """
     head = bytearray(size)
     with opened(path) as descriptor:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # a few bytes, nothing behind them
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead for a few bytes
         got, unread = fill_any(descriptor, memoryview(head), 0, os.fspath(path))
     for each in unread:
         note(each)
@@ -121,9 +120,9 @@ def _head(path: str | os.PathLike[str], size: int) -> bytes:
 
 
 def plain_of(file: AnyPacked) -> Plain:
-    """What a compressed file unpacks to; it is unpacked unless that is known already.
+    """The unpacked content of a compressed file; the file is unpacked unless the answer is known.
 
-    Raises Missing, Unreadable, NoSpace, LimitExceeded for more than a file of a store can hold.
+    Raises Missing, Unreadable, NoSpace, and LimitExceeded for more bytes than a file of a store can have.
     """
     packed = _packed(file)
     identity = packed.identity()
@@ -133,9 +132,9 @@ def plain_of(file: AnyPacked) -> Plain:
 
 
 def open_plain(file: AnyPacked) -> int:
-    """A descriptor of what a compressed file unpacks to, for reading. Raises as `plain_of`.
+    """A descriptor of the unpacked content of a compressed file, for reading from its beginning. Raises as `plain_of`.
 
-    It stands at the beginning; others of the same file share where it stands.
+    All descriptors of one file share their position.
     """
     packed = _packed(file)
     identity = packed.identity()
@@ -148,14 +147,14 @@ def open_plain(file: AnyPacked) -> int:
 
 
 def open_any(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a file, or of what it unpacks to. Raises as `plain_of`."""
+    """A descriptor of a file, or of its unpacked content if it is compressed. Raises as `plain_of`."""
     return open_plain(path) if is_compressed(path) else open_regular(path)
 
 
 def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
-    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`.
+    """The first `limit_bytes` of a file, or of its unpacked content if its name is that of a compressed file.
 
-    Holes of a large sparse file are not read.
+    Holes of a large sparse file are not read. Raises as `open_regular`, for a compressed file as `plain_of`.
     """
     packed = is_compressed_name(os.fspath(path))
     descriptor = open_any(path) if packed else open_regular(path)
@@ -167,7 +166,7 @@ def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
         for begin, end in data_ranges(descriptor, 0, size):
             part = memoryview(room)[begin:end]
             got = fill(descriptor, part, begin, os.fspath(path))
-            if got < len(part):  # somebody has cut it
+            if got < len(part):  # the file was cut short meanwhile
                 return bytes(room[: begin + got])
         return bytes(room)
     finally:
@@ -175,10 +174,10 @@ def read_regular(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
 
 
 def whole_size(file: AnyPacked) -> int:
-    """Bytes of a file, or of what a compressed one unpacks to, would have if it were not broken.
+    """Size of a file, or the size that the unpacked content of a compressed file has if the file is not broken.
 
-    A gzip file tells its size at its end, which is what a broken one lacks: then it is what comes
-    out. Raises as `plain_of`.
+    gzip stores the size at the end, which a broken file lacks: then the size is that of the content that could be
+    unpacked. Raises as `plain_of`.
     """
     packed = _packed(file)
     compression, claimed = _claim(packed)
@@ -191,16 +190,15 @@ def whole_size(file: AnyPacked) -> int:
 
 
 def claimed_size(file: AnyPacked) -> int | None:
-    """The size of the content as the file tells it, None where it does not.
+    """The size of the content that a compressed file states, None if it states none.
 
-    It may be that of a part: of the first frame of several, or of the last member. Raises Missing,
-    Unreadable.
+    It may be the size of a part: of the first of several frames, or of the last member. Raises Missing, Unreadable.
     """
     return _claim(_packed(file))[1]
 
 
 def _claim(packed: PackedFile) -> tuple[str, int | None]:
-    """How a file is compressed, "" if not, and what it tells of its size; one that is compressed is asked once."""
+    """(compression of a file or "", the size of its content that it states). Answers for compressed files are kept."""
     identity = packed.identity()
     claim = _claims.get(identity) or _read_claim(packed)
     if claim[0]:
@@ -236,7 +234,7 @@ def _identity(path: str | os.PathLike[str]) -> _Identity:
 
 
 def _unpack(packed: PackedFile, identity: Hashable) -> None:
-    """Unpack a file and keep what came out."""
+    """Unpack a file and keep the content."""
     from tempfile import TemporaryFile
 
     source, path = packed.open(), packed.path
@@ -252,26 +250,26 @@ def _unpack(packed: PackedFile, identity: Hashable) -> None:
         ) from None
     except OSError as error:
         why = f"cannot decompress ({error.strerror or error})"
-        if error.errno == EIO:  # of the file itself
+        if error.errno == EIO:  # an error of the compressed file itself
             raise Unreadable(why, path=path) from error
         hint = "it needs space in the directory for temporary files; TMPDIR names another one"
         kind = NoSpace if error.errno in FULL else Unreadable
         raise kind(why, path=path, hint=hint) from error
     _known[identity] = Plain(sink.size, problem)
     _kept[identity] = _UnpackedFile(descriptor, used)
-    while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
+    while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _kept_bytes() > KEPT_BYTES):
         os.close(_kept.popitem(last=False)[1].descriptor)
 
 
 def forget_all() -> None:
-    """Close what is unpacked; a later read unpacks it again."""
+    """Close all unpacked content; a later read unpacks a file again."""
     _claims.clear()
     _known.clear()
     while _kept:
         os.close(_kept.popitem()[1].descriptor)
 
 
-def _used() -> int:
+def _kept_bytes() -> int:
     return sum(kept.used_bytes for kept in _kept.values())
 
 
@@ -279,25 +277,25 @@ LARGEST_BYTES = (1 << 31) - 1
 """A broker keeps the size of a file in a Java int."""
 _GZIP_PIECE = 1 << 16
 _ZSTD_PIECE = 1 << 10
-"""Bytes that are given at once. zstd has no bound for what it makes of them: four can be 128 KiB."""
+"""Bytes that are fed at once. For zstd the size of the output is not bounded: four bytes can become 128 KiB."""
 _OUTPUT_BYTES = 1 << 20
 _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 
 
 class UnpackedTooLarge(Exception):
-    """More than LARGEST_BYTES come out."""
+    """The content has more than LARGEST_BYTES."""
 
 
 class UnpackedSink:
-    """A file that takes what comes out; blocks of zeros become holes."""
+    """A file that takes the unpacked bytes; blocks of zeros become holes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        """Add some bytes. Raises UnpackedTooLarge, OSError."""
+        """Append some bytes. Raises UnpackedTooLarge, OSError."""
         if self.size + len(data) > LARGEST_BYTES:
             raise UnpackedTooLarge
         for at in range(0, len(data), _BLOCK):
@@ -309,20 +307,20 @@ class UnpackedSink:
         self.size += len(data)
 
     def begin_again(self) -> None:
-        """Forget everything."""
+        """Drop everything written so far."""
         self._file.seek(0)
         self._file.truncate()
         self.size = 0
 
     def finish(self) -> None:
-        """Give the file its size: zeros at its end have not been written."""
+        """Set the size of the file, since zeros at its end were not written, and flush it."""
         self._file.truncate(self.size)
         self._file.flush()
 
 
 class _Decompressor(NamedTuple):
-    """Makes a decoder; feeds it; what that raises for bad data; bytes to feed at once; what may
-    stand between two members and means nothing.
+    """new: make a decoder. feed: pass data to a decoder. error: what bad data raises. piece: bytes to feed at once.
+    padding: bytes that may stand between two members and have no meaning.
     """
 
     new: Callable[[], Any]
@@ -333,7 +331,7 @@ class _Decompressor(NamedTuple):
 
 
 def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
-    """Unpack `source` into `sink`; returns what is wrong with it, "" for nothing.
+    """Unpack `source` into `sink`; return what is wrong with the data, "" if nothing is.
 
     Raises UnpackedTooLarge, OSError.
     """
@@ -358,7 +356,7 @@ def decompress(source: IO[bytes], sink: UnpackedSink) -> str:
 def _run(
     source: IO[bytes], sink: UnpackedSink, library: _Decompressor, fine_from: int | None
 ) -> tuple[str, int | None]:
-    """One pass: what is wrong, and where the piece begins that has to be given byte by byte."""
+    """One pass: (what is wrong, where the piece begins that has to be fed byte by byte, None at the end)."""
     decoder, members, inside = library.new(), 0, False
     at = 0
     while True:
@@ -399,13 +397,13 @@ def _fast_gzip() -> _Decompressor:
 
     new = isal_zlib.decompressobj
     return _Decompressor(
-        lambda: new(_GZIP), _feed_gzip, cast("type[Exception]", igzip_lib.IsalError), _GZIP_PIECE, b"\0"
+        lambda: new(_GZIP_WBITS), _feed_gzip, cast("type[Exception]", igzip_lib.IsalError), _GZIP_PIECE, b"\0"
     )
 
 
 def _careful_gzip() -> _Decompressor:
-    """The standard library tells more of an error, and fails at no byte too early."""
-    return _Decompressor(lambda: zlib.decompressobj(_GZIP), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
+    """The decoder of the standard library: more precise error texts, and no byte before the bad one is lost."""
+    return _Decompressor(lambda: zlib.decompressobj(_GZIP_WBITS), _feed_gzip, zlib.error, _GZIP_PIECE, b"\0")
 
 
 def _zstd() -> _Decompressor:
@@ -415,5 +413,5 @@ def _zstd() -> _Decompressor:
     return _Decompressor(new, _feed_zstd, zstandard.ZstdError, _ZSTD_PIECE)
 
 
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP_WBITS = 16 + zlib.MAX_WBITS
 """zlib's number for data with the header and the checksum of gzip."""

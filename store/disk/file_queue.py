@@ -1,13 +1,13 @@
 """A directory of equally sized files that form one endless stream (spec README, "MF-queue").
 
-Each file is named by the position of its first byte, in 20 decimal digits. Commit log, consume
-queues, timer log and DLedger data are such queues. Nothing here writes.
+Each file is named by the stream position of its first byte, in 20 decimal digits. Commit log, consume queues, timer
+log and DLedger data are such queues. Nothing here writes.
 
-Real directories are not always in order: a file cut short, an empty last file, a stray name, a hole. A reader must get
-at everything that is there, so a position is looked up in the file that holds it, not computed from one size. A file
-that somebody compressed (`.gz`, `.zst`) counts as the one that it was.
+Real directories are not always in order: a file cut short, an empty last file, a stray name, a missing file. Readers
+must reach all bytes that exist, so a position is looked up among the files, not computed from one file size. A
+compressed file (`.gz`, `.zst`) stands for its content.
 
-Reading files of a queue in windows: around holes of sparse files, and what cannot be read.
+Files are read in windows that leave out holes of sparse files and unreadable ranges.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ _ZEROS = bytes(1 << 16)
 
 
 class Windows(ABC):
-    """What can be read of files, in the ways that readers need it."""
+    """Reads files of a queue in the ways that readers need. Unreadable ranges are noted with `byte_reader.note`."""
 
     @abstractmethod
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """Fill `buffer` from byte `offset` of a file on: the bytes there were, and ranges of the file
-        that cannot be read, for which there are zeros. Nothing is noted here. Raises Unreadable.
+        """Fill `buffer` from byte `offset` of a file on; return the number of bytes and the unreadable ranges, which
+        are zeros in the buffer. Notes nothing. Raises Unreadable.
         """
 
     @abstractmethod
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """First byte from `offset` on that is not in a hole of a sparse file, None if all is."""
+        """First byte from `offset` on that is not in a hole of a sparse file, None if there is none."""
 
     @abstractmethod
     def data_end(self, file: MappedFile, offset: int) -> int:
-        """Where the data at `offset` ends and a hole begins, or the file ends."""
+        """Where the data at `offset` ends: at a hole or the end of the file."""
 
     def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from byte `offset` of one file on; returns the bytes there were.
+        """Fill `buffer` from byte `offset` of one file on; return the number of bytes.
 
         Raises UnreadableRange, Unreadable.
         """
@@ -69,9 +69,9 @@ class Windows(ABC):
         return got
 
     def read_around(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """As `read_into`, with zeros for what cannot be read, and those ranges of the file.
+        """As `read_into`, but unreadable ranges become zeros; they are noted and returned.
 
-        Raises UnreadableRange where nobody notes them (`byte_reader.noting`), Unreadable.
+        Raises UnreadableRange where going around is not allowed (`byte_reader.noting`), Unreadable.
         """
         got, unread = self.fill(file, offset, buffer)
         for each in unread:
@@ -79,9 +79,9 @@ class Windows(ABC):
         return got, unread
 
     def readable(self, file: MappedFile, offset: int, size: int, needed: int) -> bytes:
-        """Up to `size` bytes from byte `offset` on, as far as they can be read.
+        """Up to `size` bytes from byte `offset` on, ending at the first unreadable one.
 
-        What is unreadable is noted where it is among the first `needed` bytes. Raises as `read_around`.
+        Unreadable ranges are noted if they begin within the first `needed` bytes. Raises as `read_around`.
         """
         data = bytearray(max(0, min(size, file.size - offset)))
         got, unread = self.fill(file, offset, memoryview(data))
@@ -93,14 +93,14 @@ class Windows(ABC):
     def parts(
         self, file: MappedFile, offset: int, size: int, unit_bytes: int
     ) -> Iterator[tuple[int, bytes | bytearray]]:
-        """(byte of the file, units from there on) of a range: one, but for units that cannot be read.
+        """Yield (byte of the file, units from there on) for a range: one item, or several around unreadable units.
 
-        Those are noted. Raises UnreadableRange where nobody notes them, Unreadable.
+        Unreadable ranges are noted. Raises as `read_around`.
         """
         data = bytearray(max(0, min(size, file.size - offset)))
         got, unread = self.read_around(file, offset, memoryview(data))
         if unread:
-            yield from _apart(offset, memoryview(data)[:got], unread, unit_bytes)
+            yield from _parts(offset, memoryview(data)[:got], unread, unit_bytes)
         elif got:
             del data[got:]
             yield offset, data
@@ -108,11 +108,10 @@ class Windows(ABC):
     def windows(
         self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
     ) -> Iterator[tuple[int, bytes | bytearray]]:
-        """(byte of the file, whole units from there on), in order, up to byte `end`.
+        """Yield (byte of the file, whole units from there on), in order, up to byte `end`.
 
-        begin: where a unit begins. The bytes behind the last whole unit come along with it. Holes of
-        a sparse file are left out, and units that cannot be read in whole, which are noted. Raises
-        UnreadableRange where nobody notes them, Unreadable.
+        begin: where a unit begins. Bytes behind the last whole unit are included. Holes of a sparse file and units
+        that are not wholly readable are left out; unreadable ranges are noted. Raises as `read_around`.
         """
         at, end = begin, min(end, file.size)
         while at < end and (data_at := self.next_data(file, at)) is not None and data_at < end:
@@ -127,23 +126,23 @@ class Windows(ABC):
 def parts_of(
     descriptor: int, size: int, offset: int, path: str, unit_bytes: int
 ) -> Iterator[tuple[int, bytes | bytearray]]:
-    """(byte, units from there on) of `size` bytes of an open file, without units that cannot be read.
+    """Yield (byte, units from there on) for `size` bytes of an open file, without units that are not wholly readable.
 
-    Those are noted. Raises UnreadableRange where nobody notes them, Unreadable.
+    Unreadable ranges are noted. Raises UnreadableRange where going around is not allowed, Unreadable.
     """
     data = bytearray(size)
     got, unread = byte_reader.fill_any(descriptor, memoryview(data), offset, path)
     for each in unread:
         byte_reader.note(each)
     if unread:
-        yield from _apart(offset, memoryview(data)[:got], unread, unit_bytes)
+        yield from _parts(offset, memoryview(data)[:got], unread, unit_bytes)
     elif got:
         del data[got:]
         yield offset, data
 
 
-def _apart(at: int, data: memoryview, unread: list[Unread], unit_bytes: int) -> Iterator[tuple[int, bytes | bytearray]]:
-    """A window that begins at byte `at`, without units that cannot be read in whole."""
+def _parts(at: int, data: memoryview, unread: list[Unread], unit_bytes: int) -> Iterator[tuple[int, bytes | bytearray]]:
+    """Yield the parts of a window that begins at byte `at`, without units that are not wholly readable."""
     begin = 0
     for each in unread:
         first = (each.offset - at) // unit_bytes * unit_bytes
@@ -155,7 +154,7 @@ def _apart(at: int, data: memoryview, unread: list[Unread], unit_bytes: int) -> 
 
 
 def is_zero(data: bytes | bytearray | memoryview) -> bool:
-    """All bytes are zero."""
+    """Whether all bytes are zero."""
     view = memoryview(data)
     return all(
         bytes(piece) == _ZEROS[: len(piece)]
@@ -168,13 +167,13 @@ LARGEST_START = (1 << 63) - 1
 OPEN_FILES = 32
 """Files that one queue keeps open for reading."""
 OPEN_PLAIN = 2
-"""Compressed ones of them: what they unpack to takes place while it is open."""
+"""The same for compressed files: their unpacked content takes space while it is open."""
 
 
 class MappedFile(NamedTuple):
     """One file: its path, the stream position of its first byte, its length in bytes.
 
-    compressed: the length is that of its content, as far as it is known: see `content`.
+    compressed: the file is compressed; `size` is the length of its content as far as it is known (see `content`).
     """
 
     path: str
@@ -189,7 +188,7 @@ class MappedFile(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Something in a directory of the store that does not belong to it, and why."""
+    """An entry of a store's directory that does not belong to the store, and why."""
 
     path: str
     reason: str
@@ -207,13 +206,13 @@ def file_name(start: int) -> str:
     return f"{start:0{NAME_DIGITS}d}"
 
 
-def _is_usual(file: MappedFile) -> bool:
-    """Its name has as many digits as a broker gives it."""
+def _has_usual_name(file: MappedFile) -> bool:
+    """Whether the name has as many digits as the names that brokers give."""
     return len(plain_name(os.path.basename(file.path))) == NAME_DIGITS  # noqa: PTH119
 
 
 def start_of(name: str) -> int | None:
-    """Stream position that a file's name stands for, None where it is no decimal number."""
+    """Stream position that a file name stands for, None if the name is not a decimal number."""
     if name.isascii() and name.isdigit() and len(name) <= NAME_DIGITS:
         start = int(name)
         return start if start <= LARGEST_START else None
@@ -223,10 +222,9 @@ def start_of(name: str) -> int | None:
 class MappedFileQueue(Closing, Windows):
     """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
 
-    files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
-    files tell; 0 where nothing tells. foreign: entries that are no file of this stream.
-    aside: reading leaves the page cache as it was. stop: from this position of the stream on somebody
-    writes: it is read as zeros, whatever is there by now; None: nobody does.
+    files: the files that hold the stream. file_size: bytes of a whole file, as configured or learned from the files; 0
+    if unknown. foreign: entries that are not files of this stream. aside: reading leaves the page cache unchanged.
+    stop: from this stream position on another process writes, so the bytes are read as zeros; None: nobody writes.
     """
 
     aside = False
@@ -248,10 +246,10 @@ class MappedFileQueue(Closing, Windows):
         start_of: Callable[[str], int | None] = start_of,
         learn: Callable[[Sequence[MappedFile]], int] | None = None,
     ) -> MappedFileQueue:
-        """List the files of one or several directories; a directory that is missing has none.
+        """List the files of one or several directories; a missing directory has none.
 
-        file_size overrides what the files tell. start_of: what their names mean. learn: what else than `size_of` tells
-        the size of a whole file. Raises Unreadable.
+        file_size: size of a whole file; None: `learn`, by default `size_of`, finds it from the files. start_of: the
+        stream position that a name stands for. Raises Unreadable.
         """
         if isinstance(directories, str | os.PathLike):
             directories = [directories]
@@ -266,9 +264,9 @@ class MappedFileQueue(Closing, Windows):
 
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], start: int) -> MappedFileQueue:
-        """One file, wherever it lies, as a stream that begins at `start`.
+        """A stream that consists of one file, wherever the file lies, and begins at `start`.
 
-        Whether it is compressed is told by its content. Raises Missing, Unreadable, LimitExceeded.
+        The content tells whether the file is compressed. Raises Missing, Unreadable, NoSpace, LimitExceeded.
         """
         path = os.fspath(path)
         compressed, size = is_compressed(path), whole_size(path)
@@ -277,22 +275,22 @@ class MappedFileQueue(Closing, Windows):
 
     @property
     def size(self) -> int:
-        """Bytes of all files; what is missing between two of them does not count."""
+        """Total bytes of the files; gaps between them do not count."""
         return sum(file.size for file in self.files)
 
     @property
     def start(self) -> int:
-        """Position of the first byte there is; 0 for an empty queue."""
+        """Position of the first byte; 0 for an empty queue."""
         return self.files[0].start if self.files else 0
 
     @property
     def end(self) -> int:
-        """Position behind the last byte there is; 0 for an empty queue."""
+        """Position behind the last byte; 0 for an empty queue."""
         return self.files[-1].end if self.files else 0
 
     @property
     def gaps(self) -> list[StreamGap]:
-        """Ranges between the files that no file holds: missing files, files cut short."""
+        """Ranges between the files that no file holds, where files are missing or cut short."""
         return [StreamGap(a.end, b.start - a.end) for a, b in pairwise(self.files) if a.end < b.start]
 
     @cached_property
@@ -300,26 +298,26 @@ class MappedFileQueue(Closing, Windows):
         return [file.start for file in self.files]
 
     def hold_still(self, stop: int) -> None:
-        """Somebody writes from `stop` on: files behind it are none, what is there reads as zeros."""
+        """Ignore what another process writes from `stop` on: files behind it are dropped, bytes read as zeros."""
         self.stop = stop
         self.files = [file for file in self.files if file.start <= stop]
 
     def file_at(self, position: int) -> MappedFile | None:
-        """The file that holds the byte at `position`, None where no file does."""
+        """The file that holds the byte at `position`, None if no file does."""
         index = bisect_right(self._starts, position) - 1
         if index < 0 or position >= self.files[index].end:
             return None
         return self.files[index]
 
     def files_in(self, begin: int, end: int) -> list[MappedFile]:
-        """The files that hold some byte of begin ≤ p < end, or might, if they were longer."""
+        """The files that hold bytes of begin ≤ p < end, or would hold some if they were longer."""
         first = max(0, bisect_right(self._starts, begin) - 1)
         return self.files[first : bisect_left(self._starts, end)]
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position` on, all from one file.
 
-        Shorter where the file ends, empty where no file holds the position. Raises Unreadable.
+        Fewer at the end of the file, none if no file holds the position. Raises UnreadableRange, Unreadable.
         """
         file = self.file_at(position)
         if file is None or size <= 0:
@@ -339,11 +337,11 @@ class MappedFileQueue(Closing, Windows):
         return byte_reader.read(self.descriptor(file), size, offset, file.path, end=end)
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """The same for those two; nothing is noted here. Queues that read elsewhere override it."""
+        """As `Windows.fill`. Queues that read from elsewhere override it."""
         room = buffer[: max(0, min(len(buffer), file.size - offset))]
         try:
             descriptor = self.descriptor(file)
-        except UnreadableRange as error:  # it cannot even be opened
+        except UnreadableRange as error:  # the file cannot even be opened
             room[:] = bytes(len(room))
             return len(room), [Unread(file.path, offset, len(room), error.reason)]
         aside = self.aside and not file.compressed
@@ -354,9 +352,9 @@ class MappedFileQueue(Closing, Windows):
         return got
 
     def content(self, file: MappedFile) -> Plain:
-        """The bytes of a file that can be read, and why there are not more; all of a plain file.
+        """The bytes of a file that can be read, and why there are no more; for a plain file, all.
 
-        A compressed file is unpacked for it. Raises Missing, Unreadable, NoSpace, LimitExceeded.
+        A compressed file is unpacked. Raises Missing, Unreadable, NoSpace, LimitExceeded.
         """
         if not file.compressed:
             return Plain(file.size, "")
@@ -367,33 +365,33 @@ class MappedFileQueue(Closing, Windows):
         return Plain(min(file.size, found.size), problem)
 
     def packed(self, file: MappedFile) -> AnyPacked:
-        """Where a compressed file lies. Queues that read elsewhere override it."""
+        """What to unpack for a compressed file. Queues that read from elsewhere override it."""
         return file.path
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """First byte from `offset` on that is not in a hole of a sparse file, None if all is.
+        """First byte from `offset` on that is not in a hole of a sparse file, None if there is none.
 
-        Where the file system cannot tell, `offset` itself.
+        `offset` itself if the file system cannot tell.
         """
         found = byte_reader.next_data(self.descriptor(file), offset)
         return found if found is not None and found < file.size else None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
-        """Where the data at `offset` ends and a hole of a sparse file begins, or the file ends.
+        """Where the data at `offset` ends: at a hole of a sparse file or the end of the file.
 
-        Where the file system cannot tell, the end of the file.
+        The end of the file if the file system cannot tell.
         """
         return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
     def grown_bytes(self, file: MappedFile) -> int:
-        """How much longer the file is than it was listed; below 0: another one was made in its place.
+        """Bytes that the file has grown since it was listed; negative if it was replaced by a shorter one.
 
         Raises Missing, Unreadable.
         """
         return 0 if file.compressed else os.fstat(self.descriptor(file)).st_size - file.size
 
     def is_deleted(self, file: MappedFile) -> bool:
-        """What is read of the file is kept by nothing but its descriptor. Raises as `grown_bytes`."""
+        """Whether the file was deleted, so that only the open descriptor keeps its bytes. Raises as `grown_bytes`."""
         return not file.compressed and not os.fstat(self.descriptor(file)).st_nlink
 
     @cached_property
@@ -402,11 +400,11 @@ class MappedFileQueue(Closing, Windows):
 
     @cached_property
     def _plain_descriptors(self) -> OrderedDict[str, int]:
-        """Of what compressed files unpack to."""
+        """Descriptors of the unpacked content of compressed files."""
         return OrderedDict()
 
     def descriptor(self, file: MappedFile) -> int:
-        """An open descriptor of the file, good until another file is read. Raises Missing, Unreadable."""
+        """An open descriptor of the file, valid until another file is read. Raises Missing, Unreadable."""
         if file.compressed:
             opened, most = self._plain_descriptors, OPEN_PLAIN
         else:
@@ -427,7 +425,7 @@ class MappedFileQueue(Closing, Windows):
                 os.close(opened.popitem()[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy opens its own files: these numbers may mean others where it is used, and are closed here."""
+        """Leave out descriptors: in the process that gets the copy their numbers may mean other files."""
         return {name: value for name, value in self.__dict__.items() if name not in _DESCRIPTORS}
 
     def __del__(self) -> None:
@@ -439,13 +437,13 @@ _DESCRIPTORS = {"_descriptors", "_plain_descriptors"}
 
 
 def still(room: memoryview, position: int, stop: int) -> None:
-    """Make zeros of what a window of a stream has from `stop` on. position: of its first byte."""
+    """Zero the bytes of a window from stream position `stop` on. position: stream position of its first byte."""
     begin = min(len(room), max(0, stop - position))
     room[begin:] = bytes(len(room) - begin)
 
 
 def _known_end(file: MappedFile) -> int | None:
-    """What the listing says of the file is there; of a compressed one `content` tells it."""
+    """The end of the bytes that the listing promises; unknown for a compressed file (see `content`)."""
     return None if file.compressed else file.size
 
 
@@ -480,20 +478,23 @@ def _list(
 def in_order(
     found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked] = attrgetter("path")
 ) -> list[MappedFile]:
-    """Files of one stream by position; of two of one name the usual one first. packed: where a compressed one lies."""
-    found.sort(key=lambda file: (file.start, file.compressed, not _is_usual(file), file.path))
+    """Files of one stream by position; of two files with one position the usual name comes first.
+
+    packed: what to unpack for a compressed file.
+    """
+    found.sort(key=lambda file: (file.start, file.compressed, not _has_usual_name(file), file.path))
     return list(_with_sizes(found, packed)) if any(file.compressed for file in found) else found
 
 
 def _with_sizes(found: list[MappedFile], packed: Callable[[MappedFile], AnyPacked]) -> Iterator[MappedFile]:
-    """The files, sorted, with the sizes of what compressed ones unpack to.
+    """Yield the sorted files, compressed ones with the size of their content.
 
-    What such a file says of its size may be wrong, or that of a part. It is believed where it
-    ends at the next file's beginning: nothing has to be unpacked to list a log. `content` checks it.
+    The size that a compressed file states may be wrong or that of a part. It is believed if the file then ends where
+    the next one begins, so that a log can be listed without unpacking; `content` checks it.
     """
     for number, file in enumerate(found):
         if not file.compressed or (number and found[number - 1].start == file.start):
-            yield file  # of two files of one name the first counts
+            yield file  # of two files with one position only the first is used
             continue
         room = next((later.start for later in found[number:] if later.start > file.start), None)
         claimed = claimed_size(packed(file)) if room is not None else None
@@ -502,7 +503,7 @@ def _with_sizes(found: list[MappedFile], packed: Callable[[MappedFile], AnyPacke
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or points at, a regular file; a symlink loop is none."""
+    """Whether the entry is a regular file or a link to one; False for a symlink loop."""
     try:
         return entry.is_file()
     except OSError:
@@ -510,7 +511,7 @@ def is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is, or points at, a directory; a symlink loop is none."""
+    """Whether the entry is a directory or a link to one; False for a symlink loop."""
     try:
         return entry.is_dir()
     except OSError:
@@ -518,15 +519,13 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def step_of(starts: Iterable[int]) -> int:
-    """The least distance between places where files begin; 0 for fewer than two."""
+    """The smallest distance between two of the positions; 0 for fewer than two."""
     return min((behind - start for start, behind in pairwise(sorted(set(starts)))), default=0)
 
 
 def size_of(files: Sequence[MappedFile]) -> int:
-    """The size of a whole file: the distance of neighbouring names, else the commonest length.
-
-    A length that is also the smallest distance between names is taken even if it is rare: the
-    other files were cut short. 0 where there is no file with content.
+    """The size of a whole file: the smallest distance between names if a file has that length, else the commonest
+    length. The first rule covers files cut short. 0 if no file has content.
     """
     lengths = Counter(file.size for file in files if file.size)
     if not lengths:
@@ -538,8 +537,8 @@ def size_of(files: Sequence[MappedFile]) -> int:
 
 
 def size_of_log(files: Sequence[MappedFile]) -> int:
-    """The same of a commit log: where all files were cut short or grew, the steps between the names of those files
-    tell whose first record names their place.
+    """As `size_of`, for a commit log. If all files were cut short or grew, the names of those files whose first record
+    states the position of the file tell the size.
     """
     size = size_of(files)
     if not size or all(file.start % size == 0 for file in files):
@@ -551,7 +550,7 @@ def size_of_log(files: Sequence[MappedFile]) -> int:
 
 
 def _begins_in_place(file: MappedFile) -> bool:
-    """A file begins with a record that names the place of the file. Raises Unreadable."""
+    """Whether a file begins with a record that states the position of the file. Raises Missing, Unreadable."""
     from ...formats.derive import decode_one
     from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 
@@ -566,10 +565,10 @@ def _begins_in_place(file: MappedFile) -> bool:
 
 
 def without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:
-    """The files of one stream; what lies inside another file's range is foreign.
+    """The files of one stream; files that begin inside another file's range become foreign.
 
-    A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are
-    no part of the log. Of two files of one name the first found is taken.
+    A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are no part of the log.
+    Of two files with one position the first is taken.
     """
     files: list[MappedFile] = []
     for file in found:

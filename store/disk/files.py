@@ -1,14 +1,14 @@
 """The only code of the project that changes the file system.
 
-Everything that writes does it through one `Files` object. Tests put another in its place that counts the steps, fails
-at any of them or stops for good there, so that every crash and every full disk can be tried. `Files` holds nothing but
-where it may write (`confine`): one object serves any number of stores and threads.
+All writing goes through a `Files` object. Tests replace it with one that counts steps, fails at any step or ends the
+process there, so that every crash and every full disk can be tried. The only state of `Files` is where it may write
+(`confine`), so one object serves any number of stores and threads.
 
-A store can come from anybody. A link in it that leads elsewhere, or a journal that names another
-place, must not turn the repair of a store into a change of something else. The store's own
-directories may be links to other disks where the user says so (`follow_links`).
+A store may come from anybody. A link in it that leads elsewhere, or a journal that names another place, must not turn
+the repair of a store into a change of something else. The store's own directories may be links to other disks if the
+user says so (`follow_links`).
 
-`Edit` is the step of a plan as data: what is changed in which file, and why; `session` carries it out.
+`Edit` is a step of a plan as data: what changes in which file, and why. `session` carries it out.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
-"""What a kernel or a file system says that does not know how: NFS, say."""
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+"""Error numbers of a kernel or file system that does not support the call, such as NFS."""
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two paths change places; False where the system cannot do that. Raises OSError."""
+    """Exchange two paths atomically; False if the system cannot. Raises OSError."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:  # a C library without it
+    except AttributeError:  # the C library lacks the function
         return False
     if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
         return True
     error = ctypes.get_errno()
-    if error in _CANNOT:
+    if error in _NOT_SUPPORTED:
         return False
     raise OSError(error, os.strerror(error), os.fspath(other))
 
@@ -61,7 +61,7 @@ _START_WRITING = 2
 
 @cache
 def _sync_file_range() -> Callable[..., int] | None:
-    """The call of that name in the C library, for a whole file; None without one."""
+    """sync_file_range(2) of the C library, None if it has none."""
     try:
         call = ctypes.CDLL(None).sync_file_range
     except (AttributeError, OSError):
@@ -71,33 +71,33 @@ def _sync_file_range() -> Callable[..., int] | None:
 
 
 FOLLOW_LINKS = "--follow-links"
-"""The option that lets directories of a store be links elsewhere."""
+"""The option that allows directories of a store to be links elsewhere."""
 _FILE_BITS = 0o666
 _MODE_BITS = 0o7777
-_MOST_LOOKS = 8
+_OPEN_ATTEMPTS = 8
 
 
 class Files:
     """Creates, writes, flushes, renames and removes files and directories.
 
-    Every method makes one change, names it to `step` first, and raises an error of
-    `store.errors` with the path where the system refuses it.
+    Every method passes each change to `step` before it makes it, and raises an error of `store.errors` with the path
+    if the system refuses the change.
     """
 
     _roots: tuple[str, ...] = ()
 
     def confine(self, roots: Iterable[Path]) -> None:
-        """From now on change nothing outside these directories, and those named before."""
+        """Allow changes only inside these directories and those of earlier calls."""
         self._roots += tuple(os.path.realpath(root) for root in roots)
 
     def is_inside(self, path: Path) -> bool:
-        """Whether `path`, with all links followed, lies where changes are allowed."""
+        """Whether `path`, with all links resolved, lies where changes are allowed."""
         real = os.path.realpath(path)
         return not self._roots or any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
 
     def check_inside(self, path: Path, *, part: bool = False) -> None:
-        """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere. part: one of the directories
-        that may be links.
+        """Raise Refused for a path that leads elsewhere, or has a NUL. part: `path` is one of the directories that may
+        be links, which the hint then says.
         """
         if "\0" in str(path) or not self.is_inside(path):
             hint = f"{FOLLOW_LINKS} allows links of the store's own directories"
@@ -106,18 +106,18 @@ class Files:
             raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
-        """Called before every change. Tests override it: what it raises happens instead.
+        """Called before every change. Tests override it to raise an error in place of the change.
 
-        change: create open write truncate sync sync_directory rename exchange unlink make_directory
-        remove_directory set_times. size_bytes: of a write, or the length that a file gets.
+        change: create open write truncate sync sync_directory rename exchange unlink make_directory remove_directory
+        set_times. size_bytes: bytes of a write, or the new length of a file.
         """
 
     def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
-        """One write to the system, which may be short. Tests override it to tear a write."""
+        """One write call, which may write less than all of `data`. Tests override it to tear a write."""
         return os.pwrite(descriptor, data, offset)
 
     def open(self, path: Path) -> OpenFile:
-        """Open a file that exists for reading and writing. Raises Missing, Unreadable."""
+        """Open an existing file for reading and writing. Raises Missing, Unreadable, Refused."""
         self.check_inside(path)
         with os_errors(path, "cannot write"):
             check_regular(path.stat(), path)
@@ -127,8 +127,8 @@ class Files:
     def create(self, path: Path, *, like: Path | None = None) -> OpenFile:
         """Create an empty file, open for reading and writing; it must not exist.
 
-        It takes mode and owner of `like`, by default of its directory: a store that root repairs
-        stays one that its broker can write. Raises NoSpace, Unreadable, Missing.
+        It gets mode and owner of `like`, by default of its directory, so that the broker can still write to a store
+        that root has repaired. Raises NoSpace, Unreadable, Missing, Refused.
         """
         self.check_inside(path.parent)
         with os_errors(path, "cannot create"):
@@ -139,35 +139,35 @@ class Files:
             file = OpenFile(self, path, descriptor)
             try:
                 os.fchmod(descriptor, model.st_mode & _FILE_BITS)
-                _give(descriptor, model)
+                _copy_owner(descriptor, model)
             except BaseException:
                 file.close()
                 raise
             return file
 
     def open_or_create(self, path: Path) -> OpenFile:
-        """Open a file, create it where it does not exist. Raises as `open` and `create`.
+        """Open a file, or create it if it does not exist. Raises as `open` and `create`.
 
-        Another process may create or remove it between the look and the call: it is looked at again.
+        Tries again if another process creates or removes the file between the check and the call.
         """
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_OPEN_ATTEMPTS):
             try:
                 return self.open(path) if path.exists() else self.create(path)
             except StoreError as error:
                 if not isinstance(error.__cause__, FileExistsError | FileNotFoundError):
                     raise
-                passed_by = error
-        raise passed_by
+                last_error = error
+        raise last_error
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory with its parents, each like the one above it, and flush them."""
+        """Create a directory and its missing parents, each with mode and owner of its parent, and flush them."""
         for above in self._make_directory(path):
             self.sync_directory(above)
 
     def make_directories(self, paths: Iterable[Path]) -> None:
-        """The same of many, parents before what is in them. They are flushed together, behind the last: each
-        flush on its own would take as long as all of them. One that is there may be of somebody who was cut
-        off before the flush: what it is in is flushed, too.
+        """Create many directories, as `make_directory`; parents must come before their children. All are flushed at the
+        end: each flush alone would take as long as all together. The parent of an existing directory is flushed, too,
+        since whoever created it may have been killed before the flush.
         """
         changed = dict[Path, None]()
         for path in paths:
@@ -176,7 +176,7 @@ class Files:
             self.sync_directory(above)
 
     def _make_directory(self, path: Path) -> Iterator[Path]:
-        """Create a directory with its parents; each time, the one that has got something."""
+        """Create a directory and its missing parents; yield the parent of each new directory."""
         missing = [path, *path.parents]
         missing = missing[: next(i for i, p in enumerate(missing) if p.exists())]
         self.check_inside(path)
@@ -185,11 +185,11 @@ class Files:
                 self.step("make_directory", directory)
                 model = directory.parent.stat()
                 directory.mkdir(mode=model.st_mode & _MODE_BITS, exist_ok=True)
-                _give(directory, model)
+                _copy_owner(directory, model)
             yield directory.parent
 
     def sync_directory(self, path: Path) -> None:
-        """Bring the names in a directory to the disk."""
+        """Flush the names in a directory to the disk."""
         with os_errors(path, "cannot flush"):
             self.step("sync_directory", path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -199,7 +199,7 @@ class Files:
                 os.close(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Rename inside one file system; a file at `target` is replaced."""
+        """Rename within one file system; a file at `target` is replaced."""
         self.check_inside(source.parent)
         self.check_inside(target.parent)
         with os_errors(source, f"cannot rename to {target}"):
@@ -207,7 +207,7 @@ class Files:
             source.rename(target)
 
     def exchange(self, one: Path, other: Path) -> bool:
-        """Let two paths of one file system change places at once; False where it cannot do that."""
+        """Exchange two paths of one file system atomically; False if the file system cannot."""
         self.check_inside(one.parent)
         self.check_inside(other.parent)
         with os_errors(other, f"cannot change places with {one}"):
@@ -215,7 +215,7 @@ class Files:
             return exchange(one, other)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file. Raises Missing where there is none."""
+        """Remove a file. Raises Missing if there is none."""
         self.check_inside(path.parent)
         with os_errors(path, "cannot remove"):
             self.step("unlink", path)
@@ -229,7 +229,7 @@ class Files:
             path.rmdir()
 
     def set_times(self, path: Path, accessed_ns: int, modified_ns: int) -> None:
-        """Set the times of a file or directory, in ns since 1970 (they drive a broker's expiry)."""
+        """Set the times of a file or directory, in ns since 1970 (a broker's expiry goes by them)."""
         self.check_inside(path)
         with os_errors(path, "cannot set the times"):
             self.step("set_times", path)
@@ -246,7 +246,7 @@ class OpenFile(Closing):
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor; -1 when closed."""
+        """The file descriptor; -1 if closed."""
         return self._descriptor
 
     @property
@@ -256,11 +256,11 @@ class OpenFile(Closing):
             return os.fstat(self._descriptor).st_size
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; short at the end of the file only."""
+        """Up to `size` bytes at `offset`; fewer only at the end of the file."""
         return read(self._descriptor, size, offset, os.fspath(self.path))
 
     def pwrite(self, data: Buffer, offset: int) -> None:
-        """Write all of `data` at `offset`. Raises NoSpace, Unreadable: part may be written."""
+        """Write all of `data` at `offset`. Raises NoSpace, Unreadable; part of it may be written then."""
         rest = memoryview(data).cast("B")
         with os_errors(self.path, "cannot write", offset):
             self._files.step("write", self.path, len(rest))
@@ -270,43 +270,43 @@ class OpenFile(Closing):
                 offset += written
 
     def pwrite_all(self, pieces: Iterable[Buffer], offset: int = 0) -> None:
-        """Write them one behind the other, from `offset` on. Raises as `pwrite`."""
+        """Write the pieces one after the other from `offset` on. Raises as `pwrite`."""
         for data in pieces:
             self.pwrite(data, offset)
             offset += memoryview(data).nbytes
 
     def truncate(self, size: int) -> None:
-        """Make the file `size` bytes long; what is added reads as zeros and takes no space."""
+        """Make the file `size` bytes long; added bytes read as zeros and take no space."""
         with os_errors(self.path, "cannot resize"):
             self._files.step("truncate", self.path, size)
             os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        """Bring the content to the disk (not the times)."""
+        """Flush the content to the disk (fdatasync: not the times)."""
         with os_errors(self.path, "cannot flush"):
             self._files.step("sync", self.path)
             os.fdatasync(self._descriptor)
 
     def start_writing(self) -> None:
-        """Let the system begin to bring the content to the disk, where it can: `sync` waits less then."""
+        """Tell the system to begin flushing the content, if it can, so that `sync` waits less."""
         if (call := _sync_file_range()) is not None:
             call(self._descriptor, 0, 0, _START_WRITING)
 
     def close(self) -> None:
-        """Close the file without flushing it; closing twice is fine."""
+        """Close the file without flushing it; closing twice is allowed."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
 
-def _give(target: int | Path, model: os.stat_result) -> None:
-    """Give a new file or directory the owner of its model; only root can, and need."""
+def _copy_owner(target: int | Path, model: os.stat_result) -> None:
+    """Give a new file or directory the owner of its model; only root can, and only root has to."""
     if os.geteuid() == 0:
         os.chown(target, model.st_uid, model.st_gid)
 
 
 def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = None) -> None:
-    """Create `path` with `data` and flush both the file and its name; `like` as for `create`."""
+    """Create `path` with `data`; flush the file and its name. like: as for `create`."""
     with files.create(path, like=like) as file:
         if len(memoryview(data)):
             file.pwrite(data, 0)
@@ -321,10 +321,10 @@ _NOTE_MARK = "="
 
 
 def write_note(files: Files, path: Path, text: bytes, length: int | None = None) -> None:
-    """Create the file at `path` that says `text`, and flush it and its name.
+    """Create the file at `path` with the content `text`; flush the file and its name.
 
-    length: of the file, zeros behind the text; None: no more than the text. Where there is no room,
-    its name goes on with the text. Raises NoSpace, Unreadable: then there is no such file.
+    length: of the file, filled with zeros behind the text; None: as long as the text. On a full disk the text becomes a
+    suffix of the file's name. Raises NoSpace, Unreadable; then the file does not exist.
     """
     try:
         _create_note(files, path, text, length)
@@ -352,7 +352,7 @@ def _create_note(files: Files, path: Path, text: bytes, length: int | None) -> N
 
 
 def find_note(path: Path) -> Path | None:
-    """The file that `write_note` made for `path`, None where there is none."""
+    """The file that `write_note` created for `path`, None if there is none."""
     if path.exists():
         return path
     named = f"{path.name}{_NOTE_MARK}"
@@ -361,20 +361,20 @@ def find_note(path: Path) -> Path | None:
 
 
 def read_note(path: Path) -> bytes:
-    """What a note says, b"" if nothing. path: as `find_note` gives it. Raises Missing, Unreadable."""
+    """The text of a note, b"" if it has none. path: from `find_note`. Raises Missing, Unreadable."""
     text = read_at(path, _NOTE_BYTES, 0).partition(b"\0")[0]
     return text or unquote_to_bytes(path.name.partition(_NOTE_MARK)[2])
 
 
 def remove_tree(folder: Path, files: Files, last: str = JOURNAL) -> None:
-    """Remove a folder with all that is in it, links as such. Raises Refused where it is one itself."""
+    """Remove a folder, its content first, `last` last; links are not followed. Raises Refused if it is a link."""
     refuse_links([folder])
     empty(folder, files, last)
     files.remove_directory(folder)
 
 
 def refuse_links(paths: Iterable[Path]) -> None:
-    """Raise Refused where a link stands for what mqstore keeps: what is behind it is somebody else's."""
+    """Raise Refused if a link stands in place of mqstore's own folder: its target belongs to somebody else."""
     for path in paths:
         if path.is_symlink():
             hint = "remove the link, or name another directory"
@@ -382,7 +382,7 @@ def refuse_links(paths: Iterable[Path]) -> None:
 
 
 def empty(folder: Path, files: Files, last: str = JOURNAL) -> None:
-    """Remove what is in a folder. last: the name of what goes last."""
+    """Remove the content of a folder. last: name of the entry that is removed last."""
     with os_errors(folder, "cannot remove"):
         inside = sorted(folder.iterdir(), key=lambda path: (path.name == last, path))
     for path in inside:
@@ -393,10 +393,10 @@ def empty(folder: Path, files: Files, last: str = JOURNAL) -> None:
 
 
 def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None:
-    """Let `files` change nothing but this store.
+    """Let `files` change nothing outside this store.
 
-    Beside a log directory on another disk lies a session's folder on that disk. Raises Refused where a part of the
-    store lies elsewhere, Unsupported where files of it are compressed: nothing has been written then.
+    For a log directory on another disk, the session folder beside it is allowed, too. Raises Refused if a part of the
+    store lies elsewhere, Unsupported if files of the store are compressed; nothing has been written then.
     """
     refuse_compressed(layout)
     other = None if follow_links else layout.log_of_another
@@ -411,20 +411,20 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
 
 
 def confined(layout: Layout, *, follow_links: bool = False) -> Files:
-    """What changes files of this store alone. Raises as `confine`."""
+    """A `Files` that changes nothing outside this store. Raises as `confine`."""
     files = Files()
     confine(files, layout, follow_links=follow_links)
     return files
 
 
 SESSION_JOURNAL, UNDONE = "journal.json", "undone"
-"""In the folder of a session: its journal, and a file for one that was taken back."""
+"""Names in a session's folder: its journal, and the file that says that the session was undone."""
 LARGEST_JOURNAL_BYTES = 1 << 28
 _SESSION = re.compile(r"\d{8}T\d{6}\.\d{6}Zx*")
 
 
 def sessions(journal: Path) -> Iterator[Path]:
-    """Session folders of a store, oldest first; what else lies beside them is no session. Raises Unreadable."""
+    """Yield the session folders of a store, oldest first; other names are skipped. Raises Unreadable."""
     try:
         names = sorted(os.listdir(journal))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
@@ -435,10 +435,10 @@ def sessions(journal: Path) -> Iterator[Path]:
 
 
 def is_log_mended(layout: Layout, *others: str) -> bool:
-    """A session that was not taken back, or that cannot be read, has changed log or queues, or `others` of the root.
+    """Whether a session that was not undone, or cannot be read, has changed log, queues, or `others` of the root.
 
-    They may have lost records of which nothing else tells now. What lies outside of the root is log or queues of a
-    store that has these elsewhere.
+    Log and queues may then lack records of which nothing else tells. A path outside the root counts as log or queues,
+    which some stores have elsewhere.
     """
     of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
     try:
@@ -449,7 +449,7 @@ def is_log_mended(layout: Layout, *others: str) -> bool:
 
 
 def is_of_session(layout: Layout, name: str) -> bool:
-    """A session that was not taken back has written the file of this name below the root."""
+    """Whether a session that was not undone has written the file of this name below the root."""
     try:
         return any(path == name for path in _changed(layout))
     except _UNREADABLE:
@@ -460,7 +460,7 @@ _UNREADABLE = (OSError, StoreError, ValueError, LookupError, TypeError)
 
 
 def _changed(layout: Layout) -> Iterator[str]:
-    """What sessions have changed that were not taken back, as they name it. Raises `_UNREADABLE`."""
+    """Yield the paths, as the journals name them, that sessions have changed and not undone. Raises `_UNREADABLE`."""
     for one in sessions(layout.journal):
         if not (one / UNDONE).exists():
             steps = json.loads(read_regular(one / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
@@ -468,26 +468,26 @@ def _changed(layout: Layout) -> Iterator[str]:
 
 
 def is_linked(layout: Layout) -> bool:
-    """Whether `confine` takes this store with `follow_links` alone: directories of it are links elsewhere."""
+    """Whether `confine` accepts this store only with `follow_links`: directories of it are links elsewhere."""
     files = Files()
     files.confine(_roots(layout, follow_links=False))
     return layout.log_of_another is None and not all(map(files.is_inside, _parts(layout)))
 
 
 def _roots(layout: Layout, follow_links: bool) -> Iterator[Path]:
-    """The directories that changes of a store are confined to."""
-    root = _plain(layout.root)
+    """Yield the directories that changes of a store are confined to."""
+    root = _absolute(layout.root)
     yield root
     parts = _parts(layout) if follow_links else layout.commit_log_directories
     for directory in parts:
-        if follow_links or not _plain(directory).is_relative_to(root):
+        if follow_links or not _absolute(directory).is_relative_to(root):
             yield from (directory, directory.resolve().parent / JOURNAL)
     if layout.journal_place is not None:
         yield layout.journal_place
 
 
 def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
-    """The files that are written to next: the last ones of log and index. Raises Refused."""
+    """Check the files that are written next: the last ones of log and index. Raises Refused, Unreadable."""
     with layout.commit_log_files() as log:
         for file in log.files:
             if file.end >= log_end:
@@ -498,13 +498,13 @@ def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
             files.check_inside(path)
 
 
-def _plain(path: Path) -> Path:
-    """The path without `..`: a link in it keeps its own name."""
+def _absolute(path: Path) -> Path:
+    """The absolute path without `..`; links are not resolved."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _parts(layout: Layout) -> Iterator[Path]:
-    """Directories of a store that may be links."""
+    """Yield the directories of a store that may be links."""
     yield from layout.commit_log_directories
     yield layout.consume_queue
     yield layout.batch_consume_queue
@@ -515,7 +515,7 @@ def _parts(layout: Layout) -> Iterator[Path]:
 
 
 def _files(layout: Layout) -> Iterator[Path]:
-    from ...formats.topics import FILE  # before a log is read nobody asks
+    from ...formats.topics import FILE  # imported late: many commands never get here
 
     yield from (layout.abort, layout.lock, layout.checkpoint, layout.timer_wheel, layout.journal)
     for suffix in ("", ".bak", ".tmp"):
@@ -523,13 +523,13 @@ def _files(layout: Layout) -> Iterator[Path]:
 
 
 Content = bytes | memoryview
-"""Bytes to write; what is taken from another store is mapped, not loaded."""
+"""Bytes to write; content taken from another store is mapped, not loaded."""
 
 EditKind = Literal["write", "create", "truncate", "move", "remove", "rebuild"]
 
 
 class Phase(IntEnum):
-    """When an edit is made; those of one phase are made in the order in which they were planned."""
+    """When an edit is made; edits of one phase keep the order of the plan."""
 
     PAGE = 0
     PARTS = 1
@@ -543,9 +543,9 @@ class Edit(NamedTuple):
 
     kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that holds `pieces`),
     `truncate` (to `length` bytes), `move` (the file goes to the session's folder), `remove` (the same, for a file that
-    a broker removes too), `rebuild` (index files are made from the log; `offset`: position that indexing begins at).
-    path: absolute. codes: of the catalogue. phase: behind all edits of those before. stands_for: what tells the content
-    where no two makings of it are byte for byte the same, as of a RocksDB.
+    a broker removes too), `rebuild` (build index files from the log; `offset`: log position where indexing begins).
+    path: absolute. codes: of the catalogue. phase: after all edits of earlier phases. stands_for: identifies the
+    content if building it twice gives different bytes, as for a RocksDB.
     """
 
     kind: EditKind
@@ -573,7 +573,7 @@ class Edit(NamedTuple):
 
 
 def digest(edits: Iterable[Edit]) -> str:
-    """Fingerprint of a list of edits: two plans with the same one do the same."""
+    """Fingerprint of a list of edits: plans with equal fingerprints make the same changes."""
     total = hashlib.sha256()
     for edit in edits:
         length = 0 if edit.stands_for else edit.length

@@ -1,9 +1,8 @@
 """Where the parts of a store lie (spec README, "Directory map"; 01, 1.12 and 1.13).
 
-The commit log is `STORE/commitlog`, or the directories that `storePathCommitLog` names, or those
-found in the store whose files have the right names and form one log; with DLedger it is
-`dledger-*/data`, behind an older `commitlog` where there is one. Topic-queues have directories below
-`consumequeue` and its like (spec 02, 2.1).
+The commit log is `STORE/commitlog`, or the directories that `storePathCommitLog` names, or directories found in the
+store whose files have the right names and form one log. With DLedger it is `dledger-*/data`, after an older
+`commitlog` if there is one. Topic-queues have directories below `consumequeue` and the like (spec 02, 2.1).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ TIMER_LOG = "timerlog"
 CONFIG = "config"
 JOURNAL = ".mqstore"
 BARRIER_PREFIX = "mqstore-recover-"
-"""Name of the file in the log directory that keeps brokers from starting during a repair."""
+"""Name prefix of the file in the log directory that keeps brokers from starting during a repair."""
 ROCKSDB_STORE = "rocksdbstore"
 COMPACTION = "compaction"
 COMPACTION_LOG, COMPACTION_QUEUES = "compactionLog", "compactionCq"
@@ -47,26 +46,27 @@ _DIRECTORIES = frozenset(
 _FILES = frozenset({"abort", "abort.bak", "lock", "checkpoint", "timerwheel"})
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
-"""A file that each RocksDB has."""
+"""A file that every RocksDB has."""
 _MANIFEST, _SST = "MANIFEST-", ".sst"
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
-"""Entries looked at in a directory that might hold a commit log."""
+"""Most entries of a directory that is examined as a possible commit log."""
 _LACKS = f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"
 T = TypeVar("T")
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path is a place in object storage, such as `s3://bucket/store`."""
+    """Whether a path names a place in object storage, such as `s3://bucket/store`."""
     return _URI.match(path) is not None
 
 
 def is_file_of_store(path: Path) -> bool:
-    """Whether a file, by its name and place, is one that brokers write: nothing else may take its place, there or not.
+    """Whether a file, by its name and place, is one that brokers write, so that no other file may take its place.
 
-    One of a log or a queue by its name alone where it is there, whatever directory a link leads to; any
-    other by the part of a store that it lies in: a broker does not start beside a name that it does not know.
+    The name alone decides for an existing file of a log or queue, whatever directory a link leads to. Any other path
+    is decided by the part of a store that it lies in, existing or not: a broker does not start beside a name that it
+    does not know.
     """
     from ...formats import broker_identity, epoch_file
 
@@ -83,11 +83,11 @@ def is_file_of_store(path: Path) -> bool:
 
 
 class Layout:
-    """Paths of one store. `Layout.open` looks at a store that exists, `Layout.of` at any root.
+    """Paths of one store. `Layout.open` examines an existing store, `Layout.of` accepts any root.
 
-    commit_log_directories: in the order of the configuration, or sorted. commit_log_origin:
-    `default`, `configuration`, `found` or `dledger`. dledger: the data directory, None without
-    DLedger. The other paths are those a broker uses, there or not.
+    commit_log_directories: in the order of the configuration, or sorted. commit_log_origin: `default`, `configuration`,
+    `found` or `dledger`. dledger: the data directory, None without DLedger. The other paths are those that a broker
+    uses, whether they exist or not.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class Layout:
         self.commit_log_directories = commit_log_directories
         self.commit_log_origin = commit_log_origin
         self.dledger = dledger
-        #: Where the journal lies instead of the root; see `keep_journal_in`.
+        #: Directory that has the journal instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None
-        #: What is behind this log position is not there for whoever reads the log; see `hold_still`.
+        #: Readers treat the log as ending at this position; see `MappedFileQueue.hold_still`.
         self.log_stop: int | None = None
-        #: The same, in bytes, of queues in files, by topic and number; of others nothing is there then.
+        #: The same for queues in files, in bytes, by topic and queue id; a queue not in it counts as empty then.
         self.queue_stops: Mapping[tuple[str, int], int] = {}
         self._found: dict[Hashable, Any] = {}
 
     def once(self, find: Callable[[Layout], T], asked: Hashable = None) -> T:
-        """What `find` makes of the store, once, or once for what is asked. Of a store that has changed open another."""
+        """The result of `find` for this store, computed once (once per `asked`). For a changed store open another."""
         key = asked or find
         if key not in self._found:
             self._found[key] = find(self)
@@ -121,7 +121,7 @@ class Layout:
 
     @classmethod
     def of(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
-        """The paths of a store at `root`, which need not exist. Raises Unreadable."""
+        """The paths of a store at `root`, which need not exist. Raises InvalidInput, Unreadable."""
         config = config or BrokerConfig()
         root = Path(root)
         directories, origin, dledger = _commit_log(root, config)
@@ -129,10 +129,9 @@ class Layout:
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
-        """The paths of the store at `root`. Raises InvalidInput for a URI, Missing, NotAStore, Unreadable.
+        """The paths of the store at `root`. Raises InvalidInput (for a URI, say), Missing, NotAStore, Unreadable.
 
-        A directory is a store if it has at least one part of one: a commit log, queues, an index,
-        a checkpoint.
+        A directory is a store if it has at least one part of a store: commit log, queues, index, or checkpoint.
         """
         if is_uri(os.fspath(root)):
             raise InvalidInput(f"{os.fspath(root)}: use a path of this machine, not a URI")
@@ -144,7 +143,7 @@ class Layout:
 
     @property
     def _parts(self) -> tuple[Path, ...]:
-        """What makes a directory a store; a log found somewhere inside does not, alone."""
+        """Paths that make a directory a store if one exists; a log found elsewhere in it is not enough."""
         return (
             *(path for path in self.commit_log_directories if self.commit_log_origin != "found" and path != self.root),
             self.root / COMMIT_LOG,
@@ -156,8 +155,8 @@ class Layout:
 
     @cached_property
     def log_of_another(self) -> Path | None:
-        """A commit log that the configuration names, and that is another store's, as for a copy and the broker.conf of
-        the original: beside its queues and lock, or for another storePathRootDir. None without one.
+        """A configured commit log directory that belongs to another store: it lies beside that store's queues and lock,
+        or storePathRootDir names another root. So with a copy and the broker.conf of the original. Else None.
         """
         if self.commit_log_origin != "configuration":
             return None
@@ -172,7 +171,7 @@ class Layout:
 
     @cached_property
     def unread_log(self) -> str:
-        """Why brokers do not read the directories that the configuration seems to give the log, "" where they do."""
+        """Why brokers do not read some directories that the configuration seems to name for the log; "" if they do."""
         config = self.broker_config
         if config.unsplit_log_paths:
             return config.unsplit_log_paths
@@ -183,7 +182,7 @@ class Layout:
 
     @property
     def is_root(self) -> bool:
-        """A store is at this path, not a part of one."""
+        """Whether the path is the root of a store, not a part of one."""
         return any(path.is_dir() for path in (self.root / COMMIT_LOG, self.consume_queue, self.batch_consume_queue))
 
     @property
@@ -228,7 +227,7 @@ class Layout:
 
     @property
     def rocksdb_store(self) -> Path:
-        """A RocksDB that every start of a broker since 5.4 makes (spec 04, 4.10)."""
+        """A RocksDB that every start of a broker since 5.4 creates (spec 04, 4.10)."""
         return self.root / ROCKSDB_STORE
 
     @property
@@ -242,11 +241,11 @@ class Layout:
 
     @property
     def journal(self) -> Path:
-        """Sessions of `recover` and `repair`; no broker looks there."""
+        """The folder of the sessions of `recover` and `repair`, which no broker reads."""
         return (self.journal_place or self.root) / JOURNAL
 
     def keep_journal_in(self, directory: Path) -> None:
-        """Let sessions be kept below a directory elsewhere, apart from those of other stores."""
+        """Keep sessions in a subfolder of `directory` whose name no other store has."""
         root = self.root.resolve()
         import hashlib
 
@@ -269,9 +268,9 @@ class Layout:
 
     @cached_property
     def queue_database(self) -> Path | None:
-        """The RocksDB that has consume queues, alone or besides those in files; None without, and where the
-        configuration says that brokers do not look at it (spec 2.10). One that has lost its CURRENT cannot
-        be opened any more, and is none that was never there.
+        """The RocksDB that has consume queues, alone or besides queues in files. None if there is none, or if brokers
+        do not use it according to the configuration (spec 2.10). A RocksDB that lost its CURRENT, and so cannot be
+        opened, counts.
         """
         config = self.broker_config
         alone = config.get("storeType") == ROCKSDB_STORE_TYPE
@@ -286,10 +285,10 @@ class Layout:
 
     @cached_property
     def rocksdb_queues(self) -> bool:
-        """Whether brokers read the consume queues of the RocksDB alone (spec 2.10).
+        """Whether brokers read consume queues only from the RocksDB (spec 2.10).
 
-        storeType says so. Where nobody tells it, they do if no topic has a directory of queues, or if the
-        broker had its topics in a RocksDB when it last wrote them: then queues in files were left behind.
+        storeType decides. If it is not known, they do if no topic has a directory of queues, or if the broker had its
+        topics in a RocksDB when it last wrote them: then the queues in files are leftovers.
         """
         if self.queue_database is None:
             return False
@@ -304,10 +303,10 @@ class Layout:
 
     @cached_property
     def queues_for_rocksdb(self) -> bool:
-        """Whether a start of the broker has its consume queues in a RocksDB alone, there or not.
+        """Whether a start of the broker uses consume queues only in a RocksDB, even if that does not exist.
 
-        storeType says so. Where nobody tells it, and what had the queues is gone, the broker does if it
-        had its topics in a RocksDB when it last wrote them.
+        storeType decides. If it is not known and queues exist nowhere, the broker does if it had its topics in a
+        RocksDB when it last wrote them.
         """
         store_type = self.broker_config.get("storeType")
         if store_type is not None or self.broker_config.get_bool("rocksdbCQDoubleWriteEnable"):
@@ -317,13 +316,13 @@ class Layout:
 
     @property
     def uses_queue_database(self) -> bool:
-        """A broker has consume queues in a RocksDB, by its options, or else by what is there."""
+        """Whether a broker has consume queues in a RocksDB, according to its options or to what exists."""
         asked = self.queues_for_rocksdb or self.broker_config.get_bool("rocksdbCQDoubleWriteEnable")
         return asked or self.queue_database is not None
 
     def _topics_in_rocksdb(self) -> bool:
-        """A RocksDB of topics is younger than the file of them, if there is one (spec 5.4)."""
-        from ...formats.topics import FILE  # of most stores nobody asks
+        """Whether a RocksDB of topics exists and is at least as new as topics.json, if there is one (spec 5.4)."""
+        from ...formats.topics import FILE  # imported late: most stores do not need it
 
         try:
             found = [
@@ -348,7 +347,7 @@ class Layout:
 
 
 def was_rocksdb(path: Path) -> bool:
-    """Whether a directory has files of a RocksDB, but no CURRENT: what opens it refuses, or loses them."""
+    """Whether a directory has files of a RocksDB but no CURRENT; a program that opens it refuses or loses them."""
     if (path / ROCKSDB_CURRENT).is_file() or not path.is_dir():
         return False
     with os.scandir(path) as entries:
@@ -356,7 +355,7 @@ def was_rocksdb(path: Path) -> bool:
 
 
 def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:
-    """Directories of the commit log, how they were found, and the DLedger data directory."""
+    """(directories of the commit log, how they were found, the DLedger data directory or None)."""
     default = root / COMMIT_LOG
     paths = tuple(dict.fromkeys(absolute(root, path) for path in config.log_paths))
     members = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
@@ -374,20 +373,21 @@ def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str
 
 
 def _is_root(path: Path) -> bool:
-    """A directory has what makes a store, and what a broker puts beside it."""
+    """Whether a directory has a part of a store, and a file that a broker puts beside it."""
     parts, files = (path / CONSUME_QUEUE, path / CONFIG), (path / "lock", path / "checkpoint")
     return any(part.is_dir() for part in parts) and any(file.is_file() for file in files)
 
 
 def absolute(root: Path, path: str) -> Path:
-    """A path of the configuration; a relative one is taken from the store if it is there."""
+    """A path of the configuration; a relative one is resolved against the store if it exists there."""
     inside = root / path
     return inside if inside.exists() else Path(path)
 
 
 def _dledger_data(root: Path, config: BrokerConfig, members: list[Path], paths: tuple[Path, ...]) -> Path | None:
-    """Data directory of the DLedger log, there or not; None without one, and where the configuration has the broker
-    look elsewhere. members: those that are there. paths: of the configured log. Raises InvalidInput for several.
+    """Data directory of the DLedger log, which need not exist; None without DLedger, or if the configuration names
+    another log. members: the data directories that exist. paths: configured log directories. Raises InvalidInput if
+    several fit.
     """
     named = [path for path in members if _is_one_of(path, paths)]
     if not members or not config.get_bool("enableDLegerCommitLog", not paths or bool(named)):
@@ -408,8 +408,8 @@ def _is_one_of(path: Path, others: Sequence[Path]) -> bool:
 def _find_logs(root: Path) -> tuple[Path, ...]:
     """Directories, up to two levels deep, whose files form one log.
 
-    `commitlog` comes first. Another directory joins if its files have the same size and fill none
-    of the places taken; beside a `commitlog` it must also continue or precede what is there.
+    `commitlog` comes first. Another directory joins if its files have the same size and none of the positions already
+    taken, and if they continue or precede the files chosen so far.
     """
     default = root / COMMIT_LOG
     log = _log_files(default) if default.is_dir() else []
@@ -428,7 +428,7 @@ def _find_logs(root: Path) -> tuple[Path, ...]:
 
 
 def _continues(log: list[MappedFile], files: list[MappedFile]) -> bool:
-    """Whether `files` belong to the same stream as `log`; anything begins an empty one."""
+    """Whether `files` belong to the same stream as `log`; any files continue an empty one."""
     if not log:
         return True
     size = log[0].size
@@ -439,7 +439,7 @@ def _continues(log: list[MappedFile], files: list[MappedFile]) -> bool:
 
 
 def _log_files(directory: Path) -> list[MappedFile]:
-    """The files of a directory that holds nothing but a log with whole files, else none."""
+    """The files of a directory that has only log files (`commitlog`: also other entries), else none."""
     names = [name for name in _names(directory) if not name.startswith(BARRIER_PREFIX)]
     if not names or len(names) > _LARGEST_DIRECTORY:
         return []
@@ -450,7 +450,7 @@ def _log_files(directory: Path) -> list[MappedFile]:
 
 
 def _subdirectories(root: Path) -> list[Path]:
-    """Directories that might be a further commit log: strangers, and one level inside them."""
+    """Directories that might be another part of the commit log: unknown names, and directories inside them."""
     strange = (path for path in _directories(root) if path.name not in _DIRECTORIES)
     first = [path for path in strange if not path.name.startswith(DLEDGER_PREFIX)]
     return [*first, *(path for parent in first for path in _directories(parent))]
@@ -465,7 +465,7 @@ def _directories(parent: Path) -> list[Path]:
 
 
 def _names(directory: Path | str) -> list[str]:
-    """Names in a directory, none where it is missing. Raises Unreadable."""
+    """Names in a directory, none if it is missing. Raises Unreadable."""
     try:
         return os.listdir(directory)  # noqa: PTH208 (there may be many)
     except (FileNotFoundError, NotADirectoryError):
@@ -475,7 +475,7 @@ def _names(directory: Path | str) -> list[str]:
 
 
 def _check_directory(root: Path) -> None:
-    """Raise unless `root` is a directory that can be listed."""
+    """Raise NotAStore, Missing, Unreadable unless `root` is a directory that can be listed."""
     try:
         if not stat.S_ISDIR(root.stat().st_mode):
             raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
@@ -495,7 +495,7 @@ def _parent_hint(path: Path) -> str:
 
 
 def where_instead(root: Path, otherwise: str = _LACKS) -> str:
-    """What to name instead of a directory that is no store."""
+    """Hint what to name instead of a directory that is not a store."""
     if root.name in _DIRECTORIES or _log_files(root):
         return _parent_hint(root)
     if (root / "store" / COMMIT_LOG).is_dir():
@@ -504,7 +504,7 @@ def where_instead(root: Path, otherwise: str = _LACKS) -> str:
 
 
 def refuse_compressed(layout: Layout) -> None:
-    """Raises Unsupported for a store that has compressed files where a broker has its own."""
+    """Raise Unsupported for a store with a compressed file in a directory of numbered files."""
     for directory in _numbered_directories(layout):
         for name in _names(directory):
             if is_compressed_name(name) and plain_name(name).isdecimal():
@@ -516,7 +516,7 @@ def refuse_compressed(layout: Layout) -> None:
 
 
 def _numbered_directories(layout: Layout) -> Iterator[str]:
-    """The directories of a store whose files have numbers for names."""
+    """Yield the directories of a store whose files have numbers as names."""
     yield from map(os.fspath, layout.commit_log_directories)
     yield from map(os.fspath, (layout.index, layout.timer_log))
     for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
@@ -536,17 +536,17 @@ class QueueDirectory(NamedTuple):
 
 
 def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
-    """The topic-queues below a `consumequeue` directory, sorted; none where it is missing.
+    """Yield the topic-queues below a `consumequeue` directory, sorted; none if it is missing.
 
-    Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
-    inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
+    Only directories whose name is a number are queues. The directory of an LMQ with `/` in its name lies inside that
+    of another topic, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
     """
     for topic, path in sorted(_directories_in(os.fspath(consume_queue)).items()):
         yield from queues_of_topic(topic, path)
 
 
 def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
-    """The queues in a topic's directory, by number."""
+    """Yield the queues in a topic's directory, by queue id. Raises Unreadable."""
     there = _directories_in(directory)
     numbers = sorted(int(name) for name in there if name.isdecimal() and str(int(name)) == name)
     yield from (QueueDirectory(topic, number, there[str(number)]) for number in numbers if number <= LARGEST_QUEUE_ID)
@@ -555,8 +555,8 @@ def queues_of_topic(topic: str, directory: str) -> Iterator[QueueDirectory]:
 def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
     """Directory of a topic-queue below `consume_queue`.
 
-    Raises InvalidInput for a topic that cannot be a directory there. A name with `/`, which 4.9
-    takes for an LMQ, makes a directory inside another one (spec 2.9).
+    Raises InvalidInput for a topic that cannot name a directory, and a negative queue id. A topic with `/`, which 4.9
+    accepts for an LMQ, names a directory inside another one (spec 2.9).
     """
     if "\0" in topic or _NO_NAMES & set(topic.split("/")) or len(os.fsencode(topic)) > 255:
         raise InvalidInput(f"this topic cannot be the name of a directory: {topic!r}")
@@ -566,19 +566,19 @@ def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
 
 
 def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
-    """Whether a topic has a directory of its own below `consumequeue`."""
+    """Whether a topic has its own directory below `consumequeue`."""
     if not topic or "\0" in topic or _NO_NAMES & set(topic.split("/")):
         return False
     return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
 
 
 def has_queues_of(consume_queue: str | os.PathLike[str], topic: str) -> bool:
-    """Whether it has queues in that. Raises Unreadable."""
+    """Whether the directory of a topic has queues. Raises Unreadable."""
     return has_topic(consume_queue, topic) and any(queues_of_topic(topic, os.path.join(consume_queue, topic)))  # noqa: PTH118
 
 
 def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
-    """The error for a topic without queues, with the name that may have been meant."""
+    """The error for a topic without queues, with a similar name as a hint."""
     from difflib import get_close_matches
 
     path = os.fspath(consume_queue)
@@ -588,7 +588,7 @@ def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
 
 
 def _directories_in(parent: str) -> dict[str, str]:
-    """Paths by name."""
+    """Paths of the directories in `parent`, by name; none if it is missing. Raises Unreadable."""
     try:
         with os.scandir(parent) as entries:
             return {entry.name: entry.path for entry in entries if is_directory(entry)}

@@ -1,12 +1,12 @@
 """The lock of a store: who holds it, and taking it as a broker does (spec/04-checkpoint-timer.md, 4.3).
 
-A broker holds a POSIX record lock on the first byte of `STORE/lock` from start to the end of its
-shutdown, but not while it loads and recovers. `holder` only asks; `StoreLock` takes it.
+A broker holds a POSIX record lock on the first byte of `STORE/lock` from start to the end of its shutdown, but not
+while it loads and recovers. `holder` only asks; `StoreLock` takes the lock.
 
-The lock belongs to the process: closing any descriptor of the file drops it. So the file is opened
-once, last, and stays open until the lock is released; nothing else may open it meanwhile.
+The lock belongs to the process: closing any descriptor of the file releases it. So the file is opened once, last, and
+stays open until the lock is released; nothing else may open it meanwhile.
 
-A directory that is being made has such a lock, too (`new_directory`).
+A directory that is being created has such a lock, too (`new_directory`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _held_here: set[tuple[int, int]] = set()
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """What tells one file from every other on this machine."""
+    """Device and inode, which distinguish a file from every other on this machine."""
     return status.st_dev, status.st_ino
 
 
@@ -43,16 +43,15 @@ def held_here(path: Path) -> bool:
 
 
 def holder(path: Path) -> int | None:
-    """Process id of the holder of the lock file at `path`, None where it is free, no file, or not there.
+    """Process id of the holder of the lock file at `path`; None if the lock is free, or `path` is no file.
 
-    0 where the holder cannot be named (another machine, another container). A process that holds
-    the lock itself gets its own id; the file is not opened then, since closing any descriptor of
-    it would drop the lock. Raises Unreadable.
+    0 if the holder's id is not known (another machine, another container). For a lock that this process holds, its own
+    id; the file is not opened then, since closing any descriptor of it would release the lock. Raises Unreadable.
     """
     if held_here(path):
         return os.getpid()
     if path.is_dir():
-        return None  # no broker starts beside it
+        return None  # no broker starts with a directory there
     try:
         descriptor = open_regular(path)
     except Missing:
@@ -66,9 +65,9 @@ def holder(path: Path) -> int | None:
 
 
 def _ask(descriptor: int) -> int | None:
-    """Ask the system for the holder of the lock; its `struct flock` (fcntl(2)) is no store format.
+    """Ask the system for the holder of the lock. `struct flock` (fcntl(2)) is not a store format.
 
-    ctypes is imported here, since a `put` that meets no other holder does without it.
+    ctypes is imported late: a `put` that finds no other holder does not need it.
     """
     from ctypes import Structure, c_int, c_longlong, c_short
 
@@ -87,7 +86,7 @@ def _ask(descriptor: int) -> int | None:
 
 
 def note_held(key: tuple[int, int]) -> bool:
-    """Remember that this process holds a lock file; False if it does so already."""
+    """Remember that this process holds a lock file; False if it holds it already."""
     if key in _held_here:
         return False
     _held_here.add(key)
@@ -95,7 +94,7 @@ def note_held(key: tuple[int, int]) -> bool:
 
 
 def note_released(key: tuple[int, int]) -> None:
-    """Forget it again."""
+    """Forget that this process holds a lock file."""
     _held_here.discard(key)
 
 
@@ -106,7 +105,7 @@ _LARGEST_KEPT = 1 << 16
 
 
 class LockWas(NamedTuple):
-    """A lock file before it was taken: its bytes, None where there was none, and its time in ns."""
+    """A lock file before it was taken: its bytes (None if it did not exist) and its modification time in ns."""
 
     content: bytes | None
     modified_ns: int
@@ -118,15 +117,15 @@ class StoreLock:
     def __init__(self, files: Files, file: OpenFile, key: tuple[int, int], was: LockWas) -> None:
         self._files, self._file, self._key = files, file, key
         self.was = was
-        #: What the file is to be once the lock is given back; None: it stays, as a broker leaves it.
+        #: State that `release` gives the file; None: the file stays as it is, as after a broker.
         self.leave: LockWas | None = None
 
     @classmethod
     def take(cls, path: Path, files: Files, *, wait_seconds: float = 0, hint: str = _HINT) -> StoreLock:
-        """Take the lock file at `path`, created where it is missing.
+        """Take the lock file at `path`; create it if it is missing.
 
-        Waits up to `wait_seconds` for another holder. Raises InUse with `hint`, Unreadable, NoSpace;
-        then nothing was changed but the lock file created.
+        Wait up to `wait_seconds` for another holder. Raises InUse with `hint`, Unreadable, NoSpace; then nothing was
+        changed, except that the lock file may have been created.
         """
         end = time.monotonic() + wait_seconds
         pause = _FIRST_PAUSE_S
@@ -134,15 +133,15 @@ class StoreLock:
             lock = cls._try(path, files)
             if lock is not None:
                 return lock
-            left = end - time.monotonic()
-            if not left > 0:  # of no number, too
+            remaining = end - time.monotonic()
+            if not remaining > 0:  # also true for NaN
                 raise _in_use(path, wait_seconds, hint)
-            time.sleep(min(pause, left))
+            time.sleep(min(pause, remaining))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     @classmethod
     def _try(cls, path: Path, files: Files) -> StoreLock | None:
-        """The lock, or None if somebody has it."""
+        """The lock, or None if somebody else holds it."""
         if held_here(path):
             return None
         there = path.exists()
@@ -152,7 +151,7 @@ class StoreLock:
             content = file.pread(_LARGEST_KEPT, 0)
             was = LockWas(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
             if key is not None and content != CONTENT:
-                _say_what_it_is(file)
+                _write_content(file)
         except BaseException:
             if key is not None and not there:
                 files.unlink(path)
@@ -164,14 +163,14 @@ class StoreLock:
         return cls(files, file, key, was)
 
     def is_at(self, path: Path) -> bool:
-        """Whether a path names it: its directory may have been replaced, or have got another name."""
+        """Whether `path` names the lock file; its directory may have been replaced or renamed."""
         try:
             return identity(path.stat()) == self._key
         except FileNotFoundError:
             return False
 
     def release(self) -> None:
-        """Give the lock back; the file is then what `leave` says. Twice is fine."""
+        """Release the lock and give the file the state of `leave`. A second call does nothing."""
         if self._file.descriptor < 0:
             return
         try:
@@ -203,14 +202,14 @@ class StoreLock:
 
 
 def mark_of(target: Path) -> Path:
-    """The mark in a directory that is not all there, from before its first byte on. Who makes the directory has the
-    lock of it: where nobody has, that was cut off.
+    """The mark file in a directory that is not complete; it exists before any other content. The process that creates
+    the directory holds the lock of the mark: if nobody does, that process was killed.
     """
     return target / JOURNAL / "half-made"
 
 
 def maker_of(target: Path) -> int | None:
-    """The process that makes a directory with a mark, as `holder`; a mark that is no file is locked by nobody."""
+    """The process that is creating a directory with a mark, as `holder`; None if the lock cannot be asked for."""
     with suppress(StoreError):
         return holder(mark_of(target))
     return None
@@ -218,11 +217,11 @@ def maker_of(target: Path) -> int | None:
 
 @contextmanager
 def new_directory(target: Path, files: Files) -> Iterator[None]:
-    """Make `target`, new or empty, and let `files` write nowhere else in this block: what has come of
-    it is removed again where the block is left by an error or an interrupt.
+    """Create `target`, or take an empty directory, and confine `files` to it in this block. If the block ends with an
+    error or an interrupt, everything is removed again; the error says so, or names what could not be removed.
 
-    The error says so, or names what could not be removed. Who is killed leaves a mark (`mark_of`).
-    Raises InvalidInput, NotAStore, InUse where it is not a new one, NoSpace, Unreadable, Missing.
+    A killed process leaves a mark (`mark_of`). Raises InvalidInput, NotAStore, InUse if the directory is not new or
+    empty, NoSpace, Unreadable, Missing.
     """
     check_empty(target)
     mark = mark_of(target)
@@ -236,31 +235,31 @@ def new_directory(target: Path, files: Files) -> Iterator[None]:
                 files.remove_directory(mark.parent)
             files.sync_directory(target)
         except BaseException as error:
-            error.__notes__ = []  # of a session in what goes away
-            told = f"{target} was removed again"
+            error.__notes__ = []  # they are about a session in the directory, which is removed
+            outcome = f"{target} was removed again"
             try:
                 _clear(target, made, files)
             except StoreError as kept:
-                told = f"{target} is not complete and stays there: {kept}"
-            _tell(error, told)
+                outcome = f"{target} is not complete and stays there: {kept}"
+            _add_hint(error, outcome)
             raise
 
 
-def _tell(error: BaseException, told: str) -> None:
+def _add_hint(error: BaseException, outcome: str) -> None:
     if isinstance(error, StoreError):
-        error.hint = "; ".join(filter(None, (error.hint, told)))
+        error.hint = "; ".join(filter(None, (error.hint, outcome)))
     else:
-        error.add_note(told)
+        error.add_note(outcome)
 
 
 def check_empty(target: Path) -> None:
-    """Raises InvalidInput for a directory that holds something, NotAStore for a file, InUse as `is_half_made`."""
+    """Raise InvalidInput for a directory with content, NotAStore for a file, InUse as `is_half_made`."""
     with os_errors(target):
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
-        half = f"{HALF_MADE}: remove it, or " if is_half_made(target) else ""
+        prefix = f"{HALF_MADE}: remove it, or " if is_half_made(target) else ""
         if target.is_dir() and any(target.iterdir()):
-            raise InvalidInput("not empty", path=target, hint=f"{half}{_ANOTHER}")
+            raise InvalidInput("not empty", path=target, hint=f"{prefix}{_ANOTHER}")
 
 
 HALF_MADE = "the command that was making it was cut off"
@@ -268,7 +267,7 @@ _ANOTHER = "name a new directory"
 
 
 def is_half_made(target: Path) -> bool:
-    """Whether what was making a directory was cut off. Raises InUse where somebody is making it just now."""
+    """Whether the creation of a directory was cut off. Raises InUse if another process is creating it now."""
     if not os.path.lexists(mark_of(target)):
         return False
     pid = maker_of(target)
@@ -279,8 +278,8 @@ def is_half_made(target: Path) -> bool:
 
 
 def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:
-    """The lock of a directory's mark, both made. Nothing else is in there: what somebody has put there since it was
-    looked at is theirs, and stays as it is.
+    """Create a directory and its mark; return the lock of the mark. Raises InvalidInput if somebody else has put
+    something there since the check; that stays as it is.
     """
     mark, lock = mark_of(target), None
     try:
@@ -296,26 +295,26 @@ def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:
             lock.leave = lock.was
             lock.release()
         for path in made:
-            with suppress(StoreError):  # it holds something, or is not there
+            with suppress(StoreError):  # it is not empty, or does not exist
                 Files().remove_directory(path)
         if not (target.exists() and any(target.iterdir())):
-            _tell(error, f"{target} was removed again")
+            _add_hint(error, f"{target} was removed again")
         raise
     return lock
 
 
 def _clear(target: Path, made: list[Path], files: Files) -> None:
-    """Remove what is in a directory, the mark last, then the directories that were made."""
+    """Remove the content of a directory, the mark last, then the directories that were created."""
     if target.is_dir():
         empty(target, files)
-    outside = Files()  # the other one is confined to the target
+    outside = Files()  # `files` is confined to the target
     for path in made:
         if path.is_dir():
             outside.remove_directory(path)
 
 
-def _say_what_it_is(file: OpenFile) -> None:
-    """Write what a broker writes into its lock file; on a full disk it stays empty, and locks as well."""
+def _write_content(file: OpenFile) -> None:
+    """Write the content that a broker writes into its lock file. On a full disk the file stays empty and locks, too."""
     file.truncate(len(CONTENT))
     try:
         file.pwrite(CONTENT, 0)
@@ -324,7 +323,7 @@ def _say_what_it_is(file: OpenFile) -> None:
 
 
 def _lock(file: OpenFile) -> tuple[int, int] | None:
-    """Lock the file: its identity, or None if it is locked or no longer the one of its name."""
+    """Lock the file. Return its identity, None if it is locked or its path now names another file."""
     start, length = LOCKED_RANGE
     with os_errors(file.path, "cannot lock"):
         try:
@@ -334,7 +333,7 @@ def _lock(file: OpenFile) -> tuple[int, int] | None:
         key = identity(os.fstat(file.descriptor))
         try:
             return key if key == identity(file.path.stat()) else None
-        except FileNotFoundError:  # an undo took it away with itself
+        except FileNotFoundError:  # an undo has removed the file meanwhile
             return None
 
 

@@ -1,7 +1,7 @@
 """Sizes of the files of a store, and where each comes from.
 
-No file of a store says how large files are: a broker knows from its configuration. Here the files
-themselves tell; a configuration overrides them; where there is neither, the broker's default holds.
+A broker knows file sizes only from its configuration; no file states them. Here they are learned from the files
+themselves; a configuration overrides that; without either, the broker's default is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .layout import Layout, queue_directories
 
 Origin = Literal["files", "configuration", "default"]
 QUEUES_LOOKED_AT = 64
-"""Queues whose files are asked for the size of a consume queue file."""
+"""Queues whose files are examined for the size of a consume queue file."""
 
 
 class Size(NamedTuple):
@@ -25,12 +25,12 @@ class Size(NamedTuple):
 
 
 def commit_log_size(layout: Layout) -> Size:
-    """Size of a file of the commit log, in bytes."""
+    """Size of a commit log file in bytes."""
     return _size(layout, "mappedFileSizeCommitLog", layout.commit_log_files())
 
 
 def timer_log_size(layout: Layout) -> Size:
-    """Size of a file of the timer log, in bytes."""
+    """Size of a timer log file in bytes."""
     return _size(layout, "mappedFileSizeTimerLog", MappedFileQueue.open(layout.timer_log))
 
 
@@ -42,7 +42,7 @@ def _size(layout: Layout, option: str, queue: MappedFileQueue) -> Size:
 
 
 def consume_queue_size(layout: Layout) -> Size:
-    """Size of a consume queue file, in bytes: what the first queues found agree on."""
+    """Size of a consume queue file in bytes: the commonest size among the first queues."""
     from ...formats.consume_queue import UNIT_BYTES
 
     value, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
@@ -53,7 +53,7 @@ def consume_queue_size(layout: Layout) -> Size:
         if number >= QUEUES_LOOKED_AT:
             break
         size = size_of(MappedFileQueue.open(queue.path).files)
-        if size % UNIT_BYTES == 0 and size:  # no whole file has another size
+        if size % UNIT_BYTES == 0 and size:  # the size of a whole file is a multiple
             sizes[size] = sizes.get(size, 0) + 1
     if not sizes:
         return Size(value, "default")

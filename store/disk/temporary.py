@@ -1,7 +1,7 @@
-"""Temporary files without a name, for what memory should not hold. They are gone with whoever holds them.
+"""Unnamed temporary files for data too large for memory; they disappear with the process that holds them.
 
-Arrays that somebody needs of a whole log go there once they are many (`Spill`): mapped pages are the page
-cache's, which the system takes back when it needs memory; not so on a tmpfs.
+Arrays that cover a whole log are kept there once they are many (`Spill`): mapped pages belong to the page cache, which
+the system reclaims when it needs memory (not on a tmpfs).
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def temporary_files() -> Iterator[None]:
-    """While files are written in the directory for temporary ones. Raises NoSpace, which names that."""
+    """In this block, turn a failed write to the directory for temporary files into NoSpace, which names that."""
     try:
         yield
-    except Exception as error:  # the library of RocksDB raises nothing narrower
+    except Exception as error:  # the RocksDB library raises plain Exception
         if type(error) is not Exception and not isinstance(error, OSError):
             raise
-        said = error.strerror if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         raise NoSpace(
-            f"cannot write in the directory for temporary files ({said})",
+            f"cannot write in the directory for temporary files ({reason})",
             path=gettempdir(),
             hint="set TMPDIR to a directory with free space",
         ) from error
 
 
 class TemporaryBytes:
-    """Bytes that are added at the end, and read or mapped from anywhere.
+    """A temporary file: bytes are appended, and read or mapped anywhere.
 
-    size: bytes that the file is to have from the beginning; room on the disk it takes as they are written.
-    Raises NoSpace.
+    size: initial length of the file; disk space is used only as bytes are written. Raises NoSpace.
     """
 
     def __init__(self, size: int = 0) -> None:
@@ -53,13 +52,13 @@ class TemporaryBytes:
                 os.ftruncate(self._file.fileno(), size)
 
     def append(self, data: bytes | memoryview) -> int:
-        """Add bytes; where they begin. What had no room takes none. Raises NoSpace."""
-        begin, left = self.end, memoryview(data)
+        """Append bytes; return where they begin. After a failure none of them stays. Raises NoSpace."""
+        begin, rest = self.end, memoryview(data)
         try:
             with temporary_files():
-                while left:
-                    done = os.pwrite(self._file.fileno(), left, self.end)
-                    left, self.end = left[done:], self.end + done
+                while rest:
+                    done = os.pwrite(self._file.fileno(), rest, self.end)
+                    rest, self.end = rest[done:], self.end + done
         except NoSpace:
             self.end = begin
             os.ftruncate(self._file.fileno(), begin)
@@ -68,12 +67,13 @@ class TemporaryBytes:
         return begin
 
     def read(self, begin: int, size: int) -> bytes:
-        """So many bytes. Raises Unreadable."""
+        """`size` bytes from `begin` on. Raises Unreadable."""
         return read(self._file.fileno(), size, begin, "a temporary file")
 
     def mapped(self, *, private: bool = False) -> memoryview:
-        """All of them, those that another process has added, too; they stay as long as somebody holds this.
-        private: what is written there is for this process alone. Raises NoSpace.
+        """All bytes, including those that another process appended, mapped as long as the result is referenced.
+
+        private: changes of the mapped bytes are visible to this process only. Raises NoSpace.
         """
         access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
         with temporary_files():
@@ -83,7 +83,7 @@ class TemporaryBytes:
 
 
 def mapped(stretches: Iterable[bytes]) -> memoryview:
-    """Bytes that may be more than memory holds, mapped. Raises NoSpace, and what the stretches raise."""
+    """Map bytes that may be more than memory can hold. Raises NoSpace, and what `stretches` raises."""
     there = TemporaryBytes()
     for data in stretches:
         there.append(data)
@@ -94,37 +94,37 @@ T = TypeVar("T", bound="npt.NDArray[Any]")
 
 _IN_MEMORY_BYTES = 2 << 20
 _PIECE_BYTES = 256 << 20
-"""Mapped at once: each piece keeps a descriptor, and its room on the disk until nobody has an array of it."""
+"""Bytes mapped at once: each piece keeps a descriptor, and its disk space until no array in it is referenced."""
 _ALIGNED = 16
 _SMALL_BYTES = 1024
-"""Smaller ones take less in memory than to be found again."""
+"""Smaller arrays need less memory than the means to find them again."""
 _NEVER = 1 << 62
 
 
 class Spill:
-    """Keeps arrays for one process: the first ones in memory, then in the directory for temporary files.
+    """Keeps arrays for one process: the first ones in memory, later ones in the directory for temporary files.
 
-    Where that has no room they stay in memory.
+    If that has no space, they stay in memory.
     """
 
     def __init__(self) -> None:
-        self._owner, self._left = os.getpid(), _IN_MEMORY_BYTES
+        self._owner, self._memory_left = os.getpid(), _IN_MEMORY_BYTES
         self._file: TemporaryBytes | None = None
         self._room = memoryview(b"")
 
     def keep(self, array: T) -> T:
-        """The array, or the same in the file: nobody is to write to either."""
+        """The array or a copy in the file; the caller must not write to either."""
         if os.getpid() != self._owner:
             return array
-        if array.nbytes < _SMALL_BYTES:  # a view would keep all of its array
+        if array.nbytes < _SMALL_BYTES:  # a view would keep its whole base array in memory
             return array if array.base is None else array.copy()
-        self._left -= array.nbytes
-        if self._left >= 0:
+        self._memory_left -= array.nbytes
+        if self._memory_left >= 0:
             return array
         try:
             return self._written(array)
         except NoSpace:
-            self._left = _NEVER
+            self._memory_left = _NEVER
             return array
 
     def _written(self, array: T) -> T:

@@ -1,4 +1,4 @@
-"""Work for another core: a function runs in a copy of this process, and its result comes back."""
+"""Run a function in a forked copy of this process, on another core, and get its result back."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 _LARGE_BYTES = 1 << 12
 _ALIGNED = 16
-"""Arrays begin at a multiple of it."""
+"""Arrays in the file begin at a multiple of this."""
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def beside(work: Callable[[], T], *, worth: bool) -> Iterator[Callable[[], T]]:
-    """Runs `work` in a child process from now on, where that is worth a process; what it gives waits
-    for the result. The child ends with the context.
+    """Run `work` in a child process in this block if it is `worth` a process; yield a function that waits for and
+    returns the result. The child ends with the block.
     """
     if not worth:
         yield work
@@ -47,25 +47,23 @@ def beside(work: Callable[[], T], *, worth: bool) -> Iterator[Callable[[], T]]:
 
 
 class Forked(Generic[T]):
-    """Runs `work` in a child process from now on; leave the context to be rid of it.
+    """Runs `work` in a child process from now on; leaving the context kills the child.
 
-    pid: of the child, 0 where there is none any more.
-
-    The result is pickled; large arrays in it come back mapped from a temporary file. A child that fails in
-    any way has no result; whoever asked does the work itself then, and meets the error at first hand.
+    pid: of the child, 0 if it has ended. The result is pickled; large arrays in it come back mapped from a temporary
+    file. A child that fails in any way has no result: the caller then does the work itself and meets the error.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.pid, self._pipe = 0, -1
         if not hasattr(os, "fork"):
             return
-        self._folder, self._large = _folder(), _room()
-        self._pipe, into = os.pipe()
-        _give_back()
+        self._folder, self._large = _folder(), _large_file()
+        self._pipe, pipe_end = os.pipe()
+        _trim_memory()
         self.pid = os.fork()
         if not self.pid:
-            _work(work, into, self._folder, self._large)
-        os.close(into)
+            _run_child(work, pipe_end, self._folder, self._large)
+        os.close(pipe_end)
 
     def __enter__(self) -> Self:
         return self
@@ -76,11 +74,11 @@ class Forked(Generic[T]):
             self._wait()
 
     def ready(self, wait_s: float) -> bool:
-        """Wait for the result for so long; True where `result` has something to say."""
+        """Wait up to `wait_s` seconds; True if `result` will not wait, or there is no child."""
         return not self.pid or bool(select.select([self._pipe], [], [], wait_s)[0])
 
     def result(self) -> T | None:
-        """Wait for the result; None where there is none."""
+        """Wait for the result; None if there is none."""
         if not self.pid:
             return None
         with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
@@ -92,13 +90,13 @@ class Forked(Generic[T]):
         packed, places = pickle.loads(data)
         try:
             room = self._large.mapped(private=True) if self._large and places else memoryview(b"")
-        except NoSpace:  # no memory to map it, either
+        except NoSpace:  # no memory to map the arrays
             return None
         found: T = pickle.loads(packed, buffers=[room[at : at + size] for at, size in places])
         return found
 
     def _wait(self) -> int:
-        """Take leave of the child; returns its exit code."""
+        """Wait for the child to end and clean up; return its exit code."""
         os.close(self._pipe)
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
@@ -107,17 +105,17 @@ class Forked(Generic[T]):
         return os.waitstatus_to_exitcode(status)
 
 
-def _give_back() -> None:
-    """Give memory that nobody uses back to the system: a child would keep all that it was forked with."""
+def _trim_memory() -> None:
+    """Return unused memory to the system, which the child would otherwise keep."""
     import ctypes
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # the GNU C library has it
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only the GNU C library has it
     if trim is not None:
         trim(0)
 
 
 def _folder() -> TemporaryDirectory[str] | None:
-    """Where a child makes its temporary files: it ends at once, and leaves them to its parent. None: nowhere."""
+    """A folder for a child's temporary files: the child exits without cleanup, so the parent removes it. Else None."""
     from tempfile import TemporaryDirectory
 
     try:
@@ -126,8 +124,8 @@ def _folder() -> TemporaryDirectory[str] | None:
         return None
 
 
-def _room() -> TemporaryBytes | None:
-    """Where a child leaves large arrays. None: nowhere."""
+def _large_file() -> TemporaryBytes | None:
+    """The file in which a child leaves large arrays; None if none can be created."""
     try:
         return TemporaryBytes()
     except NoSpace:
@@ -135,13 +133,13 @@ def _room() -> TemporaryBytes | None:
 
 
 def _packed(found: object, large: TemporaryBytes | None) -> bytes:
-    """An object in a pickle, and where in `large` its arrays lie: (begin, bytes) of each."""
+    """A pickle of (the pickled object, (begin, bytes) in `large` of each large array)."""
     places = list[tuple[int, int]]()
 
     def put(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if large is None or raw.nbytes < _LARGE_BYTES:
-            return True  # into the pickle
+            return True  # stays in the pickle
         places.append((large.append(raw), raw.nbytes))
         large.append(bytes(-raw.nbytes % _ALIGNED))
         return False
@@ -149,16 +147,15 @@ def _packed(found: object, large: TemporaryBytes | None) -> bytes:
     try:
         packed = pickle.dumps(found, pickle.HIGHEST_PROTOCOL, buffer_callback=put)
     except NoSpace:
-        large = None
         places.clear()
         packed = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
     return pickle.dumps((packed, places), pickle.HIGHEST_PROTOCOL)
 
 
-def _work(
-    work: Callable[[], Any], into: int, folder: TemporaryDirectory[str] | None, large: TemporaryBytes | None
+def _run_child(
+    work: Callable[[], Any], pipe_end: int, folder: TemporaryDirectory[str] | None, large: TemporaryBytes | None
 ) -> None:
-    """The child's whole life: nothing of the parent's is run or flushed here a second time."""
+    """The child's whole life: it exits without running or flushing anything of the parent's a second time."""
     code = 1
     if folder is not None:
         import tempfile
@@ -168,7 +165,7 @@ def _work(
         with refusing():
             found = work()
         data = _packed(found, large)
-        with os.fdopen(into, "wb") as pipe:
+        with os.fdopen(pipe_end, "wb") as pipe:
             pipe.write(data)
         code = 0
     finally:

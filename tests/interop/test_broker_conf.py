@@ -72,4 +72,4 @@ def test_lines_and_types_are_those_of_this_broker(version: str) -> None:
         assert parse_properties(text.decode("iso-8859-1")) == written, text
     assert read(version, MALFORMED) == [None] * len(MALFORMED)
     kinds = {name.replace("maped", "mapped"): kind for kind, name in found or {} if kind != "written"}
-    assert {kinds[name] for name in broker_conf._NUMBERS & kinds.keys()} == {"int"}
+    assert {kinds[name] for name in broker_conf._INT_OPTIONS & kinds.keys()} == {"int"}

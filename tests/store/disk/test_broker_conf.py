@@ -302,7 +302,7 @@ def test_no_number_is_asked_for_that_a_file_may_not_have() -> None:
     """Options that are asked for as numbers are known as such: a value that is none is not there for brokers."""
     store = Path(broker_conf.__file__).parents[1]
     asked = {name for path in store.rglob("*.py") for name in re.findall(r'get_int\("(\w+)"', path.read_text())}
-    assert asked and asked <= broker_conf._NUMBERS
+    assert asked and asked <= broker_conf._INT_OPTIONS
 
 
 def test_a_pipe_gives_its_text_once_and_it_is_read_again() -> None:

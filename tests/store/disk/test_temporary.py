@@ -51,7 +51,7 @@ def test_what_has_no_room_takes_none() -> None:
 @pytest.mark.usefixtures("full_disk")
 def test_arrays_that_have_no_room_stay_in_memory() -> None:
     spill = Spill()
-    spill._left = 0
+    spill._memory_left = 0
     arrays = [np.full(600, number, np.int64) for number in range(3)]
     kept = [spill.keep(array) for array in arrays]
     assert kept[0] is not arrays[0] and kept[1] is arrays[1] and kept[2] is arrays[2]
