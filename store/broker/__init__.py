@@ -1,5 +1,5 @@
 """What a broker does, as data and pure functions: profiles of versions, dispatch, load rules.
 
-Delay levels, topics, the filter language, and the snapshot of a disk that a start is simulated on.
-It may use `log` and all below it.
+Also delay levels, topics, the filter language, and the snapshot of a disk on which a start is simulated. It may use
+`log` and all rooms below it.
 """

@@ -1,10 +1,8 @@
-"""Dispatch: what a record of the commit log adds to the consume queues and to the index.
+"""Dispatch: the consume queue units and index items that records of the commit log produce.
 
-The one place for the rules of spec/02-consumequeue.md (2.2, 2.3, 2.9) and spec/03-index.md (3.2,
-3.3). Pure functions from columns to columns: `put`, `recover` and the Spark pipeline share them.
-They say what every record would add; who writes decides what is there already.
-
-What a broker reads of a record when it tells waiting consumers that it has come (4.9).
+The one place for the rules of spec/02-consumequeue.md (2.2, 2.3, 2.9) and spec/03-index.md (3.2, 3.3). The functions
+are pure, from columns to columns: `put`, `recover` and the Spark pipeline share them. They tell what every record would
+add; the writer decides what exists already. `unannounceable`: what a broker reads to notify waiting consumers (4.9).
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class HasColumns(Protocol):
 class Units(Rows):
     """Consume queue units, int64[n] each, in the order in which a broker writes them.
 
-    record: row of the batch. topic_id: into `Dispatched.topics`.
+    record: row of the batch. topic_id: index into `Dispatched.topics`.
     """
 
     record: Ints
@@ -58,7 +56,7 @@ class Units(Rows):
 class IndexItems(Rows):
     """Index items, int64[n] each, in the order in which a broker writes them.
 
-    record: row of the batch. key_hash is never negative.
+    record: row of the batch. key_hash: never negative.
     """
 
     record: Ints
@@ -74,10 +72,10 @@ _NO_ITEMS = IndexItems.concat([])
 class Dispatched:
     """What a batch adds to queues and index.
 
-    topics: names that `units.topic_id` counts, LMQ among them, as Java reads them. count: number
-    of records of the batch. undispatchable: rows of records whose LMQ offsets a broker cannot read: it
-    throws there for ever (spec 2.9, B11); here only the bad name is left out. stored_topics, properties:
-    what was made of these columns on the way. how: what was asked for.
+    topics: names for `units.topic_id`, including LMQs, decoded as Java does. count: records of the batch.
+    undispatchable: rows of records with LMQ offsets that a broker cannot read, so that it throws there for ever (spec
+    2.9, B11); here only the bad name is left out. stored_topics, properties: the columns as parsed for the dispatch.
+    how: the rules used.
     """
 
     topics: list[str]
@@ -90,12 +88,12 @@ class Dispatched:
     how: Dispatching
 
     def is_as(self, how: Dispatching, *, named: bool) -> bool:
-        """The same would be made if that was asked for. named: records may name further queues."""
+        """Whether dispatch by the rules `how` gives the same result. named: records may name further queues."""
         own, record = self.how, self.units.record
         items = not how.items or (own.items and own.index_tags == how.index_tags)
         lmq = how.multi_dispatch and named
-        alone = bool((record[1:] > record[:-1]).all())  # no record has a unit besides its own
-        return items and alone and not lmq and own.delay_levels == how.delay_levels
+        single = bool((record[1:] > record[:-1]).all())  # no record has a unit besides that in its own queue
+        return items and single and not lmq and own.delay_levels == how.delay_levels
 
 
 def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
@@ -108,9 +106,9 @@ def dispatch_columns(
 ) -> Dispatched:
     """Units and index items of n records.
 
-    columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
-    sys_flag and store_timestamp of MESSAGE. topics, properties: the dictionary of the topics and the
-    items of the properties, where they are known already.
+    columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size, sys_flag and
+    store_timestamp of MESSAGE. topics, properties: dictionary of the topics and items of the properties, if the caller
+    has them already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
@@ -122,7 +120,7 @@ def dispatch_columns(
     if SCHEDULE_TOPIC in texts:
         scheduled = np.flatnonzero(topics.ids == texts.index(SCHEDULE_TOPIC))
         levels = parse_levels() if how.delay_levels is None else how.delay_levels
-        codes = _deliver_times(columns, scheduled, hashes, properties, levels)
+        codes = _delivery_times(columns, scheduled, hashes, properties, levels)
     own = np.flatnonzero(transaction & SysFlag.PREPARED == 0)
     units = _units(columns, own, topics.ids, codes)
     undispatchable = np.zeros(0, np.int64)
@@ -144,7 +142,7 @@ def _int64(column: npt.NDArray[np.generic]) -> Ints:
 
 
 def _units(columns: Columns, rows: Ints, topic_ids: Ints, codes: Ints) -> Units:
-    """The unit of each record's own queue; none for PREPARED and ROLLBACK."""
+    """The units of records in their own queues, for the given rows (PREPARED and ROLLBACK have none)."""
     everything = len(rows) == len(columns)
     key: Ints | slice = slice(None) if everything else rows
     return Units(
@@ -159,10 +157,10 @@ def _units(columns: Columns, rows: Ints, topic_ids: Ints, codes: Ints) -> Units:
     )
 
 
-def _deliver_times(
+def _delivery_times(
     columns: Columns, rows: Ints, hashes: Ints, properties: PropertyItems, levels: tuple[int, ...]
 ) -> Ints:
-    """tags_code where scheduled messages carry the time of their delivery (spec 2.3)."""
+    """tags_code of all records; for scheduled messages it is the time of their delivery (spec 2.3)."""
     delays = properties.find(names.DELAY)[rows]
     known = dictionary(delays)
     waits = [delay_ms(value.decode("utf-8", "replace"), levels) for value in known.values]
@@ -177,7 +175,7 @@ def _deliver_times(
 def named_queues(
     properties: PropertyItems, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
 ) -> list[tuple[int, bytes, bytes]]:
-    """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
+    """(row, names, offsets) of records that go to further queues by name (spec 2.9); usually none."""
     queues = properties.find(names.INNER_MULTI_DISPATCH)
     rows = rows[queues.length[rows] > 0]
     if not len(rows):
@@ -189,7 +187,7 @@ def named_queues(
 
 
 class _LmqQueues:
-    """Units of records that name further queues, made row by row: few brokers have any, but there all may name some."""
+    """Units of records that name further queues, made row by row: few brokers have them, but there every record may."""
 
     def __init__(self, texts: list[str], how: Dispatching) -> None:
         self.topics = list(texts)
@@ -200,7 +198,7 @@ class _LmqQueues:
         self._seen: set[tuple[int, int, int]] = set()
 
     def add(self, row: int, queue_names: bytes, queue_offsets: bytes, queue_id: int) -> None:
-        """Note the units of one record: (row, topic id, queue id, queue offset)."""
+        """Add the units of one record."""
         for _, name, offset in numbered_names(java_split(queue_names), java_split(queue_offsets), self._how):
             if offset is None:
                 self.undispatchable.append(row)
@@ -210,12 +208,12 @@ class _LmqQueues:
                 self.topics.append(name)
             own_queue = self._how.queue_id_of(name, queue_id)
             if (row, topic_id, own_queue) not in self._seen:
-                # named twice: a broker takes the second unit of a record for done (spec 2.2)
+                # named twice: a broker takes the second unit of a record as already written (spec 2.2)
                 self._seen.add((row, topic_id, own_queue))
                 self._rows.append((row, topic_id, own_queue, offset))
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
-        """The own units and these, record by record, each record's own unit first."""
+        """`units` and the added units, record by record; the unit in a record's own queue comes first."""
         if not self._rows:
             return units
         rows = np.array(self._rows, np.int64)
@@ -236,8 +234,9 @@ class _LmqQueues:
 
 
 def numbered_names(queues: list[str], offsets: list[str], how: Dispatching) -> Iterator[tuple[int, str, int | None]]:
-    """Which of the names in a record get a unit: the number of the item, the name, and its queue offset. None: a
-    broker cannot read it. Nothing where there are not as many offsets as names.
+    """Yield (number of the item, name, queue offset) for the names in a record that get a unit.
+
+    The offset is None if a broker cannot read it. Nothing if there are not as many offsets as names.
     """
     if len(queues) != len(offsets):
         return
@@ -250,7 +249,7 @@ def numbered_names(queues: list[str], offsets: list[str], how: Dispatching) -> I
 
 
 def java_split(text: bytes) -> list[str]:
-    """`String.split(",")`: empty strings at the end are dropped."""
+    """Java's `String.split(",")`: empty strings at the end are dropped."""
     parts = java_string(text).split(_NAME_SEPARATOR)
     while parts and not parts[-1]:
         parts.pop()
@@ -260,7 +259,7 @@ def java_split(text: bytes) -> list[str]:
 def _items(
     columns: Columns, topic_ids: Ints, topics: list[bytes], properties: PropertyItems, tags: Ragged | None
 ) -> IndexItems:
-    """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""
+    """Index items of each record: UNIQ_KEY, each part of KEYS, then TAGS if they are indexed."""
     prefixes = np.array([_hash_before_key(topic) for topic in topics], np.int32)
     rolled_back = (columns.ints("sys_flag") & TRANSACTION_MASK) == SysFlag.ROLLBACK
     unique = properties.find(names.UNIQ_KEY)
@@ -284,7 +283,7 @@ def _items(
 
     whole = len(columns)
     if tags is None and total == 2 * whole and has_unique.all() and key_count.all():
-        prefix = prefixes.take(topic_ids)  # of each a unique key and one other
+        prefix = prefixes.take(topic_ids)  # every record has a unique key and one other key
         key_hash[::2] = index_hash_column(prefix, unique)
         key_hash[1::2] = index_hash_column(prefix, keys)
         return _index_items(columns, np.repeat(np.arange(whole), 2), key_hash)
@@ -314,15 +313,15 @@ def _index_items(columns: Columns, record: Ints, key_hash: Ints) -> IndexItems:
 
 @lru_cache(maxsize=1 << 12)
 def _hash_before_key(topic: bytes, mark: str = "") -> int:
-    """Hash of what stands before a key of the topic in the index."""
+    """Java hash of the text before a key of the topic in the index."""
     return java_hash(f"{java_string(topic)}#{mark}")
 
 
 def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
-    """Split each string at every space: row and text of all parts that are not empty, in order."""
+    """Split each string at spaces: row and text of all non-empty parts, in order."""
     rows = np.flatnonzero(keys.length > 0)
     hashes = keys.noted.hashes
-    if hashes is not None and hashes.min(initial=0) >= 0:  # no separator in any of them
+    if hashes is not None and hashes.min(initial=0) >= 0:  # no string has a separator
         if len(rows) == len(keys):
             return rows, keys
         noted = StringNotes(hashes=hashes[rows])
@@ -331,7 +330,7 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))
     if not len(spaces):
         return rows, packed
-    # part by part: sorted begins and sorted ends belong together, a row's end included
+    # sorted begins and sorted ends pair up part by part, row ends included
     begin = np.sort(np.concatenate([packed.start, spaces + 1]))
     end = np.sort(np.concatenate([packed.start + packed.length, spaces]))
     full = end > begin
@@ -341,16 +340,16 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
 
 
 def queue_offset_of(text: str) -> int | None:
-    """The queue offset of an LMQ that a broker reads there; None where it throws (spec 2.9)."""
+    """The queue offset of an LMQ as a broker reads it; None if the broker throws (spec 2.9)."""
     number = java_integer(text, 64)
     return None if number is None or number < 0 else number
 
 
 def unannounceable(columns: Columns) -> int | None:
-    """Row of the first record whose further queues cannot be announced; None: there is none.
+    """Row of the first record whose further queues a broker cannot announce; None if there is none.
 
-    Every offset in INNER_MULTI_QUEUE_OFFSET has to be a number, of records of transactions and of
-    topics without further queues, too, and whether or not the broker has LMQ (B11).
+    Every offset in INNER_MULTI_QUEUE_OFFSET has to be a number, also in records of transactions and of topics without
+    further queues, and whether or not the broker has LMQs (B11).
     """
     properties = columns.ragged("properties")
     queues = find(properties, names.INNER_MULTI_DISPATCH)

@@ -1,6 +1,6 @@
-"""Dispatch of one record; the rules are those of `dispatch`, and a test holds both together.
+"""Dispatch of one record, by the rules of `dispatch`; a test compares both.
 
-For messages that are appended one by one: a batch of one takes six times as long.
+For messages that are appended one by one: dispatching a batch of one takes six times as long.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from .system_topics import LITE_PREFIX, LMQ_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC, delay_ms
 
 LMQ_CLOSED = (RETRY_PREFIX, LOWER_PREFIX, SCHEDULE_TOPIC)
-"""How topics begin whose messages go to no LMQs, since 5.3 (spec 2.9)."""
+"""Prefixes of topics whose messages go to no LMQs, since 5.3 (spec 2.9)."""
 _TAG_MARK = "T#"
 
 
 class Dispatching(NamedTuple):
-    """What a broker makes of a batch of records.
+    """The rules by which a broker makes units and index items of records.
 
-    items: index items are made; index_tags: of tags, too, as since 5.4. multi_dispatch: units for the names in
-    INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. lmq_closed: how topics begin
-    whose messages get none. lmq_zero: LMQs have the number 0, not that of the message's queue
-    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default. lite_alone: of LMQs
-    those of LITE topics get units, as a broker with rocksdbCQSelectiveDoubleWriteEnable keeps no others.
-    begins: asked for a queue, and where a message of it lies: the position in the log where the queue begins; what
-    earlier records had in it a broker has deleted (`scan_messages`).
+    items: make index items; index_tags: also of tags, as since 5.4. multi_dispatch: make units for the names in
+    INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. lmq_closed: prefixes of topics whose
+    messages get no such units. lmq_zero: LMQs have queue id 0, not that of the message (enableLmq). delay_levels: ms of
+    levels 1, 2, …; None: the broker's default. lite_alone: of LMQs only those of LITE topics get units, as a broker
+    with rocksdbCQSelectiveDoubleWriteEnable keeps no others. begins: function of (topic, queue id, position of a
+    message in it) that returns the log position where the queue begins; the broker has deleted what earlier records
+    had in it (`scan_messages`).
     """
 
     index_tags: bool = False
@@ -42,34 +42,34 @@ class Dispatching(NamedTuple):
     begins: Callable[[str, int, int], int] | None = None
 
     def same_units(self, other: Dispatching | None) -> bool:
-        """Queues get the same units by the other rules; index items may differ."""
+        """Whether other rules give the same units; index items may differ."""
         if other is None:
             return False
         return self._replace(items=other.items, index_tags=other.index_tags, begins=other.begins) == other
 
     def skips(self, name: str) -> bool:
-        """A broker makes no queue of this name, and does not look at the number for it (spec 2.9)."""
+        """Whether a broker ignores this name and the offset for it (spec 2.9)."""
         return "/" in name and not self.slash_names
 
     def has_queue(self, name: str) -> bool:
-        """A broker makes a unit for this name, if it does not skip it."""
+        """Whether a broker makes a unit for this name, unless it skips the name."""
         lmq = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
         return bool(name) and not (lmq and self.lite_alone)
 
     def queue_id_of(self, name: str, queue_id: int) -> int:
-        """Number of the queue of this name, for a message that has `queue_id` itself."""
+        """Queue id in the queue of this name, for a message that itself has `queue_id`."""
         return 0 if self.lmq_zero and name.startswith(LMQ_PREFIX) else queue_id
 
 
 OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)
-"""Nothing but the units in the queues of the records' own."""
+"""Only the units in the records' own queues."""
 
 
 class OneRecord(NamedTuple):
     """What one record adds.
 
-    topic: as Java reads it. has_unit: it gets a unit in its own queue, with `tags_code`. key_hashes: of its index
-    items, in order. names_queues: it goes to further queues (LMQ), which are not told here: `dispatch` does.
+    topic: decoded as Java does. has_unit: it gets a unit in its own queue, with `tags_code`. key_hashes: of its index
+    items, in order. names_queues: it goes to further queues (LMQs), for which only `dispatch` makes units.
     """
 
     topic: str

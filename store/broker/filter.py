@@ -1,11 +1,11 @@
-"""A condition in the filter language, asked of one message or of a batch of columns.
+"""Evaluation of a filter expression for one message or for a batch of columns.
 
-Of a batch Python is asked once for each different value, never for each record. A column of values is
-coded: `values` holds the different ones (some may be there twice), `ids` int64[n] tells which one each
-record has. Operators work on `values`; conditions have the four values of STATES, in this order.
+For a batch, an operator is called once per distinct value, not per record. A column of values is coded: `values` holds
+the distinct values (some may occur twice), `ids` int64[n] is the index of each record's value. Operators work on
+`values`; conditions have one of the four values of STATES, coded by their index.
 
-Comparisons of property values are made on their bytes, for all records at once, where that is exact: for
-ASCII, as Java takes such a byte for its character, whatever is malformed around it.
+Property values are compared as bytes, for all records at once, where that is exact: for ASCII texts, because Java
+decodes an ASCII byte to its character whatever malformed bytes surround it.
 """
 
 from __future__ import annotations
@@ -50,57 +50,57 @@ if TYPE_CHECKING:
 
 
 STATES: Final[tuple[Value, ...]] = (False, True, None, FAILED)
-"""What a condition can be; its number here is its code."""
+"""The values of a condition; the index here is the code."""
 _FALSE, _TRUE, _UNKNOWN, _FAILED = range(len(STATES))
 _CODE = {id(state): code for code, state in enumerate(STATES)}
 _DIGITS_MAX = 18
-"""So many fit into an int64, whatever they are."""
-_ASKED = 16
-"""The operator is asked for one value of so many; beyond, those that are alike are better found first."""
-_OTHERS = frozenset(range(0x80, 0x100))
-"""Bytes that only the decoded text tells."""
+"""Any number of so many digits fits into an int64."""
+_ONE_BY_ONE = 16
+"""If more than one value in so many needs the operator, grouping equal values first is faster."""
+_NON_ASCII = frozenset(range(0x80, 0x100))
+"""Bytes whose meaning only the decoded text tells."""
 _SIGNS, _DIGITS = frozenset(b"+-"), frozenset(b"0123456789")
-_LEADS = _SIGNS | _DIGITS | _OTHERS
-_LEADS_OF_REALS = _SIGNS | _DIGITS | _OTHERS | frozenset(b".NI") | frozenset(range(0x21))
+_LEADS = _SIGNS | _DIGITS | _NON_ASCII
+_LEADS_OF_REALS = _SIGNS | _DIGITS | _NON_ASCII | frozenset(b".NI") | frozenset(range(0x21))
 
 
 def texts_of(strings: Sequence[bytes]) -> list[Value]:
-    """Property values as texts; None for an empty one."""
-    # no value holds the separator: many are decoded as quickly as one
+    """Decode property values; None for an empty value."""
+    # no value contains the separator, so all are joined and decoded at once
     texts = java_string(ITEM_SEPARATOR.join(strings)).split(ITEM_SEPARATOR.decode())
     return [text or None for text in texts[: len(strings)]]
 
 
 def codes_of(operator: Operator, strings: Ragged, *more: Value) -> Ints | None:
-    """The code of what a condition is for each property value; None where bytes do not tell it.
+    """The code of a condition for each property value; None if the bytes cannot tell.
 
-    more: the right side, where the operator has one.
+    more: the right operand, if the operator has one.
     """
     if isinstance(operator, TextTest):
-        return _tested(operator, strings)
+        return _text_test_codes(operator, strings)
     if isinstance(operator, InList):
-        return _in_list(operator, strings)
+        return _in_list_codes(operator, strings)
     if operator is equal and isinstance(more[0], str):
         return _is_one_of(strings, [more[0]], _TRUE, _FALSE)
     if isinstance(operator, Ordering) and type(more[0]) in (*BITS, float):
-        return _ordered(operator, strings, more[0])
+        return _ordering_codes(operator, strings, more[0])
     return None
 
 
-def _there(strings: Ragged) -> Flags:
+def _not_empty(strings: Ragged) -> Flags:
     return strings.length > 0
 
 
-def _tested(operator: TextTest, strings: Ragged) -> Ints | None:
+def _text_test_codes(operator: TextTest, strings: Ragged) -> Ints | None:
     text = operator.text.encode("utf-8", "surrogatepass")
     if not text.isascii():
         return None
     search = _SEARCHES[operator.test]
     found = search(strings, text) != operator.negated if text else np.zeros(len(strings), bool)
-    return np.where(found & _there(strings), _TRUE, _FALSE)
+    return np.where(found & _not_empty(strings), _TRUE, _FALSE)
 
 
-def _in_list(operator: InList, strings: Ragged) -> Ints | None:
+def _in_list_codes(operator: InList, strings: Ragged) -> Ints | None:
     yes, no = (_FALSE, _TRUE) if operator.negated else (_TRUE, _FALSE)
     return _is_one_of(strings, sorted(operator.texts), yes, no)
 
@@ -112,27 +112,27 @@ def _is_one_of(strings: Ragged, texts: Sequence[str], yes: int, no: int) -> Ints
     for text in texts:
         rows = np.flatnonzero(strings.length == len(text))
         found[_rows_with(strings, rows, strings.start, text.encode())] = True
-    return np.where(_there(strings), np.where(found, yes, no), _UNKNOWN)
+    return np.where(_not_empty(strings), np.where(found, yes, no), _UNKNOWN)
 
 
 def _starts(strings: Ragged, text: bytes) -> Flags:
-    return _have(strings, strings.start, text)
+    return _have_at(strings, strings.start, text)
 
 
 def _ends(strings: Ragged, text: bytes) -> Flags:
-    return _have(strings, strings.start + strings.length - len(text), text)
+    return _have_at(strings, strings.start + strings.length - len(text), text)
 
 
-def _have(strings: Ragged, at: Ints, text: bytes) -> Flags:
-    """bool[n]: which strings are long enough for a text, and have it at a place of their own."""
+def _have_at(strings: Ragged, at: Ints, text: bytes) -> Flags:
+    """bool[n]: which strings contain `text` at their position in `at` (and are long enough)."""
     found = np.zeros(len(strings), np.bool_)
     found[_rows_with(strings, np.flatnonzero(strings.length >= len(text)), at, text)] = True
     return found
 
 
 def _rows_with(strings: Ragged, rows: Ints, at: Ints, text: bytes) -> Ints:
-    """Those of some rows, all long enough, that have a text at a place of their own: word by word, for the
-    first one tells most of them apart.
+    """Those of `rows` whose string contains `text` at its position in `at`; all strings are long enough. Compared word
+    by word, as the first word rules out most rows.
     """
     width = next((width for width in (8, 4, 2) if width <= len(text)), 1)
     words = overlapping(strings.buffer, np.dtype(f"u{width}"))
@@ -143,8 +143,8 @@ def _rows_with(strings: Ragged, rows: Ints, at: Ints, text: bytes) -> Ints:
 
 
 def _contain(strings: Ragged, text: bytes) -> Flags:
-    """bool[n]: which strings have a text anywhere: all are searched at once, with a separator behind each, so
-    that no text is found across two of them.
+    """bool[n]: which strings contain `text`. All are searched at once, joined by a separator, so that no match spans
+    two strings.
     """
     found = np.zeros(len(strings), np.bool_)
     if ITEM_SEPARATOR in text:
@@ -169,12 +169,12 @@ _SEARCHES: dict[Callable[[str, str], bool], Callable[[Ragged, bytes], Flags]] = 
 }
 
 
-def _ordered(operator: Ordering, strings: Ragged, than: Value) -> Ints | None:
-    """A number on the right: what begins as none is none; plain digits are read at once."""
+def _ordering_codes(operator: Ordering, strings: Ragged, than: Value) -> Ints | None:
+    """Codes of a comparison with a number. A wrong first byte rules out numbers; plain digits are parsed at once."""
     whole = type(than) in BITS
     leads = np.zeros(1 << 8, np.bool_)
     leads[list(_LEADS if whole else _LEADS_OF_REALS)] = True
-    there = _there(strings)
+    there = _not_empty(strings)
     codes = np.where(there, _FAILED, _UNKNOWN)
     rows = np.flatnonzero(there)
     rows = rows[leads[strings.buffer[strings.start[rows]]]]
@@ -186,7 +186,7 @@ def _ordered(operator: Ordering, strings: Ragged, than: Value) -> Ints | None:
         fits = (number >= -bound) & (number < bound)
         codes[rows] = np.where(fits, tests[order + 1], _FAILED)
         rows = rows[~plain]
-    if len(rows) > len(strings) // _ASKED:
+    if len(rows) > len(strings) // _ONE_BY_ONE:
         return None
     for row, value in zip(rows.tolist(), texts_of(strings[rows].tolist()), strict=True):
         codes[row] = _CODE[id(operator(value, than))]
@@ -194,7 +194,7 @@ def _ordered(operator: Ordering, strings: Ragged, than: Value) -> Ints | None:
 
 
 def _plain_numbers(strings: Ragged) -> tuple[Ints, Flags]:
-    """What texts are that have a few digits alone, with a sign or without; and which these are."""
+    """Numbers of texts that are up to 18 digits with an optional sign, and which texts are."""
     first = strings.buffer[strings.start]
     signed = np.isin(first, list(_SIGNS))
     start, length = strings.start + signed, strings.length - signed
@@ -209,10 +209,10 @@ def _plain_numbers(strings: Ragged) -> tuple[Ints, Flags]:
 
 
 class Where:
-    """An expression that a broker accepts, such as `price > 50.0 AND region IS NOT NULL`.
+    """A filter expression that a broker accepts, such as `price > 50.0 AND region IS NOT NULL`.
 
-    text: SQL92 as RocketMQ has it, over properties, and over `@fields` of the record. Raises
-    InvalidInput where a broker refuses it.
+    text: RocketMQ's SQL92 over properties, and over `@fields` of the record. Raises InvalidInput for a text that a
+    broker refuses.
 
     >>> where = Where("TAGS = 'Aa' OR @queue_id BETWEEN 2 AND 3")
     >>> where.matches({"TAGS": "Aa"})
@@ -221,15 +221,15 @@ class Where:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        from .filter_grammar import parse  # lark takes time: few questions have a condition
+        from .filter_grammar import parse  # importing lark takes time, and few commands have a filter
 
         self._node, self.ignored = parse(text)
-        """ignored: what stands behind the first complete expression; a broker does not read it."""
+        """ignored: text behind the first complete expression, which a broker does not read."""
         asked = _names(self._node)
         self.properties = tuple(sorted(name.name for name in asked if not name.field))
-        """Those that it asks for."""
+        """Names of the properties in the expression."""
         self.asks_crc = Name(CRC_OK, field=True) in asked
-        """It asks for the field that tells of the CRC of bodies."""
+        """Whether the expression contains the field for the CRC of bodies."""
 
     @property
     def read(self) -> str:
@@ -246,11 +246,11 @@ class Where:
         return f"Where({self.text!r})"
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a broker lets a message with these properties pass. Fields are unknown."""
+        """Whether a broker delivers a message with these properties. Fields are unknown."""
         return self.value(properties) is True
 
     def value(self, properties: Mapping[str, str]) -> Value:
-        """What a broker makes of these properties: True, False, None (unknown) or FAILED."""
+        """The result for these properties: True, False, None (unknown) or FAILED."""
 
         def named(name: Name) -> Value:
             return None if name.field else properties.get(name.name)
@@ -258,7 +258,7 @@ class Where:
         return _value(self._node, named)
 
     def takes(self, message: Message) -> bool:
-        """Whether the message is wanted."""
+        """Whether the message matches."""
 
         def named(name: Name) -> Value:
             if name.field:
@@ -268,20 +268,20 @@ class Where:
         return _value(self._node, named) is True
 
     def mask(self, batch: Batch) -> Flags:
-        """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
+        """bool[n]: which records of a batch match, as `takes` for each."""
 
         return states(self._node, CodedColumns(batch, self.properties))
 
 
 def _names(node: Node) -> set[Name]:
-    """The names in an expression."""
+    """All names in an expression."""
     if isinstance(node, Apply):
         return set[Name]().union(*map(_names, node.operands))
     return {node} if isinstance(node, Name) else set()
 
 
 def _value(node: Node, named: Callable[[Name], Value]) -> Value:
-    """What an expression is for one message."""
+    """The value of an expression for one message."""
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, Name):
@@ -294,9 +294,9 @@ def _value(node: Node, named: Callable[[Name], Value]) -> Value:
 
 
 _SAMPLE = 256
-"""Values that tell whether it is worth while to look for those that are alike."""
+"""Values that are examined to decide whether grouping equal values pays off."""
 _TABLE_MAX = 64
-"""Pairs of values that are all worked out, wanted or not."""
+"""Pairs of values up to which the operator is applied to all pairs, whether they occur or not."""
 
 
 class Coded(NamedTuple):
@@ -307,7 +307,7 @@ class Coded(NamedTuple):
 
 
 class CodedColumns:
-    """The properties and fields of a batch as coded columns, each made once; `properties` will be asked for."""
+    """The properties and fields of a batch as coded columns, each made once. properties: those that will be needed."""
 
     def __init__(self, batch: Batch, properties: Sequence[str] = ()) -> None:
         self._batch, self._properties = batch, properties
@@ -318,23 +318,23 @@ class CodedColumns:
         return len(self._batch)
 
     def column(self, name: Name) -> Coded:
-        """The values that a name has."""
+        """The values of a property or field."""
         made = self._made.get(name)
         if made is None:
             field = name.field
-            made = _field(self._batch, name.name) if field else _different(self.strings(name.name))
+            made = _field(self._batch, name.name) if field else _property_column(self.strings(name.name))
             self._made[name] = made
         return made
 
     def strings(self, name: str) -> Ragged:
-        """The values of a property as they are stored."""
+        """The values of a property as stored."""
         if self._items is None:
             self._items = PropertyItems(self._batch.columns.ragged("properties"), self._properties)
         return self._items.find(name)
 
 
-def _different(strings: Ragged) -> Coded:
-    """Property values; not looked for where there are hardly two alike, such as keys."""
+def _property_column(strings: Ragged) -> Coded:
+    """Property values as a coded column; equal values are not grouped if nearly all differ, as keys do."""
     sample = strings[:_SAMPLE].tolist()
     if 2 * len(set(sample)) > len(sample):
         return Coded(np.arange(len(strings)), texts_of(strings.tolist()))
@@ -403,7 +403,7 @@ def _evaluate(node: Node, source: CodedColumns) -> Coded:
 
 
 def _by_bytes(node: Apply, source: CodedColumns) -> Ints | None:
-    """The codes of a condition over a property and literals, where its bytes tell them."""
+    """The codes of a condition over a property and literals if the property's bytes tell them, else None."""
     name, *more = node.operands
     if not isinstance(name, Name) or name.field or not all(isinstance(n, Constant) for n in more):
         return None
@@ -412,14 +412,14 @@ def _by_bytes(node: Apply, source: CodedColumns) -> Ints | None:
 
 
 def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
-    """The operator over the pairs of values that occur."""
+    """Apply the operator of a node to the pairs of values that occur."""
     operator, width = node.operator, len(right.values)
     if width == 1:
         [value] = right.values
         return _coded(left.ids, [operator(one, value) for one in left.values], node)
     pair = left.ids * width + right.ids
     if len(left.values) * width <= _TABLE_MAX:
-        return _coded(pair, _all(operator, left.values, right.values), node)
+        return _coded(pair, _all_pairs(operator, left.values, right.values), node)
     different, ids = np.unique(pair, return_inverse=True)
     found = [
         operator(left.values[one], right.values[other])
@@ -428,12 +428,12 @@ def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
     return _coded(ids, found, node)
 
 
-def _all(operator: Operator, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+def _all_pairs(operator: Operator, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
     return [operator(one, other) for one in left for other in right]
 
 
 def _coded(ids: Ints, values: list[Value], node: Apply) -> Coded:
-    """Conditions come out in the few values they can have."""
+    """The result of a node as a coded column; conditions use the codes of STATES."""
     if not node.boolean or len(values) == 1:
         return Coded(ids, values)
     codes = np.fromiter(map(_CODE.__getitem__, map(id, values)), np.int64, len(values))

@@ -1,7 +1,7 @@
-"""The grammar of the filter language (RocketMQ's SelectorParser.jj, version 5.3), with lark.
+"""The grammar of the filter language (RocketMQ's SelectorParser.jj, version 5.3), parsed with lark.
 
-Names of fields (`@topic`) are mqstore's own. Beside that what a broker takes is taken, and what it
-refuses is refused, with one exception that is told: see `ParsedFilter.ignored`.
+Field names (`@topic`) are an addition of mqstore. Otherwise exactly the texts that a broker accepts are accepted, with
+one exception that is reported: see `ParsedFilter.ignored`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import filter_values
 from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, RefusedExpression
 
 TEXT_MAX = 1 << 20
-"""Characters of an expression."""
+"""Longest expression in characters."""
 
 _GRAMMAR = r"""
 start: either
@@ -83,10 +83,10 @@ BLANKS: /[ \t\n\r\f]+/
 
 
 class ParsedFilter(NamedTuple):
-    """The tree, and where the text goes on though the expression is complete.
+    """The tree of an expression, and the text behind it.
 
-    A broker looks at nothing behind the first complete expression: of `a = 1 b = 2` it takes
-    `a = 1`. ignored: the rest of the text, empty where there is none.
+    A broker reads nothing behind the first complete expression: of `a = 1 b = 2` it takes `a = 1`. ignored: the rest of
+    the text, empty if there is none.
     """
 
     node: Node
@@ -94,7 +94,7 @@ class ParsedFilter(NamedTuple):
 
 
 def parse(text: str) -> ParsedFilter:
-    """The tree of an expression. Raises InvalidInput where a broker refuses it."""
+    """The tree of an expression. Raises InvalidInput for a text that a broker refuses."""
     if len(text) > TEXT_MAX:
         raise InvalidInput(f"longer than {TEXT_MAX} characters")
     try:
@@ -152,7 +152,7 @@ def _in_list(*, negated: bool) -> Any:
 
 
 class _Build(Transformer[Token, Node]):
-    """Makes the nodes while the text is read: no tree of lark's own, no recursion."""
+    """Builds the nodes during parsing: without lark's own tree, and without recursion."""
 
     def start(self, children: list[Node]) -> Node:
         return filter_values.condition(children[0])

@@ -1,15 +1,13 @@
-"""Values of the filter language, and how a broker compares them (Java's rules, not SQL's).
+"""Values and nodes of the filter language, and how a broker compares values (Java's rules, not SQL's).
 
-A value is text, a truth value, a number, None (unknown) or FAILED: the broker throws while it
-evaluates, and the message does not match. Properties are always text. A number beside a text makes
-the broker read the text as that kind of number, and throw where it is none: `price > 50` throws
-for '34.19', `price > 50.0` does not.
+A value is a text, a boolean, a number, None (unknown) or FAILED: the broker throws during evaluation, and the message
+does not match. Properties are always text. Beside a number, a broker parses a text as that kind of number and throws if
+it is none: `price > 50` throws for '34.19', `price > 50.0` does not.
 
-The fields of a record that an expression can name with `@`, beside the properties.
+An expression can name fields of the record with `@`, besides properties. Their names are those in the message's JSON;
+whole numbers are numbers, others are text as in the JSON.
 
-Names are those of the message as JSON. Whole numbers are numbers, the rest is text as shown there.
-
-The tree of an expression, and what a broker refuses to build.
+The nodes of an expression's tree refuse what a broker refuses to build.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FilterFailure(Enum):
-    """What a broker throws for."""
+    """The type of FAILED: the broker throws."""
 
     FAILED = "failed"
 
@@ -41,11 +39,11 @@ FAILED: Final = FilterFailure.FAILED
 
 
 class Long(int):
-    """A whole number literal of 64 bits. A plain int is one of 32."""
+    """A whole number literal of 64 bits; a plain int has 32."""
 
 
 class Whole(int):
-    """A number of the record itself. No broker knows these: they compare with any number."""
+    """A number from a field of the record. Brokers have no such values: they compare with any number."""
 
 
 Value: TypeAlias = str | bool | int | float | FilterFailure | None
@@ -59,11 +57,11 @@ _REAL = re.compile(
 )
 BITS = {int: 32, Long: 64, Whole: 64}
 _DIGITS_MAX = 4000
-"""More digits than any number needs; Python refuses to read much more."""
+"""More digits than any number needs, and fewer than Python refuses to parse."""
 
 
 def whole(text: str, bits: int) -> int | None:
-    """The text as Integer.valueOf or Long.valueOf reads it; None where these throw."""
+    """Parse a text as Integer.valueOf or Long.valueOf does; None where these throw."""
     if not _WHOLE.fullmatch(text) or len(text) > _DIGITS_MAX or any(c > "\uffff" for c in text):
         return None
     number = int(text)
@@ -71,7 +69,7 @@ def whole(text: str, bits: int) -> int | None:
 
 
 def real(text: str) -> float | None:
-    """The text as Double.valueOf reads it; None where that throws."""
+    """Parse a text as Double.valueOf does; None where that throws."""
     match = _REAL.fullmatch(java_trim(text))
     if match is None:
         return None
@@ -87,7 +85,7 @@ def real(text: str) -> float | None:
 
 
 def compare(left: Value, right: Value) -> int | None:
-    """Below 0, 0 or above 0; None where a broker throws. Neither is None or FAILED."""
+    """Compare two values, neither None nor FAILED: below 0, 0, above 0; None where a broker throws."""
     if type(left) is not type(right):
         if isinstance(left, bool):
             return None if isinstance(right, str) else -1
@@ -105,7 +103,7 @@ def compare(left: Value, right: Value) -> int | None:
 
 
 def _read(text: str, like: Value) -> Value:
-    """The text as a value of the other one's kind; None where it is none."""
+    """Parse a text as a value of the kind of `like`; None if it is not one."""
     if isinstance(like, bool):
         return text.lower() == "true"
     if isinstance(like, float):
@@ -114,11 +112,11 @@ def _read(text: str, like: Value) -> Value:
 
 
 def _double(value: Value) -> tuple[bool, float | int, float]:
-    """Sorts as Double.compareTo: -0.0 before 0.0, NaN behind all and equal to itself."""
+    """A key that sorts as Double.compareTo: -0.0 before 0.0, NaN last and equal to itself."""
     assert isinstance(value, int | float)
     if math.isnan(value):
         return (True, 0.0, 1.0)
-    # a number of the record stays exact, a literal becomes a double as in Java
+    # a number of the record stays exact; a literal becomes a double, as in Java
     number = value if isinstance(value, float | Whole) else float(value)
     return (False, number, math.copysign(1.0, number))
 
@@ -128,7 +126,7 @@ def _order(left: Any, right: Any) -> int:
 
 
 def equal(left: Value, right: Value) -> Value:
-    """`=`. A missing left side is unknown, a missing right side unequal, two are equal."""
+    """`=`. Two missing operands are equal; only the left missing: unknown; only the right missing: unequal."""
     if type(left) is str and type(right) is str:
         return left == right
     if left is FAILED or right is FAILED:
@@ -148,7 +146,7 @@ def is_null(value: Value) -> Value:
 
 @dataclass(frozen=True)
 class Ordering:
-    """`<` and its kin. Two texts are compared as doubles; a broker throws where one is none."""
+    """`<`, `<=`, `>`, `>=`. Two texts are compared as doubles; a broker throws if one is not a number."""
 
     test: Callable[[int], bool]
 
@@ -173,7 +171,7 @@ greater_or_equal = Ordering(lambda order: order >= 0)
 
 @dataclass(frozen=True)
 class TextTest:
-    """CONTAINS and its kin. What is no text, or nothing to look for, is false, negated or not."""
+    """CONTAINS, STARTSWITH, ENDSWITH. False, negated or not, for a value that is no text, and for an empty `text`."""
 
     test: Callable[[str, str], bool]
     text: str
@@ -189,7 +187,7 @@ class TextTest:
 
 @dataclass(frozen=True)
 class InList:
-    """`IN`: unknown for what is no text. A number of the record counts as its decimal digits."""
+    """`IN`: unknown for a value that is no text. A number of the record counts as its decimal digits."""
 
     texts: frozenset[str]
     negated: bool
@@ -203,14 +201,14 @@ class InList:
 
 
 def negative(value: Value) -> Value:
-    """`-`: unknown for what is no number."""
+    """`-`: unknown for a value that is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return FAILED if value is FAILED else None
     return -value if isinstance(value, float) else type(value)(-value)
 
 
 def boolean(value: Value) -> Value:
-    """A property as a condition: text is never true."""
+    """A property used as a condition: text is never true."""
     if value is None or value is FAILED:
         return value
     return value is True
@@ -222,7 +220,7 @@ def logical_not(value: Value) -> Value:
 
 
 def logical_and(left: Value, right: Value) -> Value:
-    """`AND`: the right side is not looked at where the left one decides or fails."""
+    """`AND`: the right side does not matter if the left one is false or failed."""
     if left is False or left is FAILED:
         return left
     if right is False or right is FAILED:
@@ -231,7 +229,7 @@ def logical_and(left: Value, right: Value) -> Value:
 
 
 def logical_or(left: Value, right: Value) -> Value:
-    """`OR`: the right side is not looked at where the left one decides or fails."""
+    """`OR`: the right side does not matter if the left one is true or failed."""
     if left is True or left is FAILED:
         return left
     if right is True or right is FAILED:
@@ -239,7 +237,7 @@ def logical_or(left: Value, right: Value) -> Value:
     return None if left is None or right is None else False
 
 
-#: Shown as text, or about the frame only.
+#: Fields that are shown as text, or that only describe lengths.
 _NO_NUMBERS = ("magic_code", "topic_length", "properties_length")
 NUMBERS: Final = (
     "position",
@@ -256,7 +254,7 @@ PROPERTIES: Final = {"tags": names.TAGS, "keys": names.KEYS, "unique_key": names
 
 
 def value_of(message: Message, field: str) -> Value:
-    """The field of one message."""
+    """The value of a field of one message."""
     if field == "body_length":
         return Whole(len(message.stored_body))
     if field == "magic_code":
@@ -271,16 +269,16 @@ def value_of(message: Message, field: str) -> Value:
 
 
 def magic_text(code: int) -> str:
-    """A magic code as in JSON."""
+    """A magic code as in the JSON of a message."""
     return f"{code:08x}"
 
 
 DEPTH_MAX = 200
-"""Levels of nesting; a broker's stack bears some more."""
+"""Deepest nesting of an expression; a broker's stack can hold a few more levels."""
 
 
 class RefusedExpression(ValueError):
-    """What a broker refuses though the grammar allows it."""
+    """An expression that a broker refuses though the grammar allows it."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +290,7 @@ class Constant:
 
     @property
     def boolean(self) -> bool:
-        """TRUE, FALSE, NULL."""
+        """Whether it is TRUE, FALSE or NULL."""
         return self.value is None or isinstance(self.value, bool)
 
 
@@ -308,7 +306,7 @@ class Name:
 
 @dataclass(frozen=True, eq=False)
 class Apply:
-    """An operator and what it is applied to; of more than two from left to right, in pairs."""
+    """An operator and its operands; more than two are combined in pairs from left to right."""
 
     operator: Operator
     operands: tuple[Node, ...]
@@ -320,7 +318,7 @@ Node: TypeAlias = Constant | Name | Apply
 
 
 def apply(operator: Operator, *operands: Node, boolean: bool = True) -> Apply:
-    """A node over others. Raises RefusedExpression where they are nested too deep."""
+    """A node that applies an operator to other nodes. Raises RefusedExpression if they are nested too deep."""
     depth = 1 + max(operand.depth for operand in operands)
     if depth > DEPTH_MAX:
         raise RefusedExpression(f"nested deeper than {DEPTH_MAX} levels")
@@ -328,7 +326,7 @@ def apply(operator: Operator, *operands: Node, boolean: bool = True) -> Apply:
 
 
 def condition(node: Node) -> Node:
-    """The node where a condition is needed. Raises RefusedExpression for literals and negated numbers."""
+    """The node as a condition. Raises RefusedExpression for literals and negated numbers."""
     if node.boolean:
         return node
     if isinstance(node, Name):
@@ -337,7 +335,7 @@ def condition(node: Node) -> Node:
 
 
 def ordered(operator: Operator, left: Node, right: Node) -> Node:
-    """`<` and its kin: only numbers, properties and what is negated. Raises RefusedExpression."""
+    """`<`, `<=`, `>`, `>=` of numbers, properties and negated values. Raises RefusedExpression for others."""
     for node in (left, right):
         if isinstance(node, Constant):
             number = not node.boolean and not isinstance(node.value, str)
@@ -359,7 +357,7 @@ def equality(left: Node, right: Node) -> Node:
 
 
 def between(value: Node, low: Node, high: Node) -> Node:
-    """`BETWEEN`: both bounds belong to it. Raises RefusedExpression for literals in the wrong order."""
+    """`BETWEEN`, both bounds included. Raises RefusedExpression for literal bounds in the wrong order."""
     if isinstance(low, Constant) and isinstance(high, Constant):
         if low.value is None or high.value is None:
             raise RefusedExpression("NULL is no bound of BETWEEN")
@@ -374,21 +372,21 @@ def between(value: Node, low: Node, high: Node) -> Node:
 
 
 def not_between(value: Node, low: Node, high: Node) -> Node:
-    """`NOT BETWEEN`: the bounds may be in any order."""
+    """`NOT BETWEEN`; the bounds may be in any order."""
     below = ordered(less, value, low)
     above = ordered(greater, value, high)
     return apply(logical_or, below, above)
 
 
 def in_list_node(value: Node, texts: frozenset[str], *, negated: bool) -> Node:
-    """`IN`. Raises RefusedExpression for anything but a property."""
+    """`IN`. Raises RefusedExpression for anything but a property on the left."""
     if not isinstance(value, Name):
         raise RefusedExpression("IN takes a property")
     return apply(InList(texts, negated), value)
 
 
 def whole_literal(text: str) -> Constant:
-    """A whole number, with or without the L behind it. Raises RefusedExpression beyond 64 bits."""
+    """A whole number with an optional L at its end. Raises RefusedExpression beyond 64 bits."""
     number = whole(text.rstrip("lL"), 64)
     if number is None:
         raise RefusedExpression("a whole number does not fit into 64 bits")
@@ -396,7 +394,7 @@ def whole_literal(text: str) -> Constant:
 
 
 def real_literal(text: str) -> Constant:
-    """A number with a point or exponent. Raises RefusedExpression for 0.0 and the infinite, as a broker."""
+    """A number with a point or exponent. Raises RefusedExpression for 0.0 and infinity, as a broker does."""
     number = real(text)
     if not number or number == float("inf"):
         raise RefusedExpression(f"{text} is out of a broker's range, which begins above 0.0")

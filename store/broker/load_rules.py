@@ -1,15 +1,12 @@
-"""What a broker's load takes: which files, and which records it thinks good.
+"""Which files a broker loads, and which records it accepts.
 
-Which files a broker's load takes (spec README, "Rules common to every MF-queue").
+A load takes every file of the configured length, by name (spec README, "Rules common to every MF-queue"); what it does
+with other entries differs between versions and is data in `profiles`.
 
-A load takes every file whose length is the configured one, by name; what it does with anything
-else differs between versions and is data in `profiles`.
-
-The check of a record as a broker makes it: `checkMessageAndReturnSize` (spec 7.2).
-
-It differs from ours: neither the physical offset nor the queue, the store time or the topic are looked at,
-of the properties only numbers that it needs, a negative body or properties length counts as none, and 4.3
-does not know 16-byte hosts. Whole columns of records are checked at once.
+The check of a record is a broker's `checkMessageAndReturnSize` (spec 7.2). It differs from mqstore's own check: it
+ignores physical offset, queue, store time and topic, and of the properties all but the numbers that it needs; a
+negative body or properties length counts as zero, and 4.3 does not know 16-byte hosts. Whole columns of records are
+checked at once.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ class LoadedFile:
 
 
 class Refusal(NamedTuple):
-    """A load that fails: the label of the case, the reason, the file."""
+    """A failed load: label of the case, reason, file."""
 
     case: str
     reason: str
@@ -64,7 +61,7 @@ class Refusal(NamedTuple):
 
 
 class LoadedFiles(NamedTuple):
-    """The outcome of loading one directory (or one log of several)."""
+    """The outcome of loading one directory, or the directories of one log."""
 
     files: list[LoadedFile]
     hidden: list[DirectoryEntry]
@@ -73,11 +70,11 @@ class LoadedFiles(NamedTuple):
 
 
 def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRules) -> LoadedFiles:
-    """Load the `entries` of a directory, sorted by name. Pure; nothing is deleted here."""
+    """Load the `entries` of a directory, sorted by name. Pure: nothing is deleted on disk."""
     files: list[LoadedFile] = []
     deleted: list[DirectoryEntry] = []
     for i, entry in enumerate(entries):
-        fault = _fault_of(entry, file_bytes, rules, last=i == len(entries) - 1)
+        fault = _odd_entry(entry, file_bytes, rules, last=i == len(entries) - 1)
         if fault is not None:
             action, refusal = fault
             if action is OnOddFile.HIDE:
@@ -96,8 +93,10 @@ def load_files(entries: Sequence[DirectoryEntry], file_bytes: int, rules: LoadRu
     return LoadedFiles(files, [], deleted)
 
 
-def _fault_of(entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bool) -> tuple[OnOddFile, Refusal] | None:
-    """What is done with an entry that is no whole file, None for one that is."""
+def _odd_entry(
+    entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bool
+) -> tuple[OnOddFile, Refusal] | None:
+    """What the load does with an entry that is not a whole file, and the refusal; None for a whole file."""
     if entry.directory:
         if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
             return None
@@ -113,10 +112,10 @@ def _fault_of(entry: DirectoryEntry, file_bytes: int, rules: LoadRules, last: bo
 
 
 def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedFile]:
-    """`truncateDirtyFiles(end)`: give up what starts behind `end`; returns the files removed.
+    """The broker's `truncateDirtyFiles(end)`: drop files that start behind `end`; return the dropped ones.
 
-    The file that holds `end` keeps its bytes and gets its write position there; one that begins
-    exactly at `end` stays, with nothing written.
+    In the file that holds `end` only the write position moves there; a file that begins exactly at `end` stays, with
+    nothing written.
     """
     removed = [f for f in files if f.start > end]
     files[:] = [f for f in files if f.start <= end]
@@ -128,16 +127,16 @@ def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedF
 
 _WINDOW_BYTES = 8 << 20
 _TWO_PARTS = re.compile(rb"[^_]*_[^_]+_*")
-_present_ = FuncPath(lambda length: np.maximum(length, 0))
+_non_negative_ = FuncPath(lambda length: np.maximum(length, 0))
 _HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
 _STRINGS = {
-    "body": FixedBytes(_present_(_record.body_length)),
-    "properties": FixedBytes(_present_(_record.properties_length)),
+    "body": FixedBytes(_non_negative_(_record.body_length)),
+    "properties": FixedBytes(_non_negative_(_record.properties_length)),
 }
 
 
 def _as_broker_reads(replaced: Mapping[str, Construct[Any, Any]]) -> Construct[Any, Any]:
-    """The record schema with some members read in a broker's own way."""
+    """The record schema with some members read in the broker's way."""
     members = ((str(member.name), member) for member in MESSAGE.subcons)
     return Struct(*(name / replaced.get(name, member) for name, member in members))
 
@@ -149,7 +148,7 @@ _WITH_NUMBERS = (DELAY, INNER_NUM, INNER_BASE)
 
 
 def size_at(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> int:
-    """total_size of what stands at a byte of a file if it begins like a record, else 0."""
+    """total_size at a byte of a file if a record seems to begin there, else 0."""
     data = snapshot.bytes_of(entry)[offset : offset + _HEAD_DTYPE.itemsize]
     if len(data) < _HEAD_DTYPE.itemsize:
         return 0
@@ -158,7 +157,7 @@ def size_at(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> int:
 
 
 class BodyCheck(Enum):
-    """What a record's content is compared with."""
+    """Which checksum of a record is checked."""
 
     NONE = "nothing"
     BODY_CRC = "the checksum of the body"
@@ -168,9 +167,8 @@ class BodyCheck(Enum):
 class CheckedPositions(NamedTuple):
     """Outcome for n positions: `passed`, and `size` as the broker returns it.
 
-    size: total_size of a good record, 0 for a BLANK, -1 for a failure, and total_size for a failure
-    where the fields do not add up to it (row 6). columns: the fields; `columns.ends` is the
-    byte behind the last field that was read.
+    size: total_size of a good record, 0 for a BLANK, -1 for a failure, but total_size for a failure because the fields
+    do not add up to it (row 6). columns: the fields; `columns.ends` is the byte behind the last field read.
     """
 
     passed: Flags
@@ -179,12 +177,12 @@ class CheckedPositions(NamedTuple):
 
 
 def schema_of(rules: RecordRules) -> Construct[Any, Any]:
-    """The record as a generation of brokers reads it."""
+    """The record schema as a generation of brokers reads it."""
     return _SCHEMA if rules.ipv6 else _SCHEMA_IPV4
 
 
 def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
-    """bool[n]: a magic of a record that this generation knows."""
+    """bool[n]: the magic code is that of a record that this generation knows."""
     known: Flags = magic == MAGIC_V1
     return known | (magic == MAGIC_V2) if rules.v2 else known
 
@@ -192,7 +190,7 @@ def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
 def check(
     buffer: Bytes, starts: Ints, rules: RecordRules, body: BodyCheck = BodyCheck.BODY_CRC, behind: int = 0
 ) -> CheckedPositions:
-    """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
+    """Check the records at `starts` of some bytes of a file. behind: bytes of the file behind `buffer`."""
     left = len(buffer) + behind - starts
     columns = decode(schema_of(rules), buffer, starts)
     heads = overlapping(buffer, _HEAD_DTYPE)
@@ -220,7 +218,7 @@ def check(
 
 
 def _arrays_fit(columns: Columns, total: Ints) -> Flags:
-    """Body, topic and properties are read into an array of total_size bytes."""
+    """bool[n]: body, topic and properties fit into an array of total_size bytes, into which a broker reads them."""
     fits: Flags = np.ones(len(columns), np.bool_)
     for name in ("body_length", "topic_length", "properties_length"):
         if name in columns:
@@ -229,7 +227,7 @@ def _arrays_fit(columns: Columns, total: Ints) -> Flags:
 
 
 def _bodies_agree(columns: Columns, readable: Flags) -> Flags:
-    """bool[n]: the body has its checksum; an empty body is not looked at."""
+    """bool[n]: the body matches its checksum; an empty body is not checked."""
     agree: Flags = np.ones(len(columns), np.bool_)
     if "body" not in columns:
         return agree
@@ -240,7 +238,7 @@ def _bodies_agree(columns: Columns, readable: Flags) -> Flags:
 
 
 def _records_agree(buffer: Bytes, starts: Ints, total: Ints, readable: Flags) -> Flags:
-    """bool[n]: the record has its checksum. One by one: hardly a store is checked so."""
+    """bool[n]: the record matches its checksum. Checked one by one, since few stores need this check."""
     agree: Flags = np.zeros(len(starts), np.bool_)
     for at in np.flatnonzero(readable).tolist():
         begin = int(starts[at])
@@ -259,7 +257,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
 
 
 def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules: RecordRules) -> Ints:
-    """Rows that look readable, and have a number in their properties that is none (row 7)."""
+    """Rows that seem readable, but have a property that should be a number and is not (row 7)."""
     rows = np.flatnonzero(readable)
     items = PropertyItems(columns.ragged("properties")[rows], _WITH_NUMBERS)
     whole = equal[rows] if rules.inner_batches else None
@@ -267,28 +265,27 @@ def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules:
 
 
 NUMBER_BITS = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64}
-"""Numbers in properties that a broker's check of a record reads."""
+"""Properties that a broker's check of a record reads as numbers, and their bits."""
 
 
 def unreadable_numbers(topics: Ragged, properties: PropertyItems, batches: Flags | None) -> Ints:
-    """Rows of records at which a broker's check throws, as Java cannot read a number in their properties.
-
-    These are the level of a scheduled message, and the two that a batch says of itself. batches: bool[n]:
-    records whose numbers of a batch are read, too; None: of none. (spec 7.2, row 7)
+    """Rows of records at which a broker's check throws, since Java cannot read a number in their properties (spec 7.2,
+    row 7). The numbers are the delay level of a scheduled message, and the two of a batch. batches: bool[n], records
+    whose batch numbers are read; None: of no record.
     """
     levels = unreadable_levels(topics, properties)
     return levels if batches is None else np.concatenate([levels, unreadable_batches(properties, batches)])
 
 
 def unreadable_levels(topics: Ragged, properties: PropertyItems) -> Ints:
-    """Rows of scheduled messages whose level is no number."""
+    """Rows of scheduled messages whose delay level is not a number."""
     if not properties.has_name(DELAY):
         return np.zeros(0, np.int64)
     return _not_numbers(DELAY, properties, topics.equals(SCHEDULE_TOPIC.encode()))
 
 
 def unreadable_batches(properties: PropertyItems, batches: Flags) -> Ints:
-    """Rows of these records whose two numbers of a batch are not both some: a broker reads both or none."""
+    """Rows of the records in `batches` that have both batch numbers, not both readable; brokers read both or none."""
     if not properties.has_name(INNER_NUM):
         return np.zeros(0, np.int64)
     both = batches & (properties.find(INNER_NUM).length > 0) & (properties.find(INNER_BASE).length > 0)
@@ -297,7 +294,7 @@ def unreadable_batches(properties: PropertyItems, batches: Flags) -> Ints:
 
 
 def _not_numbers(name: str, properties: PropertyItems, asked: Flags) -> Ints:
-    """Rows of those asked for that have this property, but no number there."""
+    """Rows of the records in `asked` that have this property, but no readable number in it."""
     texts, bits = properties.find(name), NUMBER_BITS[name]
     rows = np.flatnonzero(asked & (texts.length > 0))
     if not len(rows):
@@ -305,7 +302,7 @@ def _not_numbers(name: str, properties: PropertyItems, asked: Flags) -> Ints:
     packed = texts[rows].packed()
     are_digits = np.logical_and.reduceat((packed.buffer >= ord("0")) & (packed.buffer <= ord("9")), packed.start)
     fits = packed.length < len(str(1 << bits - 1))
-    rows = rows[~(are_digits & fits)]  # hardly any: these one by one
+    rows = rows[~(are_digits & fits)]  # rarely any: these are parsed one by one
     wrong = [java_integer(java_string(text), bits) is None for text in texts[rows]]
     return rows[np.array(wrong, np.bool_)]
 
@@ -316,18 +313,18 @@ class LoadFailure(NamedTuple):
     offset: int
     passed: bool
     size: int
-    #: byte behind the fields that were read
+    #: byte behind the last field that was read
     read_to: int
 
 
 def walk(
     content: FileBytes, offset: int, rules: RecordRules, body: BodyCheck, file_start: int = 0, end: int | None = None
 ) -> Iterator[Columns | LoadFailure]:
-    """Records from `offset` of a file on, in windows; last comes what is no good record.
+    """Yield the good records from `offset` of a file on, in windows, and last the item that is not a good record.
 
-    The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
-    time; the walk never looks behind the file, or its byte `end`. file_start: its position, makes
-    the walk faster. `starts` and `ends` of what it gives are bytes of the file.
+    That LoadFailure is a BLANK if it passed with size 0, else damage or the end. Nothing behind the file or its byte
+    `end` is read. file_start: position of the file, which makes the walk faster. `starts` and `ends` of the columns are
+    bytes of the file.
     """
     stop = len(content) if end is None else min(end, len(content))
     size = _WINDOW_BYTES
@@ -339,7 +336,7 @@ def walk(
         good = checked.passed & (checked.size > 0)
         count = len(starts) if good.all() else int(good.argmin())
         if count == 0 and rest and not checked.columns.ok[0]:
-            size *= 4  # its lengths lead out of the window, not out of the file
+            size *= 4  # the record's lengths reach beyond the window, but not beyond the file
             continue
         if count:
             yield _in_file(checked.columns.take(slice(0, count)), offset)
@@ -356,19 +353,19 @@ def walk(
 
 
 def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
-    """What stands at the beginning of a file passes: a good record, or a BLANK."""
+    """Whether a file begins with a good record or a BLANK."""
     first = next(walk(content, 0, rules, body))
     return first.passed if isinstance(first, LoadFailure) else True
 
 
 def _in_file(columns: Columns, offset: int) -> Columns:
-    """Columns of a window that begins at byte `offset` of a file, with places in the file."""
+    """Make `starts` and `ends` of a window that begins at byte `offset` bytes of the file."""
     columns.starts, columns.ends = columns.starts + offset, columns.ends + offset
     return columns
 
 
 def _chain(data: Bytes, position: int) -> Ints:
-    """Bytes that follow one another by their total_size, from the first on: at least one."""
+    """Starts of items that follow one another by total_size, the first byte included: at least one."""
     window = Window(bytearray(data), len(data), position)
     starts, _stop = follow(window, PLAIN)
     return starts if len(starts) else np.zeros(1, np.int64)

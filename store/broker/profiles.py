@@ -1,11 +1,11 @@
 """What distinguishes the starts of seven broker generations, as data (spec/07-recovery.md).
 
-One `Profile` per generation. The algorithm is the same for all of them and lives in `broker.load_rules`, in the room
-`start` (of the log, of queues and index), and in `recover.predict`; a difference between versions is a field here,
-never an `if` on a version there. Each value was measured on the real classes of the release named in `measured`.
+One `Profile` per generation. The algorithm is the same for all and is in `broker.load_rules`, in the room `start` (log,
+queues, index), and in `recover.predict`; a difference between versions is a field here, never an `if` on a version
+there. Each value was measured on the real classes of the release named in `measured`.
 
-One `WriterProfile` per generation: what distinguishes the bytes that it writes. Rules that recovery
-shares (version 2 records, IPv6, tags in the index, LMQs) stand in the `Profile`.
+One `WriterProfile` per generation: what distinguishes the bytes that it writes. Rules that recovery uses, too (version
+2 records, IPv6, tags in the index, LMQs), are in the `Profile`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .system_topics import (
 
 
 class OnOddFile(Enum):
-    """What a load does with a directory entry that is no whole file (spec README, load rows)."""
+    """What a load does with a directory entry that is not a whole file (spec README, load rows)."""
 
     HIDE = "this entry and all later ones are ignored"
     REFUSE = "the load fails"
@@ -83,7 +83,7 @@ class MinOffset(Enum):
 
 
 class LoadRules(NamedTuple):
-    """Entries of a log or queue directory that are no whole file."""
+    """Treatment of entries in a log or queue directory that are not whole files."""
 
     wrong_length: OnOddFile
     directory: OnOddFile
@@ -101,13 +101,13 @@ class RecordRules(NamedTuple):
     bounded: bool
     #: knows forceVerifyPropCRC (since 5.2.0)
     property_crc: bool
-    #: after a crash, a record whose fields do not add up is taken as data (B26)
+    #: after a crash, a record whose fields do not add up counts as data (B26)
     unequal_is_data: bool
-    #: each record has DUP_INFO of two parts (`duplicationEnable`, by source)
+    #: requires DUP_INFO of two parts in each record (`duplicationEnable`, from its source)
     dup_info: bool = False
-    #: reads what a batch says of itself, and takes no number that Java cannot read (since 5.0, spec 1.10)
+    #: reads the batch numbers in properties, and accepts only numbers that Java can read (since 5.0, spec 1.10)
     inner_batches: bool = False
-    #: a total_size below 0 is refused before the magic is looked at, of a BLANK, too (since 5.5.1, by class files)
+    #: refuses a negative total_size before it looks at the magic, even a BLANK's (since 5.5.1, from its class files)
     signed: bool = False
 
 
@@ -116,38 +116,38 @@ class StartRules(NamedTuple):
 
     normal: NormalStart
     abnormal: AbnormalStart
-    #: at most so many files are looked at, None: all (`commitLogRecoverMaxNum`, B25)
+    #: most files that are examined, None: all (`commitLogRecoverMaxNum`, B25)
     look_back: int | None
-    #: the checkpoint's times are taken with this distance
+    #: subtracted from the checkpoint's times
     slack_ms: int
-    #: a recovery of a DLedger log after a crash dispatches, too (since 5.2.0)
+    #: dispatches also when it recovers a DLedger log after a crash (since 5.2.0)
     dledger_dispatches: bool = False
 
 
 class QueueRules(NamedTuple):
     """Recovery of the consume queues (spec 2.2, 2.4, 2.5)."""
 
-    #: a queue reaches to the end of its last record, not to its start (since 4.5.1)
+    #: a queue reaches to the end of its last record, not to the start (since 4.5.1)
     reaches_end: bool
     cut: QueueCut
     min_offset: MinOffset
-    #: a queue with files but no unit in the last one fails the load (B16)
+    #: the load fails if a queue has files but no unit in the last one (B16)
     empty_last_refuses: bool
-    #: without any log file the queues' files are deleted after a clean exit, too
+    #: deletes the queues' files if there is no log file, after a clean exit, too
     emptied_when_clean: bool
     #: the checkpoint has confirmPhyOffset (since 5.1.1), logicsPhysicalOffset (since 5.5.0)
     has_confirm_offset: bool = False
     has_flushed_position: bool = False
     #: knows batchconsumequeue (since 5.0.0)
     batches: bool = False
-    #: a queue without a file reaches nowhere, also one that the start has cut to nothing (since 5.5.1)
+    #: a queue without files reaches nowhere, also after the start has cut it to nothing (since 5.5.1)
     fileless_reaches_nowhere: bool = False
 
 
 class DispatchRules(NamedTuple):
     """What is dispatched during the recovery and after it."""
 
-    #: a recovery after a clean exit dispatches what lies behind the queues (since 5.3.2)
+    #: a recovery after a clean exit dispatches records that the queues lack (since 5.3.2)
     when_clean: bool
     reput: ReputStart
     #: tags are indexed (since 5.4.0)
@@ -156,16 +156,16 @@ class DispatchRules(NamedTuple):
     multi_dispatch: bool
     #: names with a slash get units, too (B12)
     slash_names: bool = False
-    #: how topics begin whose messages go to no further queues
+    #: prefixes of topics whose messages go to no further queues
     lmq_closed: tuple[str, ...] = LMQ_CLOSED
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
-    #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
+    #: after a crash dispatches only up to the confirmed offset (`duplicationEnable`, from its source)
     confirmed_only: bool = False
 
     @property
     def any_queue(self) -> bool:
-        """A message may ask for units in a queue of any name, of which there is no topic then (4.9.3 and later)."""
+        """Whether a message can get units in a queue of any name, so that its topic may not exist (4.9.3 and later)."""
         return self.multi_dispatch and not self.lmq_closed
 
     def how(
@@ -178,7 +178,7 @@ class DispatchRules(NamedTuple):
         lite_alone: bool = False,
         begins: Callable[[str, int, int], int] | None = None,
     ) -> Dispatching:
-        """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
+        """Dispatch rules of this generation with these options; multi_dispatch: if the generation knows it."""
         multi = self.multi_dispatch and multi_dispatch
         closed = self.lmq_closed
         known = self.index_tags, items, multi, self.slash_names, closed
@@ -188,27 +188,27 @@ class DispatchRules(NamedTuple):
 class TimerRules(NamedTuple):
     """Load of the timer (spec 4.9)."""
 
-    #: the next unit to read is one that the queue has (since 5.3.2)
+    #: moves the next unit to read into the range of the queue (since 5.3.2)
     clamps: bool
-    #: a size of no message in the last entry is nothing to throw at (B32)
+    #: accepts any message size in the last entry instead of throwing (B32)
     any_size: bool
 
 
 class DatabaseRules(NamedTuple):
     """Consume queues in a RocksDB (spec 7.14)."""
 
-    #: keeps them in files and in a RocksDB at once (since 5.4.0)
+    #: can have queues in files and in a RocksDB at once (since 5.4.0)
     hybrid: bool
-    #: knows useSeparateStorePathForRocksdbCQ and combineCQUseRocksdbForLmq (since 5.5.0); these have to
-    #: be together with the double write
+    #: knows useSeparateStorePathForRocksdbCQ and combineCQUseRocksdbForLmq (since 5.5.0); both have to be used
+    #: together with the double write
     lmq: bool
-    #: a database that has nothing yet is not waited for when the first file is looked for (since 5.5.0)
+    #: ignores a database without content when it looks for the first file (since 5.5.0)
     skips_new: bool
-    #: the first record of a file has to pass the check, and to have a store time (since 5.4.0)
+    #: the first record of a file has to pass the check and to have a store time (since 5.4.0)
     checks_first: bool
-    #: a pull fails at the unit before a hole, too, not at the hole alone (since 5.5.0)
+    #: a pull fails at the unit before a hole, too, not only at the hole (since 5.5.0)
     looks_ahead: bool = False
-    #: enableAcceleratedRecovery counts after a clean stop, too (5.4.0)
+    #: enableAcceleratedRecovery also has an effect after a clean stop (5.4.0)
     accelerated_when_clean: bool = False
 
 
@@ -218,16 +218,16 @@ class Profile(NamedTuple):
     version: str
     #: the release whose classes were run
     measured: str
-    #: the first release that behaves so
+    #: the first release of the generation
     since: tuple[int, int, int]
     load: LoadRules
     record: RecordRules
     start: StartRules
     queues: QueueRules
     dispatch: DispatchRules
-    #: None: it has no timer (before 5.0)
+    #: None: no timer (before 5.0)
     timer: TimerRules | None = None
-    #: None: it keeps no queues in a RocksDB (before 5.2)
+    #: None: no queues in a RocksDB (before 5.2)
     database: DatabaseRules | None = None
 
 
@@ -235,13 +235,13 @@ _HIDING = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
 _STRICT = LoadRules(OnOddFile.REFUSE, OnOddFile.REFUSE, OnOddFile.REFUSE)
 _TOLERANT = LoadRules(OnOddFile.REFUSE, OnOddFile.IGNORE, OnOddFile.DELETE)
 
-#: A DLedger log takes no odd file: the process ends.
+#: For a DLedger log, where the process ends at any entry that is not a whole file.
 DLEDGER_LOAD = _STRICT
 
 _SLACK_MS = 3000
 _LOOK_BACK = 10
 _RENAMED_SINCE, _STRIPS_SINCE = (4, 5, 2), (5, 2, 0)
-"""Of what is in a broker.conf: mapedFileSize… became mappedFileSize…, and blanks around a text no longer count."""
+"""Releases that changed how broker.conf is read: mapedFileSize… renamed to mappedFileSize…, blanks stripped."""
 
 _START_4_3 = Profile(
     "4.3",
@@ -326,18 +326,17 @@ NEWEST = VERSIONS[-1]
 def profile_of(version: str) -> Profile:
     """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number.
 
-    Another number takes the nearest one. Near is what belongs to a line of releases that was measured,
-    4 or 5, up to one minor release behind the newest measured one of it: 4.0 to 4.10, 5.0 to 5.6.
-
-    Raises InvalidInput for what is no version number, and for one that no profile can stand for.
+    A version without a profile of its own gets that of the newest generation that is not newer. It has to belong to a
+    measured major version, 4 or 5, at most one minor release above the newest measured one: 4.0 to 4.10, 5.0 to 5.6.
+    Raises InvalidInput for a text that is not a version number, and for other versions.
 
     >>> profile_of("4.7.1").version, profile_of("v5.3").version, profile_of("5.3.1").version
     ('4.9', '5.3', '5.1')
     """
-    if named := PROFILES.get(_plain(version)):
+    if named := PROFILES.get(_plain_number(version)):
         return named
     wanted = _number(version)
-    if not _is_near(wanted):
+    if not _is_close_to_measured(wanted):
         known = ", ".join(VERSIONS)
         raise InvalidInput(f"there is no profile near broker version {version}", hint=f"use one of {known}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
@@ -345,30 +344,30 @@ def profile_of(version: str) -> Profile:
 
 
 def file_rules_of(version: str) -> FileRules:
-    """How this very version reads its broker.conf, of which no generation is the measure. Raises InvalidInput."""
+    """How exactly this version reads its broker.conf; generations do not tell that. Raises InvalidInput."""
     number = _number(version)
     return FileRules(old_names=number < _RENAMED_SINCE, strips=number >= _STRIPS_SINCE)
 
 
-def _is_near(wanted: tuple[int, int, int]) -> bool:
-    """It belongs to a line of releases that was measured, and is hardly newer."""
+def _is_close_to_measured(wanted: tuple[int, int, int]) -> bool:
+    """Whether a version is of a measured major version, and at most one minor release newer."""
     minors = [_number(known)[1] for known in VERSIONS if _number(known)[0] == wanted[0]]
     return bool(minors) and wanted[1] <= max(minors) + 1
 
 
 def is_exact(version: str) -> bool:
-    """Whether a profile was measured for this very generation."""
+    """Whether a profile was measured for the generation of this version."""
     profile = profile_of(version)
-    return _plain(version) in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
+    return _plain_number(version) in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
 
 
 def _number(version: str) -> tuple[int, int, int]:
-    major, minor, patch, *_ = (*map(int, _plain(version).split(".")), 0)
+    major, minor, patch, *_ = (*map(int, _plain_number(version).split(".")), 0)
     return major, minor, patch
 
 
-def _plain(version: str) -> str:
-    """Its two or three numbers alone: `v5.3`, `5.3.x` and `5.3-SNAPSHOT` are all `5.3`. Raises InvalidInput."""
+def _plain_number(version: str) -> str:
+    """Only the two or three numbers: `v5.3`, `5.3.x` and `5.3-SNAPSHOT` all become `5.3`. Raises InvalidInput."""
     match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip())
     if match is None:
         raise InvalidInput(
@@ -378,11 +377,11 @@ def _plain(version: str) -> str:
 
 
 class LmqRules(NamedTuple):
-    """How a generation names offsets of LMQs (spec 2.9; measured).
+    """How a generation numbers messages in LMQs (spec 2.9; measured).
 
-    options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too; undecided_count: and count.
-    closed_topics: how topics begin whose messages get none. twice: a queue that is named twice counts twice.
-    other_names: also for names without %LMQ%. whole_records: maxMessageSize limits such a record.
+    options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too; undecided_count: and they
+    count. closed_topics: prefixes of topics whose messages get none. twice: a queue that is named twice counts twice.
+    other_names: also names without %LMQ%. whole_records: maxMessageSize limits such a record.
     """
 
     options: tuple[str, ...]
@@ -397,17 +396,17 @@ class LmqRules(NamedTuple):
 class WriterProfile(NamedTuple):
     """How one generation writes.
 
-    final_separator: 02 behind the last property (spec 1.6). stale_blank: what follows the head of a BLANK are bytes of
-    earlier records, not the file's own (spec 1.5). count_every_put: the index counts puts, not slots in use (spec 3.1).
-    pid_in_abort: `abort` holds the process id (spec 4.2). checkpoint_fields: how many of the checkpoint's fields it
+    final_separator: 02 behind the last property (spec 1.6). stale_blank: behind the head of a BLANK are bytes of
+    earlier records, not of the file itself (spec 1.5). count_every_put: the index counts puts, not slots in use (spec
+    3.1). pid_in_abort: `abort` holds the process id (spec 4.2). checkpoint_fields: number of checkpoint fields that it
     knows (spec 4.1). modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
-    closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store: the store has a RocksDB
-    of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4). batch_properties: properties of a batch's
+    closed_dead_letters: %DLQ% topics are not readable until somebody changes that. rocksdb_store: the store has
+    `rocksdbstore`, empty or not (spec 4.10). timer: it has a timer (spec 4.4). batch_properties: properties of a batch
     request go to each of its records (spec 1.9, B13). property_crc: it knows enabledAppendPropCRC (spec 1.7).
-    transaction_ids: a half message has __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and
-    REAL_QID; op_lists: an op record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
-    long_topics: how topics begin that may have 255 characters, not 127. whole_records: maxMessageSize limits records,
-    not bodies (spec 1.4). lmq_queues: None in a generation without them.
+    transaction_ids: a half message has __transactionId__. keeps_real_topic: a committed message keeps REAL_TOPIC and
+    REAL_QID. op_lists: offsets in an op record end with commas (spec 1.10). closed_topics: topics to which nobody may
+    send. long_topics: prefixes of topics that may have 255 characters, not 127. whole_records: maxMessageSize limits
+    records, not bodies (spec 1.4). lmq_queues: None in a generation without LMQs.
     """
 
     start: Profile
@@ -526,9 +525,9 @@ _ALL = (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5, _5_5_1)
 _WRITERS = {writer.version: writer for writer in _ALL}
 _LMQ = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
 LMQ_OPTIONS = tuple(sorted({option for rules in _LMQ for option in rules.options}))
-"""All switches without which a broker of some generation keeps no LMQs."""
+"""All options that some generation needs to keep LMQs."""
 
 
 def writer_profile(version: str) -> WriterProfile:
-    """The profile for a version number: the nearest generation. Raises InvalidInput."""
+    """The profile of the generation of a version, as `profile_of`. Raises InvalidInput."""
     return _WRITERS[profile_of(version).version]

@@ -1,11 +1,8 @@
-"""What lies on disk before a broker starts: the input of a prediction.
+"""The files on disk before a broker starts: the input of a prediction.
 
-Directory listings are taken once; contents are read when they are asked for, a window at a time,
-and never written. A snapshot knows nothing about versions.
-
-The content of a file as slices: read when they are asked for, never mapped.
-
-A page of a mapped file that its disk does not give kills the process; here it is an error.
+Directories are listed once. File contents are read when needed, a slice at a time, and never written. They are not
+mapped, since a fault in a mapped page that the disk does not return would kill the process. A snapshot knows nothing
+about versions.
 """
 
 from __future__ import annotations
@@ -35,10 +32,10 @@ from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
 class FileBytes:
-    """A file, or what it unpacks to: `content[begin:end]` are bytes of it as uint8[end - begin].
+    """A file, or its unpacked content: `content[begin:end]` are its bytes as uint8[end - begin].
 
-    Each slice is read again, and belongs to whoever asked. open_file: gives the descriptor. stop: from
-    this byte on it is read as zeros. Raises Missing, Unreadable, at once or with a slice.
+    Each slice is read anew and belongs to the caller. open_file: returns a descriptor. stop: bytes from here on read as
+    zeros. Raises Missing, Unreadable, when it is made or for a slice.
     """
 
     def __init__(self, path: str, open_file: Callable[[str], int] = open_regular, stop: int | None = None) -> None:
@@ -70,7 +67,7 @@ class FileBytes:
         return data
 
     def sparse(self) -> Bytes:
-        """All of it, uint8[size]; holes of a sparse file are not read, and take no memory."""
+        """The whole content, uint8[size]; holes of a sparse file are not read and take no memory."""
         found = np.zeros(self._size, np.uint8)
         with self._opened() as descriptor:
             for begin, end in data_ranges(descriptor, 0, self._size):
@@ -81,7 +78,7 @@ class FileBytes:
 class DirectoryEntry(NamedTuple):
     """One entry of a directory: name, path, length in bytes, whether it is a directory.
 
-    stop: from this byte on it counts as zeros, see `hold_still`; None: what is there counts.
+    stop: bytes from here on count as zeros (see `MappedFileQueue.hold_still`); None: all bytes count.
     """
 
     name: str
@@ -92,7 +89,7 @@ class DirectoryEntry(NamedTuple):
 
     @property
     def counting(self) -> int:
-        """Bytes of it that count."""
+        """Number of bytes before `stop`."""
         return self.size if self.stop is None else min(self.size, self.stop)
 
 
@@ -106,17 +103,17 @@ class QueueId(NamedTuple):
         return f"{self.topic}/{self.queue_id}" if self != NO_QUEUE else self.topic
 
     def below(self, queues: Path) -> Path:
-        """Its directory in one of the directories of queues."""
+        """The directory of this topic-queue below a directory of queues."""
         return queues / self.topic / str(self.queue_id)
 
 
 NO_QUEUE = QueueId("?", -1)
-"""Of messages whose queue nothing tells; no topic has this name."""
+"""For messages whose queue is unknown; no topic has this name."""
 
 
 @lru_cache(maxsize=1 << 12)
 def can_have_files(queue: QueueId) -> bool:
-    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
+    """Whether a topic-queue can be a directory; a damaged record may name any text (B24)."""
     try:
         queue_directory(Path(), queue.topic, queue.queue_id)
     except InvalidInput:
@@ -126,13 +123,13 @@ def can_have_files(queue: QueueId) -> bool:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A store at rest.
+    """A store that nobody changes.
 
-    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue, none where brokers read
-    those of a RocksDB alone; ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those
-    whose queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a
-    wheel or a timercheck. checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
-    file is there.
+    log, index: entries sorted by name, as a broker sorts them. queues: entries per topic-queue; empty if brokers read
+    queues only from a RocksDB. ext, batch_queues: the same for consumequeue_ext and batchconsumequeue. batch_topics:
+    topics with that queue.type; without a topics.json, topics that have batch queues. has_timer: timer log, wheel or
+    timercheck exists. checkpoint: all fields of the schema, zeros if the file is missing or short. abort: the file
+    exists.
     """
 
     layout: Layout
@@ -154,13 +151,13 @@ class Snapshot:
 
     @classmethod
     def of(cls, layout: Layout) -> Snapshot:
-        """List a store. Raises Unreadable, Unsupported (DLedger)."""
+        """List a store. Raises Unreadable, and Unsupported for stores that no plan is made for."""
         _check_supported(layout)
         return cls.listed(layout)
 
     @classmethod
     def listed(cls, layout: Layout) -> Snapshot:
-        """The same of a store for which no plan is made, either. Raises Unreadable."""
+        """As `of`, without the check whether a plan can be made. Raises Unreadable."""
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
@@ -194,12 +191,12 @@ class Snapshot:
         )
 
     def bytes_of(self, entry: DirectoryEntry) -> FileBytes:
-        """The content of a file. Raises Unreadable."""
+        """The content of a file. Raises Missing, Unreadable."""
         return FileBytes(entry.path, stop=entry.stop)
 
 
 def _held_still(entries: Iterable[DirectoryEntry], stop: int) -> Iterator[DirectoryEntry]:
-    """Files of a log or a queue up to a position: those behind it are none, what is there counts as zeros."""
+    """Yield entries without the files that begin behind `stop`; bytes of others behind it count as zeros."""
     for entry in entries:
         start = start_of(entry.name)
         if start is None or start + entry.size <= stop:
@@ -209,12 +206,12 @@ def _held_still(entries: Iterable[DirectoryEntry], stop: int) -> Iterator[Direct
 
 
 def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
-    """Entries of a directory by name; none where it is missing. Raises Unreadable."""
+    """Entries of a directory by name; none if it is missing. Raises Unreadable."""
     found = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                found.append(DirectoryEntry(entry.name, entry.path, _size(entry), is_directory(entry)))
+                found.append(DirectoryEntry(entry.name, entry.path, _target_size(entry), is_directory(entry)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -223,31 +220,30 @@ def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
 
 
 def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, list[DirectoryEntry]]]:
-    """Directories and all that are below them, with their entries; links are followed.
+    """Yield directories and all directories below them, each with its entries; links are followed.
 
-    Each comes once: where it lies, if that is inside. Raises Missing, Unreadable.
+    Each directory comes once, by its own path rather than a link's if that is among them. Raises Missing, Unreadable.
     """
-    met = set[tuple[int, int]]()
-    inside, links = [os.fspath(each) for each in named], list[str]()
-    while inside or links:
-        directory = inside.pop(0) if inside else links.pop(0)
+    seen = set[tuple[int, int]]()
+    pending, links = [os.fspath(each) for each in named], list[str]()
+    while pending or links:
+        directory = pending.pop(0) if pending else links.pop(0)
         with os_errors(directory):
             status = Path(directory).stat()
-        if (key := (status.st_dev, status.st_ino)) in met:
+        if (key := (status.st_dev, status.st_ino)) in seen:
             continue
-        met.add(key)
+        seen.add(key)
         entries = list_entries(directory)
         yield directory, entries
         below = [entry.path for entry in entries if entry.directory]
         linked = {path for path in below if Path(path).is_symlink()}
         links += [path for path in below if path in linked]
-        inside = [*(path for path in below if path not in linked), *inside]
+        pending = [*(path for path in below if path not in linked), *pending]
 
 
 def directories_without_files(layout: Layout) -> list[Path]:
-    """Of several directories that the configuration names for the log, those that are not there or empty: a disk is
-    not mounted, or a broker has had no file for them yet. For a DLedger log that went on with an older one, that of the
-    older one.
+    """The configured log directories, if they are several, that are missing or empty: a disk is not mounted, or the
+    broker has not yet used them. For a DLedger log that continues an older log: those of the older log.
     """
     paths = layout.commit_log_directories
     if layout.dledger is not None:
@@ -258,7 +254,7 @@ def directories_without_files(layout: Layout) -> list[Path]:
 
 
 def _of_older_log(layout: Layout, dledger: Path) -> Iterator[Path]:
-    """The directories of the plain log that a DLedger log goes on from, where its first entry is not at 0."""
+    """The directories of the plain log that a DLedger log continues, if its first file is not at position 0."""
     first = next((entry for entry in list_entries(dledger) if start_of(entry.name) is not None), None)
     head = FileBytes(first.path)[:HEADER_BYTES] if first and start_of(first.name) else np.zeros(0, np.uint8)
     entry = HEAD.parse(head.tobytes()) if len(head) == HEADER_BYTES else None
@@ -267,8 +263,8 @@ def _of_older_log(layout: Layout, dledger: Path) -> Iterator[Path]:
         yield from (path for path in paths or [layout.root / COMMIT_LOG] if path.resolve() != dledger.resolve())
 
 
-def _size(entry: os.DirEntry[str]) -> int:
-    """Length of what the entry is or points at; 0, as in Java, of a link that leads nowhere."""
+def _target_size(entry: os.DirEntry[str]) -> int:
+    """Length of the entry or the link's target; 0, as in Java, for a broken link."""
     try:
         return entry.stat().st_size
     except OSError:
@@ -276,7 +272,7 @@ def _size(entry: os.DirEntry[str]) -> int:
 
 
 def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[DirectoryEntry, ...]]]:
-    """Topic-queues of `consumequeue`; a queue directory that is no number is skipped (2.1)."""
+    """Yield the topic-queues of `consumequeue`; directories whose name is not a number are skipped (2.1)."""
     for topic in list_entries(root):
         if not topic.directory:
             continue
@@ -286,28 +282,28 @@ def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[DirectoryEntry, ...
 
 
 def in_java_order(paths: Sequence[str]) -> list[str]:
-    """Directories as a broker goes through them: in the order of a `HashSet` of their names.
+    """Directories in the order in which a broker visits them: that of a Java `HashSet` of their names.
 
-    Of two log files with one name the first that it meets is the one that it reads.
+    Of two log files with one name a broker reads the one that it meets first.
     """
     size = max(16, 1 << int(len(paths) / 0.75).bit_length())
-    spread = [java_hash(path) & 0xFFFFFFFF for path in paths]
-    order = sorted(range(len(paths)), key=lambda n: (spread[n] ^ spread[n] >> 16) & (size - 1))
+    hashes = [java_hash(path) & 0xFFFFFFFF for path in paths]
+    order = sorted(range(len(paths)), key=lambda n: (hashes[n] ^ hashes[n] >> 16) & (size - 1))
     return [paths[n] for n in order]
 
 
 def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[DirectoryEntry, ...]]) -> int:
-    """Size of files: as configured, else what most of them have, else a broker's default."""
+    """Size of files: the configured one, else the commonest, else the broker's default."""
     value, origin = layout.broker_config.size(option)
     sizes = Counter(e.size for entries in listed for e in entries if e.size and not e.directory)
     return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
 
 
 def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
-    """Topics with batch queues, by topics.json where a broker can read it."""
+    """Topics with batch queues: by topics.json if a broker can read it, else the topics of `queues`."""
     try:
         topics = Topics.read(layout.config)
-    except StoreError:  # a broker starts without it
+    except StoreError:  # a broker starts without topics.json
         topics = None
     if topics is None or not topics.known:
         return frozenset(queue.topic for queue in queues)
@@ -315,21 +311,21 @@ def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[
 
 
 def _check_supported(layout: Layout) -> None:
-    """Refuse what neither a prediction nor a plan is made of."""
+    """Raise Unsupported for a store that no prediction or plan is made for."""
     refuse_compressed(layout)
     if error := unmendable(layout):
         raise error
 
 
 def unmendable(layout: Layout) -> Unsupported | None:
-    """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
+    """Why no plan can be made for a store of this kind, whatever is wrong with it; None for the usual kinds."""
     if layout.dledger is None:
         return None
-    # one for all queues that is only asked for would be there once the plan was carried out
+    # a RocksDB of queues that is only configured would exist once the plan was carried out
     if layout.queue_database is not None or layout.queues_for_rocksdb:
         what, then = "a RocksDB", "salvage saves the messages"
     elif len(layout.commit_log_directories) > 1:
-        from ..findings.next_commands import Given, converting  # most stores are not of this kind
+        from ..findings.next_commands import Given, converting  # imported late: few stores need it
 
         made = converting(layout.root, Given(layout.broker_config.words))
         what, then = "an older plain log", f"this makes a plain store from it: {made}"

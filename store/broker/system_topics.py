@@ -1,4 +1,4 @@
-"""Topics that a broker makes for itself, and groups, whatever its configuration says.
+"""Topics and groups that a broker makes for itself, and delay levels.
 
 Delay levels: how long a scheduled message waits (spec/01-commitlog.md, 1.11).
 """
@@ -14,36 +14,36 @@ from ..errors import InvalidInput
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-"""Where messages wait for any time, 5.x (spec/04-checkpoint-timer.md, 4.4)."""
+"""The topic of timer messages, 5.x (spec/04-checkpoint-timer.md, 4.4)."""
 OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"
 CHECKED_TOO_OFTEN: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """Prepared messages of transactions, and which of them have ended."""
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
-"""Reads both. What its position in one of them means depends on that in the other."""
+"""The group that reads both topics. The meaning of its offset in one depends on its offset in the other."""
 TRANSACTION_POSITIONS: Final = (f"{HALF_TOPIC}@{TRANSACTION_GROUP}", f"{OP_TOPIC}@{TRANSACTION_GROUP}")
-"""Their keys in a table of offsets."""
+"""The keys of these two offsets in a table of offsets."""
 ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 ROCKSDB_OP_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
-"""The same with transRocksDBEnable, 5.4+; which are open stands in rocksdbstore/."""
+"""The same with transRocksDBEnable, 5.4+; rocksdbstore/ tells which transactions are open."""
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 LMQ_PREFIX: Final = "%LMQ%"
-"""LMQs (spec 2.9)."""
+"""Prefix of LMQs (spec 2.9)."""
 LITE_PREFIX: Final = LMQ_PREFIX + "$"
-"""Those of LITE topics: the parent's name, another `$` and their own follow."""
+"""Prefix of LMQs of LITE topics; the parent topic's name, another `$` and the own name follow."""
 MEMBERS_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
-"""The name of the broker follows: each has such a topic of its own."""
+"""Prefix of a topic that each broker has; the name of the broker follows."""
 SELF_TEST: Final = "SELF_TEST_TOPIC"
 NEW_TOPICS: Final = "TBW102"
-"""The topic whose entry new ones are made from."""
+"""The topic whose entry is the template of new topics."""
 LOWER_PREFIX: Final = "rmq_sys_"
 SYSTEM_PREFIXES: Final = ("RMQ_SYS_", LOWER_PREFIX)
 OWN_TOPICS: Final = (
     *(SCHEDULE_TOPIC, TIMER_TOPIC, CHECKED_TOO_OFTEN),
     *(HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC),
 )
-"""Those in which a broker keeps messages of others."""
+"""Topics in which a broker keeps messages of other topics."""
 _TOPICS = frozenset({SCHEDULE_TOPIC, OFFSET_MOVED, CHECKED_TOO_OFTEN, NEW_TOPICS, "BenchmarkTest", SELF_TEST})
 _GROUPS = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
 SYSTEM_GROUPS: Final = "CID_RMQ_SYS_"
@@ -53,21 +53,21 @@ DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNKNOWN_LEVEL_MS: Final = 1_000
 _DIGITS_MAX: Final = 10
-"""Of a number that any broker can read: more is refused before it is converted."""
+"""Digits of a number that any broker can read; longer ones are refused before conversion."""
 
 
 def is_system_topic(topic: str) -> bool:
-    """A broker serves the topic without an entry."""
+    """Whether a broker serves the topic without an entry in its configuration."""
     return topic in _TOPICS or topic.startswith(SYSTEM_PREFIXES)
 
 
 def is_system_group(group: str) -> bool:
-    """A broker knows the group without an entry."""
+    """Whether a broker knows the group without an entry in its configuration."""
     return group in _GROUPS or group.startswith(_GROUP_PREFIXES)
 
 
 def group_of_topic(topic: str) -> str:
-    """The group whose retries or dead letters the topic has, "" for another topic."""
+    """The group whose retry or dead letter topic this is; "" for another topic."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if topic.startswith(prefix):
             return topic.removeprefix(prefix)
@@ -75,7 +75,7 @@ def group_of_topic(topic: str) -> str:
 
 
 def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
-    """`messageDelayLevel` of the configuration: the delay of levels 1, 2, … in ms.
+    """The delays of levels 1, 2, … in ms, from the text of `messageDelayLevel`. Raises InvalidInput.
 
     >>> parse_levels("1s 5m")
     (1000, 300000)
@@ -105,10 +105,10 @@ def format_levels(levels: tuple[int, ...]) -> str:
 
 
 def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
-    """What a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
+    """How long a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
 
-    A level above the highest counts as the highest. Text that is no number, at which a broker's log ends
-    (`broker.load_rules`), means no delay here.
+    A level above the highest counts as the highest. A text that is not a number means no delay here, although a
+    broker's load ends the log at such a record (`broker.load_rules`).
     """
     wanted = java_integer(delay, 32)
     if wanted is None:

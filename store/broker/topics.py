@@ -1,8 +1,8 @@
-"""The JSON of `config/`, as fastjson reads and writes it, and a topic that topics.json lacks (spec 5.1 to 5.3).
+"""topics.json, and the JSON of `config/` as fastjson reads and writes it (spec 5.1 to 5.3).
 
-A broker serves only topics that it knows: one is added as a broker would, and what the file has stays as
-it is, unknown keys too. Pretty printed with tabs; map keys that are numbers have no quotes and no lines of
-their own. Keys keep their order and their kind, so a file that is read and written again is the same text.
+A broker serves only topics that it knows: missing ones are added as a broker would add them, and the other content
+stays, unknown keys included. The text is indented with tabs; map keys that are numbers have no quotes and no lines of
+their own. Keys keep their order and type, so that reading and writing a file gives the same text.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from .profiles import WriterProfile
 from .system_topics import DEAD_LETTER_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIXES, parse_levels
 
 _STRING_OR_NUMBER_KEY = re.compile(
-    # a string without an end goes on to the end of the text: none begins inside of it
+    # an unterminated string ends at the end of the text: no other string begins inside it
     r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<=[{,])(\s*)(-?\d+)(?=\s*:)',
     re.DOTALL,
 )
 _NUMBER_KEY = re.compile(r"[{,]\s*-?\d")
-"""What has none of these has no keys that are numbers, and need not be looked through."""
+"""A text without a match has no numeric keys, and does not need the substitution."""
 _MARK = "\0"
-"""Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
+"""Marks a key that had no quotes; fastjson always escapes this character."""
 _LARGEST_BYTES = 256 << 20
 
 
 def loads(text: str) -> Any:
-    """Parse; keys without quotes become int. Raises ValueError."""
-    if text.endswith("\0"):  # no JSON; a huge file of holes has mebibytes of them to look through
+    """Parse JSON; keys without quotes become int. Raises ValueError."""
+    if text.endswith("\0"):  # not JSON; a huge sparse file ends in mebibytes of NULs
         raise ValueError("NULs behind the end")
     if _NUMBER_KEY.search(text):
-        text = _STRING_OR_NUMBER_KEY.sub(_quote, text)
-    return json.loads(text, object_pairs_hook=_object, strict=False)
+        text = _STRING_OR_NUMBER_KEY.sub(_mark_number_key, text)
+    return json.loads(text, object_pairs_hook=_with_int_keys, strict=False)
 
 
-def _quote(match: re.Match[str]) -> str:
+def _mark_number_key(match: re.Match[str]) -> str:
     return match[0] if match[2] is None else f'{match[1]}"{_MARK}{match[2]}"'
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
+def _with_int_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
     return {int(key[1:]) if key.startswith(_MARK) else key: value for key, value in pairs}
 
 
 def read_json(path: Path) -> dict[Any, Any] | None:
-    """The members of a file as a broker reads it; None where only a tolerant reader finds any.
+    """The members of a JSON file as a broker reads it; None if only a more tolerant reader finds some.
 
-    Raises StoreError where it cannot be read.
+    Raises StoreError if the file cannot be read.
     """
     try:
         found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
@@ -65,16 +65,16 @@ def read_json(path: Path) -> dict[Any, Any] | None:
 
 
 def json_bytes(content: Mapping[Any, Any]) -> bytes:
-    """What `read_json` reads, as a broker writes it. Bytes that are no UTF-8 stay what they are."""
+    """The text of a file as a broker writes it, the inverse of `read_json`. Bytes that are not UTF-8 stay unchanged."""
     text = dumps(content)
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half of a pair, which JSON can name and no text has
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can escape but UTF-8 cannot encode
         return text.encode("utf-8", "surrogatepass")
 
 
 def dumps(value: Any) -> str:
-    """Text of a value, without a line end behind it.
+    """The JSON text of a value, without a line break at its end.
 
     >>> dumps({"offsetTable": {0: 12}, "list": [], "order": False})
     '{\\n\\t"offsetTable":{0:12\\n\\t},\\n\\t"list":[],\\n\\t"order":false\\n}'
@@ -83,12 +83,12 @@ def dumps(value: Any) -> str:
 
 
 def _lines(value: Any, line: str) -> Iterator[str]:
-    """Pieces of text; `line` begins a line of the level that `value` stands on."""
+    """Yield pieces of text. line: line break and indentation of the level of `value`."""
     if isinstance(value, dict) and value:
         inner = line + "\t"
         separator = "{"
         for key, item in value.items():
-            # fastjson begins a line for a text key only, but ends the map on one of its own
+            # fastjson begins a new line only for a text key, but always for the end of a map
             place = "" if isinstance(key, int) else inner
             yield f"{separator}{place}{_key(key)}:"
             yield from _lines(item, inner)
@@ -108,15 +108,15 @@ _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = (RETRY_PREFIX, DEAD_LETTER_PREFIX, *SYSTEM_PREFIXES)
 _READ, _WRITE = 4, 2
 QUEUE_TYPE, BATCH_QUEUES = "queue.type", "BatchCQ"
-"""The attribute of a topic with batch queues (spec 02, 2.7)."""
+"""The attribute of topics with batch queues (spec 02, 2.7)."""
 CLEANUP_POLICY, COMPACTED = "cleanup.policy", "COMPACTION"
 MESSAGE_TYPE, LITE = "message.type", "LITE"
 LITE_EXPIRATION = "lite.topic.expiration"
-"""Minutes after which a broker deletes an LMQ of a LITE topic that gets no messages; -1: never (5.5.1)."""
+"""Minutes without messages after which a broker deletes an LMQ of a LITE topic; -1: never (5.5.1)."""
 
 
 class Topics:
-    """The topics that a store's broker knows. Read with `Topics.read`; `add`, then `write`."""
+    """The topics that a store's broker knows. Usage: `Topics.read`, `add`, `write`."""
 
     def __init__(self, path: Path, content: dict[str, Any], main: bytes | None) -> None:
         self.path = path
@@ -126,9 +126,9 @@ class Topics:
 
     @classmethod
     def read(cls, config: Path) -> Topics:
-        """topics.json of a `config` directory, or its .bak where it is missing or broken.
+        """Read topics.json of a `config` directory, or its .bak if it is missing or broken.
 
-        Raises Refused where neither can be parsed: no broker starts then. Unreadable.
+        Raises Refused if neither can be parsed, when no broker starts; Unreadable.
         """
         path = config / formats.FILE
         main, backup = _read(path), _read(path.with_name(formats.FILE + ".bak"))
@@ -158,7 +158,7 @@ class Topics:
         return topic in self._table
 
     def queues(self, topic: str) -> int | None:
-        """Number of queues that a broker serves of a topic, None where it does not know it."""
+        """Number of queues that a broker serves for a topic, None if it does not know the topic."""
         entry = self._table.get(topic)
         if not isinstance(entry, dict):
             return None
@@ -166,7 +166,7 @@ class Topics:
         return max((count for count in counts if isinstance(count, int)), default=0)
 
     def unserved(self, highest_queue: Mapping[str, int]) -> list[tuple[str, int, int]]:
-        """Of topic → highest queue id in use: topics that have fewer queues, and how many."""
+        """(topic, highest queue id in use, number of queues) of the topics in `highest_queue` with too few queues."""
         counts = {topic: self.queues(topic) for topic in highest_queue}
         return [
             (topic, highest_queue[topic], count)
@@ -175,17 +175,14 @@ class Topics:
         ]
 
     def attribute(self, topic: str, name: str) -> str | None:
-        """An attribute of a topic, such as `queue.type`."""
+        """An attribute of a topic, such as `queue.type`; None if it has none."""
         entry = self._table.get(topic)
         attributes = entry.get("attributes") if isinstance(entry, dict) else None
         value = attributes.get(name) if isinstance(attributes, dict) else None
         return value if isinstance(value, str) else None
 
     def add(self, highest_queue: Mapping[str, int], profile: WriterProfile, batch_topics: Collection[str] = ()) -> None:
-        """Add the topics that are missing: topic → highest queue id in use.
-
-        batch_topics: those of them that have batch queues.
-        """
+        """Add missing topics. highest_queue: topic → highest queue id in use. batch_topics: those with batch queues."""
         missing = {t: q for t, q in highest_queue.items() if t not in self._table}
         if not missing:
             return
@@ -198,7 +195,7 @@ class Topics:
                 table[topic]["attributes"] = {QUEUE_TYPE: BATCH_QUEUES}
 
     def write(self, files: Files, profile: WriterProfile, now_ms: Callable[[], int]) -> None:
-        """Bring added topics to the disk; the old content becomes the .bak. Nothing without any."""
+        """Write the file if topics were added; the old content becomes the .bak."""
         if not self._added:
             return
         version = self._content[DATA_VERSION.member]
@@ -216,7 +213,7 @@ class Topics:
 
 
 def new_topic(topic: str, highest_queue: int, profile: WriterProfile) -> dict[str, Any]:
-    """The entry that a broker makes when a producer sends to a topic that it does not know."""
+    """The entry that a broker makes when a producer sends to an unknown topic."""
     queues = 1 if topic.startswith(_ONE_QUEUE) else _QUEUES_OF_A_NEW_TOPIC
     if topic == SCHEDULE_TOPIC:
         queues = len(parse_levels())
@@ -253,7 +250,7 @@ def _parse(data: bytes) -> dict[str, Any] | None:
 
 
 def write_over(files: Files, path: Path, data: bytes) -> None:
-    """Put new content in the place of a file, so that either the old or the new one is there."""
+    """Replace the content of a file atomically."""
     temporary = path.with_name(path.name + ".tmp")
     if temporary.exists():
         files.unlink(temporary)
@@ -263,5 +260,5 @@ def write_over(files: Files, path: Path, data: bytes) -> None:
 
 
 def now_ms() -> int:
-    """The clock."""
+    """The current time in ms since 1970."""
     return time.time_ns() // 1_000_000
