@@ -1,9 +1,9 @@
-"""Which generation of brokers wrote a store: a guess, with its reason.
+"""Guess which generation of brokers wrote a store, and why.
 
-Nothing in a store names the version. What a version alone writes is a sign: signs that say "this
-version or a newer one" hold for ever, since a store is upgraded, never downgraded without trouble;
-signs that say "this version or an older one" come from what was written last, and give way where
-the two disagree. A guess leaves one generation, or names all that fit.
+Nothing in a store names the version. A sign is something that only some versions write. Signs for "this version or a
+newer one" hold for ever, since stores are upgraded and hardly ever downgraded. Signs for "this version or an older one"
+come from what was written last, and are ignored if they contradict the first kind. The result is one generation, or all
+that fit.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _INDEX_ITEMS_LOOKED_AT = 2000
 _RECORDS_LOOKED_AT = 500
 _RECORD_RULES = PROFILES[NEWEST].record
 _CLUSTER = "CLUSTER"
-_BY_BROKERS = frozenset(
+_ADDED_BY_BROKERS = frozenset(
     {_CLUSTER, "MSG_REGION", names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.TRANSACTION_CHECK_TIMES}
 )
-"""Properties that a broker gives to messages of clients, and a store alone does not."""
+"""Properties that a broker adds to messages of clients, and the bare message store does not."""
 _ROCKSDB = "rocksdbstore"
 _QUEUE_FILTER = b"ConsumeQueueCompactionFilterFactory"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
@@ -66,27 +66,27 @@ class Generation(NamedTuple):
 
     @property
     def certain(self) -> bool:
-        """Only one generation fits."""
+        """Whether only one generation fits."""
         return len(self.candidates) == 1
 
 
-def _look(sign: Sign, evidence: _Evidence) -> str:
+def _text_of(sign: Sign, evidence: _Evidence) -> str:
     return sign.look(evidence)
 
 
 def generation_of(layout: Layout) -> Generation:
-    """Guess the generation of the broker that last wrote a store: once for a layout. Raises Unreadable."""
+    """Guess the generation of the broker that last wrote a store; computed once per layout. Raises Unreadable."""
     try:
         return layout.once(_guess)
-    except UnreadableRange:  # whoever asks is told which, each time
+    except UnreadableRange:  # guess without the unreadable signs; not kept, so that the range is noted each time
         return _guess(layout, _readable)
 
 
 def file_rules_of_any(layouts: Iterable[Layout]) -> FileRules:
-    """How the brokers that may have written stores read a broker.conf, as far as all do alike. Raises Unreadable."""
+    """The rules of broker.conf on which all brokers that may have written the stores agree. Raises Unreadable."""
     versions = {version for layout in layouts for version in generation_of(layout).candidates}
     if _FIRST_5 in versions:
-        versions.add(_OF_FIRST_5)
+        versions.add(_FIRST_5_STRIPPING)
     found = map(file_rules_of, versions)
     return FileRules(*(each[0] if len(set(each)) == 1 else None for each in zip(*found, strict=True)))
 
@@ -101,16 +101,14 @@ _SIZES = (
 
 
 def unnamed_sizes(layout: Layout) -> Iterator[str]:
-    """Where files have another size than a broker takes whose broker.conf does not name it, in words. Raises as
-    `sizes_of`.
-    """
+    """Yield a sentence for each size of files that is not the default of a broker. Raises as `sizes_of`."""
     for name, size in zip(_SIZES, sizes_of(layout), strict=True):
         if size.origin == "files" and size.value != DEFAULTS[name]:
             yield f"{name} is not set: a broker uses {DEFAULTS[name]}, but the files have {size.value}"
 
 
-def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Generation:
-    """look: what tells that a sign is there."""
+def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _text_of) -> Generation:
+    """look: returns the text for a sign that is there, else ""."""
     evidence = _Evidence(layout)
     found = [(sign, text) for sign in SIGNS if (text := look(sign, evidence))]
     lowest = max((VERSIONS.index(s.oldest) for s, _ in found), default=0)
@@ -130,7 +128,7 @@ def _guess(layout: Layout, look: Callable[[Sign, _Evidence], str] = _look) -> Ge
 
 
 def _readable(sign: Sign, evidence: _Evidence) -> str:
-    """What tells that the sign is there; nothing where it cannot be read, which is noted."""
+    """The text for a sign that is there, else ""; an unreadable range is noted and counts as no sign."""
     try:
         return sign.look(evidence)
     except UnreadableRange as error:
@@ -139,19 +137,19 @@ def _readable(sign: Sign, evidence: _Evidence) -> str:
 
 
 def came_through_a_broker(layout: Layout) -> bool:
-    """Some of the newest records have what a broker adds to a message that a client sends it; whoever
-    opens a store by itself, as `put` does, adds nothing. Raises Unreadable.
+    """Whether some of the newest records have properties that a broker adds to a client's message. A program that opens
+    the store itself, as `put` does, adds none. Raises Unreadable.
     """
     return layout.once(_has_names_of_brokers)
 
 
 def _has_names_of_brokers(layout: Layout) -> bool:
     found = (parse(text) for text in _Evidence(layout).properties)
-    return any(not _BY_BROKERS.isdisjoint(names) for names in found)
+    return any(not _ADDED_BY_BROKERS.isdisjoint(names) for names in found)
 
 
 def has_lmq_offsets(layout: Layout) -> bool:
-    """Some of the newest records have the offsets that a broker gave them in LMQs. Raises Unreadable."""
+    """Whether some of the newest records have the LMQ offsets that a broker assigns. Raises Unreadable."""
     return layout.once(_has_lmq_offsets)
 
 
@@ -160,17 +158,17 @@ def _has_lmq_offsets(layout: Layout) -> bool:
     return any(INNER_MULTI_QUEUE_OFFSET in names for names in found)
 
 
-_FIRST_5, _OF_FIRST_5 = "5.1", "5.2"
-"""The generation, and a version of it that reads broker.conf otherwise."""
+_FIRST_5, _FIRST_5_STRIPPING = "5.1", "5.2"
+"""The first 5.x generation, and a version of it that reads broker.conf in another way."""
 
 
 def _likeliest(candidates: tuple[str, ...]) -> str:
-    """Of several 5.x generations the newest; a 4.x store without a sign of 4.9 is a 4.3 one."""
+    """The oldest candidate if all are 4.x (4.9 would have left a sign), else the newest."""
     return candidates[0] if candidates[-1] < _FIRST_5 else candidates[-1]
 
 
 class _Evidence:
-    """What the signs look at, read once and only when asked for."""
+    """What the signs look at; each part is read once, when first needed."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -188,8 +186,8 @@ class _Evidence:
 
     @cached_property
     def parts(self) -> list[Columns]:
-        """Some of the newest records, in log order: the first ones of the last used log file, and of those before
-        it where these are few.
+        """Some of the newest records, in log order: the first ones of the last used log file, and of the files before
+        it if those are few.
         """
         found = list[Columns]()
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
@@ -206,21 +204,21 @@ class _Evidence:
 
     @property
     def has_files_of_brokers(self) -> bool:
-        """There is more than a log: what is missing tells something, too."""
+        """Whether there is more than a log, so that a missing file is a sign, too."""
         return bool(self.is_there("checkpoint", "abort", "lock", "config", "consumequeue", "index"))
 
     def has_flags(self, flags: SysFlag) -> bool:
-        """Some of those records have one of these flags."""
+        """Whether some of `parts` have one of these flags."""
         return any((part.ints("sys_flag") & int(flags)).any() for part in self.parts)
 
     @cached_property
     def properties(self) -> list[bytes]:
-        """Property texts of those records, empty and torn ones left out."""
+        """The property texts of `parts`, without empty and torn ones."""
         return [text for part in self.parts for text in _whole_texts(part)]
 
     @property
     def newest_properties(self) -> list[bytes]:
-        """The same of the last used log file alone: what an earlier broker wrote does not tell the newest one."""
+        """The same for the last used log file only, since an earlier broker may have written the others."""
         return [text for part in self.parts[-1:] for text in _whole_texts(part)]
 
     @cached_property
@@ -234,7 +232,7 @@ class _Evidence:
         return None
 
     def config_text(self, name: str) -> bytes:
-        """A file of `config/`, empty where there is none."""
+        """The content of a file of `config/`, empty if there is none."""
         path = self.layout.config / name
         try:
             return b"" if path.is_dir() else read_regular(path, _CONFIG_BYTES_LOOKED_AT)
@@ -243,7 +241,7 @@ class _Evidence:
 
     @cached_property
     def topics_version(self) -> int:
-        """4 or 5 by the data version in topics.json, 0 where there is no such file."""
+        """Major version by the data version in topics.json, 4 or 5; 0 if there is no such file."""
         text = self.config_text(topics.FILE)
         if f'"{DATA_VERSION.member}"'.encode() not in text:
             return 0
@@ -251,7 +249,7 @@ class _Evidence:
 
     @cached_property
     def pull_offsets(self) -> bool | None:
-        """Whether consumerOffset.json has its second table, None without a file that shows it."""
+        """Whether consumerOffset.json has its second table; None if there is no file with the first one."""
         text = self.config_text(consumer_offset.FILE)
         pulled = f'"{consumer_offset.PULL_OFFSET_TABLE}"'.encode() in text
         return pulled if f'"{consumer_offset.OFFSET_TABLE}"'.encode() in text else None
@@ -266,17 +264,17 @@ def _whole_texts(records: Columns) -> list[bytes]:
 
 
 def _is_number(name: str) -> bool:
-    """The name of a log or index file, compressed or not."""
+    """Whether a name is that of a log or index file, compressed or not."""
     return plain_name(name).isdigit()
 
 
 def _content(path: str) -> FileBytes:
-    """A file, or what it unpacks to. Raises Unreadable."""
+    """The content of a file, unpacked if its name is that of a compressed one. Raises Missing, Unreadable."""
     return FileBytes(path, open_plain if is_compressed_name(path) else open_regular)
 
 
 class Sign(NamedTuple):
-    """A sign: found, the store was last written by a broker of `oldest` … `newest`, not by one of `without`."""
+    """A sign that a broker of `oldest` to `newest`, not `without`, wrote the store last. look: its text, or ""."""
 
     oldest: str
     newest: str
@@ -284,7 +282,7 @@ class Sign(NamedTuple):
     without: str = ""
 
     def fitting(self, candidates: tuple[str, ...]) -> tuple[str, ...]:
-        """Those that may have left it."""
+        """The candidates that may have left this sign."""
         behind = VERSIONS.index(self.newest) + 1
         return tuple(v for v in candidates if v in VERSIONS[:behind] and v != self.without)
 
@@ -305,13 +303,13 @@ def _field(name: str) -> Callable[[_Evidence], str]:
 
 
 def _queue_position(evidence: _Evidence) -> str:
-    """A field of 5.5; where 5.4 left no trace something else wrote it."""
+    """A field of 5.5; without a trace of 5.4 something else has written it."""
     found = evidence.is_there(_ROCKSDB) and evidence.checkpoint.logics_physical_offset
     return "the checkpoint has logics_physical_offset" if found else ""
 
 
 def _no_rocksdb(evidence: _Evidence) -> str:
-    """Every start of a broker since 5.4 makes one."""
+    """Every start of a broker since 5.4 creates a RocksDB there."""
     written = evidence.log_files or _dledger(evidence)
     missing = written and evidence.has_files_of_brokers and not evidence.is_there(_ROCKSDB)
     return f"there is no {_ROCKSDB}" if missing else ""
@@ -326,7 +324,7 @@ def _no_state_version(evidence: _Evidence) -> str:
 
 
 def _pull_offsets(evidence: _Evidence) -> str:
-    """5.5.0 alone writes that table, always (spec 5.2)."""
+    """Only 5.5.0 writes this table, and always (spec 5.2)."""
     return "consumerOffset.json has pullOffsetTable" if evidence.pull_offsets else ""
 
 
@@ -336,7 +334,7 @@ def _no_pull_offsets(evidence: _Evidence) -> str:
 
 
 def _filter_of_queues(evidence: _Evidence) -> str:
-    """What drops units of RocksDB queues; a native one since 5.5.1, of which OPTIONS says nothing."""
+    """The filter class that drops units of RocksDB queues; since 5.5.1 it is native, and not named in OPTIONS."""
     database = evidence.layout.queue_database
     options = sorted(database.glob("OPTIONS-*")) if database else []
     named = options and _QUEUE_FILTER in read_regular(options[-1], _CONFIG_BYTES_LOOKED_AT)
@@ -372,7 +370,7 @@ def _ipv6(evidence: _Evidence) -> str:
 
 
 def _inner_batch(evidence: _Evidence) -> str:
-    """Only 5.x keeps the messages of a batch together (spec 02, 2.7)."""
+    """Only 5.x stores the messages of a batch in one record (spec 02, 2.7)."""
     found = evidence.has_flags(SysFlag.INNER_BATCH)
     return "there are batches in one record" if found else ""
 
@@ -383,7 +381,7 @@ def _property_crc(evidence: _Evidence) -> str:
 
 
 def _ends_open(evidence: _Evidence) -> str:
-    """The last writer leaves out the final separator (4.9.1 … 5.1.x)."""
+    """The last writer leaves out the final separator (4.9.1 to 5.1.x)."""
     texts = evidence.properties
     found = texts and not texts[-1].endswith(ITEM_SEPARATOR)
     return "properties end without a separator" if found else ""
@@ -396,13 +394,13 @@ def _ends_closed(evidence: _Evidence) -> str:
 
 
 def _closed_5(evidence: _Evidence) -> str:
-    """Since 5.2 the separator is back: in a 5.x store it excludes 5.1."""
+    """Since 5.2 the final separator is back: in a 5.x store this excludes 5.1."""
     is_5 = any(sign.look(evidence) for sign in _SIGNS_OF_5)
     return _ends_closed(evidence) if is_5 else ""
 
 
 def _lmq_queues(evidence: _Evidence) -> str:
-    """Of the brokers of 4.x only those from 4.9.3 on make them (spec 2.9)."""
+    """Of 4.x brokers only those since 4.9.3 make LMQs (spec 2.9)."""
     queues = list_entries(evidence.layout.consume_queue)
     found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
     return "there are LMQs" if found else ""
@@ -420,7 +418,7 @@ def _cluster(evidence: _Evidence) -> str:
 
 
 def _batch_keys(evidence: _Evidence) -> str:
-    """Batches of 5.1 and 5.3 carry the name twice (B13)."""
+    """Records of batches have the property twice in 5.1 and 5.3 (B13)."""
     return _keys_twice(evidence.properties)
 
 
@@ -449,7 +447,7 @@ def _tag_items(evidence: _Evidence) -> str:
     file, parts = evidence.newest_index, evidence.parts
     if file is None or not parts:
         return ""
-    file.read_header()  # one that cannot be read is no sign
+    file.read_header()  # an unreadable index is no sign: this raises
     newest = file.columns(max(1, file.last + 1 - _INDEX_ITEMS_LOOKED_AT))
     hashes = {key_hash for _, items in newest for key_hash in items["key_hash"].tolist()}
     found = any(tag_hash in hashes for tag_hash in _tag_hashes(parts[-1]))

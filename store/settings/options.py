@@ -1,15 +1,11 @@
-"""Options of a broker that its store was written with, and how each is known.
+"""Options of a broker with which its store was written, and how each is known.
 
-No file of a store names them. What the configuration says holds; where it is silent, what the
-store shows; where that shows nothing, the broker's default, which is a guess then. `sizes.py` does the
-same for the sizes of files.
+No file of a store names them. The value is that of the configuration; if that is silent, what the store shows; if that
+shows nothing, the broker's default, which is a guess. `sizes.py` does the same for file sizes.
 
-messageDelayLevel, how long each delay level waits, as the store shows it (spec 01, 1.11).
-
-The tags code of a unit in the queue of a level is the time at which its message is due, as a rule: its
-store time and what the level waits.
-
-enableMultiDispatch: a queue of the store has a message of another topic, which names the queue.
+messageDelayLevel (spec 01, 1.11): the tags code of a unit in a level's queue is normally the time at which the message
+is due, that is its store time plus the delay of the level.
+enableMultiDispatch: a queue contains a message of another topic that names this queue.
 """
 
 from __future__ import annotations
@@ -35,15 +31,15 @@ if TYPE_CHECKING:
 
 _SECOND_MS = 1_000
 FILE_RESERVED_HOURS = 72
-"""fileReservedTime, where the configuration is silent."""
-_UNITS_ENOUGH = 64
-_LEVELS_MAX = 1_000
-"""More queues of the topic than that are no levels."""
+"""Default of fileReservedTime."""
+_UNITS_LOOKED_AT = 64
+_MOST_LEVELS = 1_000
+"""Queue ids of SCHEDULE_TOPIC from here on are not levels."""
 
 
 class Levels(NamedTuple):
-    """ms of levels 1, 2, …; what nothing shows is the default. proven: by level, what several messages
-    of its queue wait. by: what shows them, "" for nothing.
+    """waits_ms: delays of levels 1, 2, …, the default for those that the store does not show. proven: by level, the
+    delay that several messages of its queue have. by: what in the store shows them, "" if nothing does.
     """
 
     waits_ms: tuple[int, ...]
@@ -52,10 +48,10 @@ class Levels(NamedTuple):
 
 
 def shown_levels(layout: Layout) -> Levels:
-    """The delay levels as a store shows them; the broker's default where it does not.
+    """The delay levels that a store shows; the broker's defaults for others.
 
-    A level of its own counts where several messages of its queue wait equally long, whole seconds; once
-    there is one, that of a queue with one message, too. Files that cannot be read show nothing.
+    A level differs from the default if several messages of its queue have the same delay, in whole seconds. If one
+    level does, queues with a single message count, too. Unreadable files show nothing.
     """
     usual = parse_levels()
     waits = _waits(layout)
@@ -71,12 +67,12 @@ def shown_levels(layout: Layout) -> Levels:
 
 
 def level_ms(levels: tuple[int, ...], level: int) -> int:
-    """What a level waits; those behind the last one wait as long as that."""
+    """The delay of a level in ms; levels above the last one have its delay."""
     return levels[min(level, len(levels)) - 1]
 
 
 def _waits(layout: Layout) -> dict[int, Counter[int]]:
-    """By level that has a queue, how many of its newest messages wait how many ms: whole seconds."""
+    """Level → delay in ms → number of its newest messages; only levels with a queue, and whole seconds."""
     from ..disk.layout import has_topic
     from ..queues.read import ConsumeQueue
 
@@ -86,11 +82,11 @@ def _waits(layout: Layout) -> dict[int, Counter[int]]:
     try:
         with layout.commit_log_files() as log:
             for directory in (layout.consume_queue / SCHEDULE_TOPIC).iterdir():
-                if not directory.name.isdecimal() or int(directory.name) >= _LEVELS_MAX:
+                if not directory.name.isdecimal() or int(directory.name) >= _MOST_LEVELS:
                     continue
                 level = int(directory.name) + 1
                 with ConsumeQueue.open(layout, SCHEDULE_TOPIC, level - 1) as queue:
-                    units = islice(queue.newest(), _UNITS_ENOUGH)
+                    units = islice(queue.newest(), _UNITS_LOOKED_AT)
                     codes = _codes(layout, level, units)
                     waits = (_wait(log, level, position, code) for position, code in codes)
                     found[level] = Counter(wait for wait in waits if wait)
@@ -100,7 +96,7 @@ def _waits(layout: Layout) -> dict[int, Counter[int]]:
 
 
 def _codes(layout: Layout, level: int, units: Iterator[Unit]) -> Iterator[tuple[int, int]]:
-    """(log position, tags code) of units of a level, those that are in consumequeue_ext, too."""
+    """Yield (log position, tags code) of units of a level; codes in consumequeue_ext are looked up."""
     ext: MappedFileQueue | None = None
     for unit in units:
         code = unit.tags_code
@@ -119,7 +115,7 @@ def _codes(layout: Layout, level: int, units: Iterator[Unit]) -> Iterator[tuple[
 
 
 def _wait(log: MappedFileQueue, level: int, position: int, tags_code: int) -> int:
-    """What the message of a unit waits, 0 where that is not whole seconds or it is of another level."""
+    """The delay of a unit's message in ms; 0 if it is not whole seconds, or the message is of another level."""
     try:
         message = read_message(log, position)
     except NotFound:
@@ -130,15 +126,14 @@ def _wait(log: MappedFileQueue, level: int, position: int, tags_code: int) -> in
     return wait_ms if wait_ms > 0 and wait_ms % _SECOND_MS == 0 else 0
 
 
-_TOPICS_ENOUGH = 512
+_TOPICS_LOOKED_AT = 512
 
 
 def shown_multi_dispatch(layout: Layout) -> str:
-    """The queue that shows it, "" where none does. What cannot be read shows nothing."""
+    """The queue that shows enableMultiDispatch, "" if none does. Unreadable files show nothing."""
     from ...formats.message_properties import INNER_MULTI_DISPATCH
     from ..broker.system_topics import LMQ_PREFIX
     from ..disk.layout import queue_directories
-    from ..log.message import read_message
     from ..queues.read import ConsumeQueue
 
     if layout.rocksdb_queues:
@@ -150,7 +145,7 @@ def shown_multi_dispatch(layout: Layout) -> str:
                 return f"queue {directory.topic}"
             first.setdefault(directory.topic, directory.queue_id)
         with layout.commit_log_files() as log:
-            for topic, queue_id in islice(first.items(), _TOPICS_ENOUGH):
+            for topic, queue_id in islice(first.items(), _TOPICS_LOOKED_AT):
                 with ConsumeQueue.open(layout, topic, queue_id) as queue:
                     unit = next(queue.newest(), None)
                 try:
@@ -170,10 +165,10 @@ T = TypeVar("T")
 
 
 class BrokerOption(NamedTuple, Generic[T]):
-    """A value, and how it is known.
+    """The value of an option, and how it is known.
 
-    usual: the broker's default. origin: as of a `Size`. by: what in the store shows it. shown: what the
-    store shows where the configuration says something else.
+    usual: the broker's default. origin: as of a `Size`. by: what in the store shows it. shown: what the store shows if
+    the configuration says something else.
     """
 
     name: str
@@ -185,21 +180,21 @@ class BrokerOption(NamedTuple, Generic[T]):
 
     @property
     def text(self) -> str:
-        """The value as a broker.conf has it."""
+        """The value as text of a broker.conf."""
         return _text(self.value)
 
     @property
     def is_guess(self) -> bool:
-        """Nothing tells: no error is to be based on it."""
+        """Whether nothing tells the value, so that no error may be based on it."""
         return self.origin == "default"
 
     @property
     def is_given(self) -> bool:
-        """The configuration says it."""
+        """Whether the configuration sets the value."""
         return self.origin == "configuration"
 
     def note(self) -> str:
-        """What somebody should know about it, empty where there is nothing to say."""
+        """A remark on a value that is guessed or contradicts the store; else ""."""
         if self.shown is not None:
             return (
                 f"{self.name}={self.text} in the configuration, but the store shows {_text(self.shown)} "
@@ -210,7 +205,7 @@ class BrokerOption(NamedTuple, Generic[T]):
         return ""
 
     def to_json(self) -> dict[str, Any]:
-        """By the names of the fields; `shown` only where the configuration says something else."""
+        """The fields by name; `shown` only if the configuration says something else."""
         found = self._asdict()
         for name in ("value", "usual", "shown"):
             found[name] = _text(found[name]) if isinstance(found[name], tuple) else found[name]
@@ -224,13 +219,13 @@ def _text(value: object) -> str:
 
 
 def options_of(layout: Layout) -> BrokerOptions:
-    """Those of a store; of one layout always the same object."""
+    """The options of a store; always the same object for one layout."""
     return layout.once(BrokerOptions)
 
 
 class BrokerOptions:
-    """Those of one store. Each is looked for when it is asked for; nothing is raised for a file that
-    cannot be read: whoever reads it for its own sake says so.
+    """The options of one store. Each is determined when first used. An unreadable file raises nothing here: code that
+    needs the file itself reports it.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -239,8 +234,8 @@ class BrokerOptions:
 
     @cached_property
     def timer_precision(self) -> BrokerOption[int]:
-        """timerPrecisionMs, as a broker takes it. Raises InvalidInput for one that is no number."""
-        from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker  # with numpy
+        """timerPrecisionMs, as a broker takes it. Raises InvalidInput if it is not a number."""
+        from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker  # imports numpy
 
         name = "timerPrecisionMs"
         asked, shown = self._config.get_int(name), shown_precision(self._layout)
@@ -255,8 +250,8 @@ class BrokerOptions:
 
     @cached_property
     def delay_levels(self) -> BrokerOption[tuple[int, ...]]:
-        """messageDelayLevel: ms of levels 1, 2, …; shown for those that have messages. Raises
-        InvalidInput for one that no broker can read.
+        """messageDelayLevel: ms of levels 1, 2, …; the store shows the levels that have messages. Raises InvalidInput
+        for a text that no broker can read.
         """
         name = "messageDelayLevel"
         asked, usual, shown = self._config.get(name), parse_levels(), shown_levels(self._layout)
@@ -269,7 +264,7 @@ class BrokerOptions:
         return BrokerOption(name, given, usual, "configuration", shown.by, shown.waits_ms)
 
     def delay_waits(self) -> tuple[int, ...] | None:
-        """ms of levels 1, 2, …; None where the configuration has what no broker can read."""
+        """ms of levels 1, 2, …; None if no broker can read the configured text."""
         try:
             return self.delay_levels.value
         except InvalidInput:
@@ -277,7 +272,7 @@ class BrokerOptions:
 
     @cached_property
     def multi_dispatch(self) -> BrokerOption[bool]:
-        """enableMultiDispatch: messages are in queues that they name besides their own."""
+        """enableMultiDispatch: messages are also in queues that they name."""
         name = "enableMultiDispatch"
         if name in self._config:
             return BrokerOption(name, self._config.get_bool(name), False, "configuration")
@@ -286,8 +281,8 @@ class BrokerOptions:
 
     @cached_property
     def message_index(self) -> BrokerOption[bool]:
-        """messageIndexEnable: there are index files, or the checkpoint knows of a full one. Where neither
-        is, nobody can tell a broker without an index from one whose index is lost.
+        """messageIndexEnable: there are index files, or the checkpoint tells of a full one. Otherwise a broker without
+        an index cannot be told from one whose index is lost.
         """
         name = "messageIndexEnable"
         if name in self._config:
@@ -303,7 +298,7 @@ class BrokerOptions:
         return BrokerOption(name, True, True, "files" if by else "default", by)
 
     def _index_time(self) -> int:
-        from ..disk.checkpoint import read_checkpoint  # with construct
+        from ..disk.checkpoint import read_checkpoint  # imports construct
 
         try:
             checkpoint = read_checkpoint(self._layout.checkpoint)
@@ -313,7 +308,7 @@ class BrokerOptions:
 
     @property
     def used(self) -> list[BrokerOption[Any]]:
-        """Those that something in the store was written with."""
+        """The options that something in the store was written with."""
         found: list[BrokerOption[Any]] = []
         if (self._layout.consume_queue / SCHEDULE_TOPIC).exists() and self.delay_waits():
             found.append(self.delay_levels)
@@ -324,7 +319,7 @@ class BrokerOptions:
         return found
 
     def _has_timers(self) -> bool:
-        """Somebody has asked for a time: an unused wheel alone shows nothing."""
+        """Whether a timer message was ever sent; an unused wheel alone does not show that."""
         layout = self._layout
         try:
             return (layout.consume_queue / TIMER_TOPIC).is_dir() or any(layout.timer_log.iterdir())
@@ -332,9 +327,9 @@ class BrokerOptions:
             return False
 
     def notes(self) -> list[str]:
-        """What somebody should know who reads an answer that depends on them.
+        """Remarks for readers of an answer that depends on these options.
 
-        Of delay levels that nothing shows nothing is said: only where there are none to be judged.
+        Guessed delay levels get none: they are guessed only if there is no delayed message to judge.
         """
         options = [o for o in self.used if not (o.is_guess and isinstance(o.value, tuple))]
         return [note for option in options if (note := option.note())]

@@ -1,12 +1,11 @@
-"""Reading the JSON of `config/` whatever it holds: what is wrong, where, and what can be read.
+"""A tolerant parser for the JSON of `config/`: what is wrong, where, and everything that can be read.
 
-Takes what a broker takes (measured with the real classes of 4.3.1 to 5.5.0): keys without quotes or
-with single ones, comments, commas at the end of a list, a byte order mark, NULs behind the end; of a
-key that occurs twice the last value. Nothing here recurses, and depth and number of values are
-bounded. A text that ends early or goes wrong gives what stands before that. What else the two
-parsers of brokers pass over, a comma that is another character for one, is a `Grammar`.
+It accepts what brokers accept (measured with the real classes of 4.3.1 to 5.5.0): keys without quotes or with single
+ones, comments, commas at the end of a list, a byte order mark, NULs behind the end; of a key that occurs twice the last
+value. It does not recurse, and bounds depth and number of values. A text that ends early or is malformed gives the part
+before that place. `Grammar` is what each of the two parsers of brokers accepts besides.
 
-The entries of a table, as formats.json_table declares it, become records; `misfits` tells what of them no broker takes.
+The entries of a table, as formats.json_table declares it, become records; `misfits` finds values that no broker takes.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from ..counted import counted
 DEEPEST = 100
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
-_SHORT_BYTES, _MOST_KEPT = 1 << 16, 64
-"""Of texts up to this length so many are kept: one command asks for each file several times."""
+_CACHED_BYTES, _CACHED_TEXTS = 1 << 16, 64
+"""So many texts up to this length are cached parsed: one command asks for each file several times."""
 _LONGEST_NUMBER = 40
 CONFIG_VALUE = "config_value"
-"""Type of a record of what fits no table."""
+"""Type of a record for a value that fits no table."""
 _CONSTANTS = frozenset({"mode", TOPIC_FILTER_TYPE, "type"})
-"""Texts that name one of a few constants: another one counts as none, what is no text is refused."""
+"""Fields that name one of a few constants: an unknown text counts as null, another type is refused."""
 _INTEGER = JsonField("", "integer", "", bits=32)
 _VALUE, _NEXT = "a value", "a comma or an end"
 _TABLE = 2
-"""So many containers are open inside of a table."""
+"""Number of open containers inside a table."""
 _BLANK = r" \t\r\n\f\x08"
 _COMMENTS = r"|/\*.*?\*/|//[^\n]*+"
 _TOKENS = (
     r"(?:(?P<text>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')"
-    # a letter behind a number is its type in Java
+    # in Java a letter behind a number is its type
     r"|(?P<number>-?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?)[BDFLS]?+"
     r"|(?P<word>[A-Za-z_$][\w$.]*+)"
     r"|(?P<sign>[][{}:,]))"
@@ -50,7 +49,7 @@ _TOKENS = (
 
 
 def _tokens(blanks: str) -> re.Pattern[str]:
-    """One token behind blanks and comments."""
+    """A pattern for blanks and comments, then one token."""
     return re.compile(rf"(?:[{blanks}]++{_COMMENTS})*+{_TOKENS}", re.DOTALL)
 
 
@@ -58,18 +57,19 @@ _TOKEN = _tokens(_BLANK)
 _TOKEN_OR_CONTROLS = _tokens(r"\x00-\x19\x1b- \x7f")
 _TOKEN_OR_NUL = re.compile(rf"[{_BLANK}]*+\0?+{_TOKEN.pattern}", re.DOTALL)
 _INSTEAD_OF_COMMA = re.compile(rf"[\x00-\x19\x1b- \x7f]*+[^\x00- \"',/\]fntx+}}\x7f](?=[{_BLANK}]*+[\"}}])")
-"""One character between two entries of a map, of those that are a token by themselves."""
-_BEHIND = re.compile(rf"(?:[\s\0]++{_COMMENTS})*+", re.DOTALL)
+"""One character between two entries of a map, if it is a token by itself for fastjson."""
+_BLANKS_AT_END = re.compile(rf"(?:[\s\0]++{_COMMENTS})*+", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 _BOM = "\ufeff"
-_PLAIN = re.compile(r"[^\\\x00-\x1f]*+")
+_NO_ESCAPE = re.compile(r"[^\\\x00-\x1f]*+")
 
 
 class Grammar(StrEnum):
-    """What is passed over besides. fastjson: control characters behind a value and between numbers,
-    one character in the place of a comma between two entries, each comma between numbers. fastjson2:
-    commas of tables where a blank stands, a NUL behind signs. What fastjson takes by chance besides, as another
-    sign for a brace, counts as broken: that is no all-clear.
+    """What a parser accepts beyond `parse`'s own rules.
+
+    fastjson: control characters behind a value and between numbers, one other character in place of a comma between two
+    entries, missing commas between numbers. fastjson2: blanks in place of commas in tables, a NUL behind signs. Other
+    things that fastjson accepts by chance, such as another sign for a brace, count as broken: accepting is no promise.
     """
 
     PLAIN = "JSON"
@@ -78,12 +78,12 @@ class Grammar(StrEnum):
 
 
 class ParsedConfig(NamedTuple):
-    """What a text says. value: None without any. position, problem: byte and what is wrong there.
+    """The parsed content of a text.
 
-    note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
-    whole: it was read to its end, and only its value is none that a file has. numbered: members with
-    keys inside that are no texts. open: keys down to where it goes wrong; what they lead to is not whole.
-    bare: some key has no quotes.
+    value: None if there is none. position, problem: byte, and what is wrong there. note: odd but accepted content.
+    gives_up: after this problem a broker does not read the .bak. whole: the text was read to its end, only its value is
+    of the wrong type. numbered: members that have keys inside that are not texts. open: keys that lead to the place of
+    the problem; the values there are incomplete. bare: some key has no quotes.
     """
 
     value: Any
@@ -98,17 +98,17 @@ class ParsedConfig(NamedTuple):
 
 
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> ParsedConfig:
-    """Parse; never raises."""
-    if len(data) > _SHORT_BYTES:
+    """Parse a text; never raises."""
+    if len(data) > _CACHED_BYTES:
         return _parse(data, grammar)
-    parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
+    parsed: ParsedConfig = pickle.loads(_parse_once(data, grammar))  # a copy, since callers may change it
     return parsed
 
 
 def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
-        return ParsedConfig(None, _nothing(data))
+        return ParsedConfig(None, _problem_of_empty(data))
     reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
     try:
         reader.read()
@@ -121,23 +121,23 @@ def _parse(data: bytes, grammar: Grammar) -> ParsedConfig:
     return ParsedConfig(reader.top, note=note, numbered=frozenset(reader.numbered), bare=reader.bare)
 
 
-@lru_cache(_MOST_KEPT)
+@lru_cache(_CACHED_TEXTS)
 def _parse_once(data: bytes, grammar: Grammar) -> bytes:
     return pickle.dumps(_parse(data, grammar))
 
 
-def _nothing(data: bytes) -> str:
+def _problem_of_empty(data: bytes) -> str:
     if not data:
         return "empty"
     return f"{counted(len(data), 'NUL byte')} and nothing else" if b"\0" in data else "only blanks"
 
 
-def _note(text: str, data: bytes, left: int) -> str:
+def _note(text: str, data: bytes, unread: int) -> str:
     notes = []
     if text.startswith(_BOM):
         notes.append("begins with a byte order mark")
-    if left and "\0" in text[-left:]:
-        zeros = text[-left:].count(chr(0))
+    if unread and "\0" in text[-unread:]:
+        zeros = text[-unread:].count(chr(0))
         notes.append(f"{counted(zeros, 'NUL byte')} behind the end")
     if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
         notes.append("not valid UTF-8")
@@ -145,7 +145,7 @@ def _note(text: str, data: bytes, left: int) -> str:
 
 
 class _WrongCharacter(Exception):
-    """Something that a broker does not read, at a character."""
+    """Something at a character that a broker does not accept."""
 
     def __init__(self, what: str, at: int) -> None:
         self.what = what
@@ -153,7 +153,7 @@ class _WrongCharacter(Exception):
 
 
 class _Reader:
-    """One pass over the text; containers fill as it goes, so a cut leaves what was read."""
+    """One pass over the text; containers are filled on the way, so that a cut text gives what was read."""
 
     def __init__(self, text: str, at: int, grammar: Grammar) -> None:
         self.text = text
@@ -163,19 +163,19 @@ class _Reader:
         self.bare = False
         self._grammar = grammar
         self._by_numbers: list[bool] = []
-        """Of each open container, whether its last key was a number."""
+        """For each open container, whether its last key is a number."""
         self._behind_sign = True
         self._open: list[tuple[Any, Any]] = []
-        """Containers around the place where the text is, each with the key that waits for it."""
+        """The open containers, outermost first, each with the key under which its parent has it."""
         self._values = 0
 
     @property
     def open(self) -> tuple[Any, ...]:
-        """Keys of the containers around the place where the text is."""
+        """Keys that lead to the innermost open container."""
         return tuple(key for _, key in self._open[1:])
 
     def read(self) -> None:
-        """Read all of the text. Raises _Wrong."""
+        """Read all of the text. Raises _WrongCharacter."""
         self._value(*self._token(_VALUE), None)
         while self._open:
             container, _ = self._open[-1]
@@ -190,7 +190,7 @@ class _Reader:
                 self._value(*self._token(_VALUE), key)
             else:
                 self._value(kind, token, None)
-        if not _BEHIND.fullmatch(self.text, self.at):
+        if not _BLANKS_AT_END.fullmatch(self.text, self.at):
             raise _WrongCharacter("there is more behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
@@ -211,7 +211,7 @@ class _Reader:
         return bool(self._by_numbers) and self._by_numbers[-1]
 
     def _pattern(self, wanted: str) -> re.Pattern[str]:
-        """A token, with what may stand in front of it here."""
+        """The pattern of the next token, with what may precede it here."""
         loose = self._by_number or wanted in (_VALUE, _NEXT)
         if self._grammar is Grammar.FASTJSON and loose and self._open:
             return _TOKEN_OR_CONTROLS
@@ -253,7 +253,7 @@ class _Reader:
         else:
             raise _WrongCharacter(f"{_short(token)} where a value should be", begin)
         if kind != "number" or len(self._open) != 1 or self.text[self.at :].strip("\0"):
-            self._store(value, key)  # a number of the file itself that may have lost digits is none
+            self._store(value, key)  # not a top-level number at the end of the file, which may have lost digits
         if kind == "sign":
             self._open.append((value, key))
             self._by_numbers.append(False)
@@ -271,7 +271,7 @@ class _Reader:
             container.append(value)
 
     def _behind_value(self) -> None:
-        """A comma, or the end of the container, which is left to the caller."""
+        """Read a comma. The end of the container is left to the caller."""
         before, entry_ended = self.at, self._behind_sign
         if entry_ended and self._instead_of_comma():
             return
@@ -282,7 +282,7 @@ class _Reader:
             raise _WrongCharacter("no comma behind a value", self.at - len(token))
 
     def _instead_of_comma(self) -> bool:
-        """fastjson takes any token for the comma between two entries of a table."""
+        """Skip a character that fastjson takes for the comma between two entries of a table."""
         if self._grammar is not Grammar.FASTJSON or self._by_number or len(self._open) != _TABLE:
             return False
         other = _INSTEAD_OF_COMMA.match(self.text, self.at)
@@ -290,7 +290,7 @@ class _Reader:
         return other is not None
 
     def _no_comma(self, before: int, kind: str) -> bool:
-        """The next key stands where a comma should, and that is passed over."""
+        """Whether the next key may follow without a comma; the position then goes back to it."""
         blank = self.text[before : before + 1] <= " " or self.text[before] == "-"
         numbers = self._grammar is Grammar.FASTJSON and self._by_number and kind == "number"
         second = self._grammar is Grammar.FASTJSON_2 and kind in ("number", "text", "word")
@@ -302,9 +302,9 @@ class _Reader:
 
     def _string(self, token: str, begin: int) -> str:
         inside = token[1:-1]
-        if not _PLAIN.fullmatch(inside):
+        if not _NO_ESCAPE.fullmatch(inside):
             try:
-                # a quote of the other kind has no backslash, single ones may have one
+                # JSON has a backslash before " but none before '
                 quoted = inside.replace("\\'", "'") if token[0] == "'" else inside
                 quoted = re.sub(r'(?<!\\)"', '\\"', quoted) if token[0] == "'" else quoted
                 inside = json.loads(f'"{quoted}"', strict=False)
@@ -316,7 +316,7 @@ class _Reader:
 
 
 def _number(token: str) -> Any:
-    """An int or a float; a number that is neither in 64 bits nor short stays text."""
+    """An int or a float; a number that is too long or too large for both stays text."""
     if len(token) > _LONGEST_NUMBER:
         return token
     if token.lstrip("-").isdigit():
@@ -330,7 +330,7 @@ def _short(token: str) -> str:
 
 
 def with_numbers(value: Any) -> Any:
-    """Keys that are numbers as numbers, and whole numbers without a point, as a broker writes them."""
+    """Convert keys that are numbers to int, and whole floats to int, as a broker writes them."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -343,9 +343,9 @@ def with_numbers(value: Any) -> Any:
 
 
 def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Records of one table; what does not fit is a `config_value` that says so.
+    """Yield records of one table; an entry that does not fit becomes a `config_value` that says so.
 
-    head: fields in front of all others.
+    head: fields that come first in each record.
     """
     table_head = {**head, "table": table.member} if table.member else dict(head)
     for path, keys, entry in _walk(table, value):
@@ -367,14 +367,14 @@ _Keys = dict[str, Any]
 
 
 def _walk(table: JsonTable, value: Any) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
-    """(place, keys, entry) of all entries; keys None where the levels are not as declared."""
+    """(place, keys, entry) of all entries; keys is None if the levels are not as declared."""
     level: list[tuple[tuple[str, ...], _Keys | None, Any]] = [((), {}, value)]
     for step in table.levels:
-        level = [found for one in level for found in _down(step, *one)]
+        level = [found for one in level for found in _step_down(step, *one)]
     return iter(level)
 
 
-def _down(
+def _step_down(
     step: JsonField | tuple[JsonField, JsonField] | Member, place: tuple[str, ...], keys: _Keys | None, value: Any
 ) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
     if keys is None or not isinstance(value, dict):
@@ -389,9 +389,9 @@ def _down(
 
 
 def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
-    """What one key gives to a record, None for one that is not as declared."""
+    """The fields that one key gives to a record; None for a key that is not as declared."""
     if not isinstance(step, JsonField):
-        # a topic may have an @ or _ itself, a group or number has none
+        # a topic may contain @ or _, a group or number does not
         first, separator, second = name.rpartition(step[1].after)
         last = _key(step[1], second)
         return {step[0].column: first} | last if separator and last is not None else None
@@ -411,14 +411,14 @@ def _record(table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any) 
     for field in table.fields:
         if field.name in more and field.fits(more[field.name]):
             record[field.column] = more.pop(field.name)
-    for field in table.keys:  # the broker writes some keys into the entry once more
+    for field in table.keys:  # a broker repeats some keys in the entry
         if more.get(field.name) == keys[field.column]:
             del more[field.name]
     return {**record, "more": more} if more else record
 
 
 class Misfit(NamedTuple):
-    """What a manager does not take: `holder[key]`, or the key itself."""
+    """Something that a broker's manager does not take: `holder[key]`, or the key itself."""
 
     text: str
     holder: dict[Any, Any]
@@ -426,7 +426,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
-    """What of a table has another type than the fields of its manager, or is a number beyond them."""
+    """Yield what in a table has another type than the fields of its manager, or is a number out of range."""
     level = [Misfit(table.member, {table.member: entry}, table.member)]
     for step in table.levels:
         below: list[Misfit] = []
@@ -459,7 +459,7 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
 
 
 def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:
-    """The same of one value. An array counts as a whole: what an item means may be a matter of its place."""
+    """The same for one value. A bad item makes the whole array a misfit, as its place may have a meaning."""
     value = holder[key]
     if not _fits(one, value):
         return [Misfit(f"{place} is no {one.told}", holder, key)]
@@ -473,7 +473,7 @@ def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) ->
 
 
 def _fits(field_: JsonField, value: Any) -> bool:
-    """Whether a broker's parser makes one of the field's type of it."""
+    """Whether a broker's parser converts the value to the field's type."""
     if value is None or value == "":
         return True
     if field_.type == "integer":

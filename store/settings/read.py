@@ -1,16 +1,16 @@
-"""The files of `config/`: records of their tables, and which of file and .bak a broker reads.
+"""The files of `config/`: their records, and whether a broker reads the file or its .bak (spec 05, 5.2 and 5.3).
 
-A file that is broken gives what can be read of it. Nothing is written. Spec 05, 5.2 and 5.3.
+A broken file gives what can be read of it. Nothing is written.
 
-A broker with a controller keeps two more: brokerIdentity, read as its BrokerMetadata does (spec 06, 6.3), and
-epochFileCheckpoint, as its CheckpointFile does (spec 06, 6.2). Nothing raises there: what is wrong, and where, is told
-beside what can be read. Of what is no number a broker does not recover: it does not even look at the .bak then.
+A broker with a controller has two more files: brokerIdentity, read as its BrokerMetadata does (spec 06, 6.3), and
+epochFileCheckpoint, as its CheckpointFile does (spec 06, 6.2). Their parsers raise nothing: they return what can be
+read, and what is wrong where. After a malformed number a broker does not even read the .bak.
 
-`inspect` has one line for each file (`summaries_of`).
+`inspect` shows one line per file (`summaries_of`).
 
-Consumer groups and their progress: `config/consumerOffset.json` and what stands in its place. A broker with
-`enableLmq` keeps `lmqConsumerOffset.json` instead, with the groups of LMQs beside the others; one whose
-configuration is a RocksDB keeps it there (spec 05, 5.3, 5.4).
+Progress of consumer groups: `config/consumerOffset.json` or its substitutes. A broker with `enableLmq` has
+`lmqConsumerOffset.json` instead, with the groups of LMQs besides the others; a broker with its configuration in a
+RocksDB has them there (spec 05, 5.3, 5.4).
 
 Records of POP, which the same parsers read.
 """
@@ -50,21 +50,21 @@ if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
 
 LARGEST_BYTES = 64 << 20
-"""Of a larger file the rest is not read."""
-_ONE_READ = 1 << 32
-"""A broker reads a file at once, and takes its length for an int: what is above this counts no more."""
+"""Most bytes that are read of a file."""
+_INT_VALUES = 1 << 32
+"""A broker reads a file at once and casts its length to an int: lengths count modulo this."""
 _HEAP_BYTES = 512 << 20
-"""To read so many at once a broker needs a heap some times as large."""
+"""To read so many bytes at once a broker needs a heap several times as large."""
 BACKUP = ".bak"
 TEMPORARY = ".tmp"
 FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if kind.file}
-"""Name of a file in `config/` → its kind."""
+"""File name in `config/` → kind."""
 
 
 class ConfigProblem(NamedTuple):
-    """What is wrong with a file: from `position` on `size` bytes cannot be read.
+    """What is wrong with a file: `size` bytes from `position` on cannot be read.
 
-    gives_up: a broker does not look at the .bak then. noted: whoever collects what a disk does not give has it already.
+    gives_up: a broker then does not read the .bak. noted: the range is already among the noted unreadable ranges.
     """
 
     position: int
@@ -75,10 +75,10 @@ class ConfigProblem(NamedTuple):
 
 
 class ConfigFile(NamedTuple):
-    """One file as it was read. problem: why a broker does not take it, None where it does.
+    """One file as it was read.
 
-    value: what could be read: of JSON its members, of properties their values. note: what is odd but
-    taken. larger: nobody has looked at its end, so the problem is not one that a broker has.
+    problem: why a broker does not accept it, None if it does. value: what could be read: members of JSON, values of
+    properties. note: odd but accepted content. larger: the end was not read, so the problem is not a broker's problem.
     """
 
     path: Path
@@ -89,7 +89,7 @@ class ConfigFile(NamedTuple):
     larger: bool = False
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The entries of its tables, then members that belong to none."""
+        """Yield the entries of its tables, then members that belong to no table."""
         tables = KINDS[self.kind].tables
         head = {"file": self.path.name}
         for table in tables:
@@ -103,10 +103,10 @@ class ConfigFile(NamedTuple):
 
 
 class ConfigContent(NamedTuple):
-    """What a broker reads of a file of `size` bytes, as far as it is looked at here.
+    """What a broker reads of a file of `size` bytes, as far as it is read here.
 
-    problem: why it takes nothing of it, for its size alone; data is then what there is. empty: it sees
-    no byte. dies: of that problem, whatever the .bak has. larger: there is more than was looked at.
+    problem: why a broker accepts nothing of the file, because of its size; data is then what was read. empty: the
+    broker sees no byte. dies: the problem ends the broker, whatever the .bak has. larger: the file has more bytes.
     """
 
     data: bytes
@@ -118,7 +118,7 @@ class ConfigContent(NamedTuple):
 
 
 def read_content(path: Path) -> ConfigContent:
-    """Read a file of JSON as a broker's `file2String` does: measured with 4.9.7, 5.3.3, 5.5.0.
+    """Read a JSON file as a broker's `file2String` does (measured with 4.9.7, 5.3.3, 5.5.0).
 
     Raises Missing, Unreadable.
     """
@@ -126,13 +126,13 @@ def read_content(path: Path) -> ConfigContent:
     if len(data) <= LARGEST_BYTES:
         return ConfigContent(data, len(data))
     size = os.stat(path).st_size  # noqa: PTH116
-    # of a huge file of holes, mebibytes of NULs would be looked at one by one
+    # the end of a huge sparse file would be mebibytes of NULs, examined one by one
     there = ConfigContent(data[:LARGEST_BYTES].rstrip(b"\0"), size)
-    taken = size % _ONE_READ
+    taken = size % _INT_VALUES
     many = counted(size, "byte")
     if not taken:
         return there._replace(problem=f"{many}: a broker takes the file as empty", empty=True)
-    if taken >= _ONE_READ // 2:
+    if taken >= _INT_VALUES // 2:
         return there._replace(problem=f"{many}: more than a broker can read")
     if taken >= _HEAP_BYTES:
         text = f"{many}: more than fits in a broker's heap (OutOfMemoryError)"
@@ -143,11 +143,11 @@ def read_content(path: Path) -> ConfigContent:
 
 
 def read_config_file(path: Path, kind: str) -> ConfigFile:
-    """Read one file. Raises Missing, Unreadable; what is in it raises nothing.
+    """Read one file. Raises Missing, Unreadable; malformed content raises nothing.
 
-    One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody notes it.
+    A file with unreadable bytes counts as broken, and they are noted. Raises UnreadableRange where that is not allowed.
     """
-    if path.is_dir():  # a broker's read fails, as that of a broken file does
+    if path.is_dir():  # a broker fails to read it, as a broken file
         return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
     syntax = KINDS[kind].syntax
     try:
@@ -167,8 +167,8 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     value = parsed.value if isinstance(parsed.value, dict) else {}
     problem = None
     if parsed.problem:
-        left = content.size - parsed.position
-        problem = ConfigProblem(parsed.position, left, parsed.problem, parsed.gives_up)
+        remaining = content.size - parsed.position
+        problem = ConfigProblem(parsed.position, remaining, parsed.problem, parsed.gives_up)
     return ConfigFile(path, kind, value, problem, parsed.note, larger=content.larger)
 
 
@@ -177,7 +177,7 @@ def _properties(data: bytes) -> ParsedConfig:
 
 
 def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
-    """What a broker does where a file cannot be read, or is not there: "" where it can.
+    """What a broker does because a file is missing (None) or broken; "" if it can read the file.
 
     path: of the file itself, not of its .bak.
     """
@@ -198,10 +198,7 @@ def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
 
 
 def config_files(directory: Path) -> Iterator[tuple[str, Path, str]]:
-    """(kind, path, name of the file itself) of files and .bak that there are, by name.
-
-    Raises Unreadable.
-    """
+    """Yield (kind, path, name of the file itself) of files, .bak and .tmp that exist, by name. Raises Unreadable."""
     with os_errors(directory), os.scandir(directory) as found:
         names = sorted(entry.name for entry in found if is_file(entry))
     for name in names:
@@ -215,8 +212,8 @@ _LONG_MOST = (1 << 63) - 1
 
 
 def parse_identity(data: bytes) -> ParsedConfig:
-    """The table of `formats.broker_identity` by its member."""
-    # as Java splits: empty parts at the end are none
+    """Parse a brokerIdentity into the table of `formats.broker_identity`."""
+    # Java's split drops empty parts at the end
     parts = data.decode("utf-8", "surrogateescape").rstrip(SEPARATOR).split(SEPARATOR)
     found: dict[str, Any] = {}
     value = {IDENTITY: found}
@@ -246,11 +243,11 @@ _INT_MOST, _EPOCH_MOST = (1 << 31) - 1, (1 << 63) - 1
 
 
 class _WrongNumber(Exception):
-    """A line of which a number cannot be read."""
+    """A number in a line cannot be parsed."""
 
 
 def parse_epochs(data: bytes) -> ParsedConfig:
-    """The tables of `formats.epoch_file` by their members."""
+    """Parse an epochFileCheckpoint into the tables of `formats.epoch_file`."""
     header: dict[str, Any] = {}
     epochs: dict[str, int] = {}
     value = {HEADER: header, EPOCHS: epochs}
@@ -262,12 +259,12 @@ def parse_epochs(data: bytes) -> ParsedConfig:
     at, rows = 0, list[tuple[int, tuple[int, int]]]()
     try:
         for name, line in zip(("count", "crc"), lines, strict=False):
-            header[name] = _number(line, _INT_MOST, name)
+            header[name] = _epoch_number(line, _INT_MOST, name)
             at = found[min(len(header), len(found) - 1)][0]
         if len(header) < 2:
             raise _WrongNumber("it ends in its header" if data else "empty")
         for (at, _), line in zip(found[2:], lines[2:], strict=True):
-            if (entry := _entry(line)) is not None:
+            if (entry := _epoch_entry(line)) is not None:
                 rows.append((at, entry))
                 epochs[str(entry[0])] = entry[1]
     except _WrongNumber as wrong:
@@ -281,25 +278,25 @@ def parse_epochs(data: bytes) -> ParsedConfig:
         header[CRC_OK] = crc == header["crc"]
         if not header[CRC_OK]:
             return ParsedConfig(value, f"its CRC is {header['crc']}, but its lines have {crc}", found[1][0])
-    return ParsedConfig(value, note=_note([entry for _, entry in rows]))
+    return ParsedConfig(value, note=_note_on_epochs([entry for _, entry in rows]))
 
 
-def _number(text: str, most: int, what: str) -> int:
+def _epoch_number(text: str, most: int, what: str) -> int:
     if not _NUMBER.fullmatch(text) or not -most - 1 <= int(text) <= most:
         raise _WrongNumber(f"the {what} is not a number")
     return int(text)
 
 
-def _entry(line: str) -> tuple[int, int] | None:
-    """Epoch and start offset; None for a line that has not two parts, which is passed over."""
+def _epoch_entry(line: str) -> tuple[int, int] | None:
+    """(epoch, start offset) of a line; None if it does not have two parts, when brokers skip it."""
     parts = line.rstrip(EPOCH_SEPARATOR).split(EPOCH_SEPARATOR)
     if len(parts) != 2:
         return None
-    return _number(parts[0], _INT_MOST, "epoch"), _number(parts[1], _EPOCH_MOST, "start offset")
+    return _epoch_number(parts[0], _INT_MOST, "epoch"), _epoch_number(parts[1], _EPOCH_MOST, "start offset")
 
 
-def _note(rows: list[tuple[int, int]]) -> str:
-    """What is odd but taken: entries that do not follow one another."""
+def _note_on_epochs(rows: list[tuple[int, int]]) -> str:
+    """Odd but accepted entries: epochs or offsets that do not increase."""
     for (epoch, offset), (later, start) in pairwise(rows):
         if later <= epoch:
             return f"epoch {later} follows epoch {epoch}"
@@ -313,9 +310,10 @@ _NOT_COUNTED = ("data_version", "config_value")
 
 
 class ConfigSummary(NamedTuple):
-    """One file or RocksDB. state: `whole`, `broken`, `missing` (its .bak is there), `unread`.
+    """One line on a file or RocksDB.
 
-    entries: record type → number. text: the same in words, with what a broker does.
+    state: `whole`, `broken`, `missing` (its .bak exists), `unread`. entries: record type → number. text: the same in
+    words, with what a broker does.
     """
 
     file: str
@@ -325,18 +323,18 @@ class ConfigSummary(NamedTuple):
 
 
 def summary_of(file: ConfigFile) -> ConfigSummary:
-    """Of a file that was read."""
+    """The summary of a file that was read."""
     counts = Counter(record["type"] for record in file.records())
     entries = {name: count for name, count in counts.items() if name not in _NOT_COUNTED}
-    told = entries_text(entries)
+    entries_in_words = entries_text(entries)
     if file.problem is None:
-        text = (told or "no entries") + (f"; {file.note}" if file.note else "")
+        text = (entries_in_words or "no entries") + (f"; {file.note}" if file.note else "")
         return ConfigSummary(file.path.name, WHOLE, entries, text)
     parts = [f"broken at byte {file.problem.position} ({file.problem.reason})"]
     if file.larger:
         parts = [file.problem.reason]
-    if told:
-        parts.append(f"{told} before that")
+    if entries_in_words:
+        parts.append(f"{entries_in_words} before that")
     if file.larger:
         return ConfigSummary(file.path.name, UNREAD, entries, "; ".join(parts))
     if not file.path.name.endswith(BACKUP):
@@ -345,7 +343,7 @@ def summary_of(file: ConfigFile) -> ConfigSummary:
 
 
 def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
-    """Of each file without its .bak, of what only the .bak has, then of RocksDBs.
+    """Yield summaries of files, of missing files that have a .bak, then of RocksDBs.
 
     Raises Missing, Unreadable.
     """
@@ -369,14 +367,14 @@ def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
 
 
 def databases(directory: Path) -> list[Path]:
-    """The RocksDBs in a directory, sorted."""
+    """The RocksDBs in a directory, sorted. Raises OSError."""
     from ..queues.rocksdb import is_rocksdb
 
     return sorted(path for path in directory.iterdir() if path.is_dir() and is_rocksdb(path))
 
 
 def count_entries(path: Path) -> dict[str, int]:
-    """Records of a RocksDB by their type. Raises Unsupported, Unreadable."""
+    """Number of records in a RocksDB by type. Raises Unsupported, Unreadable."""
     from ..queues.rocksdb import RocksDb
     from .rocksdb import read_entries
 
@@ -388,12 +386,12 @@ def count_entries(path: Path) -> dict[str, int]:
 
 
 def entries_text(entries: dict[str, int]) -> str:
-    """`2 topic configs, 1 forbidden`."""
-    return ", ".join(counted(count, *_thing(name)) for name, count in entries.items())
+    """A text such as `2 topic configs, 1 forbidden`."""
+    return ", ".join(counted(count, *_singular_and_plural(name)) for name, count in entries.items())
 
 
-def _thing(record_type: str) -> tuple[str, str]:
-    """What one of these, and more of them, are called."""
+def _singular_and_plural(record_type: str) -> tuple[str, str]:
+    """Singular and plural of a record type in words."""
     name = record_type.replace("_", " ")
     return name, f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
@@ -409,24 +407,24 @@ _PARSERS: Mapping[Syntax, Callable[[bytes], ParsedConfig]] = {
 _LARGEST_OFFSETS_BYTES = 256 << 20
 
 Progress = Mapping["QueueId", Mapping[str, int]]
-"""Per queue and group the next queue offset to consume."""
+"""Queue → group → next queue offset to consume."""
 
 
 class _OffsetTable(NamedTuple):
-    """What one file says, and when it was written (ms, 0: not known)."""
+    """The offsets in one file, and when it was written (ms since 1970, 0: unknown)."""
 
     progress: dict[QueueId, dict[str, int]]
     written_ms: int = 0
 
 
 def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
-    """The progress of all groups; of a file that cannot be read its `.bak`; empty without.
+    """The progress of all groups; empty if nothing can be read. An unreadable file is replaced by its `.bak`.
 
-    Of two files that name the same group the one written later counts. options: of the broker.
+    If two files name the same group, the one written later counts, and a RocksDB before all. options: of the broker.
     """
-    tables = [table for name in (OFFSETS, LMQ_OFFSETS) if (table := _read(config, name)) is not None]
+    tables = [table for name in (OFFSETS, LMQ_OFFSETS) if (table := _read_offsets(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)
-    tables += _of_rocksdb(config, options)
+    tables += _offsets_in_rocksdb(config, options)
     progress: dict[QueueId, dict[str, int]] = {}
     for table in tables:
         for queue, offsets in table.progress.items():
@@ -434,23 +432,23 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
     return progress
 
 
-def _read(config: Path, file_name: str) -> _OffsetTable | None:
-    """A file, or its `.bak`, as a broker takes it; None where neither can be read."""
+def _read_offsets(config: Path, file_name: str) -> _OffsetTable | None:
+    """Read a file, or its `.bak`, as a broker does; None if neither can be read."""
     for name in (file_name, f"{file_name}.bak"):
         try:
             data = read_regular(config / name, _LARGEST_OFFSETS_BYTES)
         except StoreError:
             continue
-        found = _parse(data)
+        found = _parse_offsets(data)
         if found is not None:
             return found
     return None
 
 
-def _parse(data: bytes) -> _OffsetTable | None:
+def _parse_offsets(data: bytes) -> _OffsetTable | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
-        rows = [*_rows(table[OFFSET_TABLE]), *_lmq_rows(table.get(LMQ_OFFSET_TABLE) or {})]
+        rows = [*_offset_rows(table[OFFSET_TABLE]), *_lmq_rows(table.get(LMQ_OFFSET_TABLE) or {})]
         version = table.get(DATA_VERSION.member)
         written_ms = int(version["timestamp"]) if isinstance(version, dict) else 0
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
@@ -461,8 +459,8 @@ def _parse(data: bytes) -> _OffsetTable | None:
     return found
 
 
-def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    from ..broker.snapshot import QueueId  # with numpy, which few readers of config/ need
+def _offset_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
+    from ..broker.snapshot import QueueId  # imports numpy, which few readers of config/ need
 
     for name, offsets in table.items():
         topic, _, group = name.rpartition("@")
@@ -471,7 +469,7 @@ def _rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
 
 
 def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
-    """An LMQ has one queue, number 0."""
+    """Rows of LMQs: each has one queue, number 0."""
     from ..broker.snapshot import QueueId
 
     for name, offset in table.items():
@@ -479,8 +477,8 @@ def _lmq_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
         yield QueueId(topic, 0), group, int(offset)
 
 
-def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
-    """The same of a RocksDB, where there is one that can be read."""
+def _offsets_in_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_OffsetTable]:
+    """Yield the offsets in a RocksDB, if there is one that can be read."""
     from ..broker.snapshot import QueueId
     from ..queues.rocksdb import readable
     from .rocksdb import rows_of, stand_ins
@@ -492,7 +490,7 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
     try:
         rows = rows_of(path, OFFSETS)
     except Unreadable:
-        return  # what the files say is better than nothing
+        return  # the files are better than nothing
     for row in rows:
         if row.get("type") == "consumer_offset" and row["table"] == OFFSET_TABLE:
             queue = QueueId(str(row["topic"]), int(row["queue_id"]))
@@ -502,18 +500,18 @@ def _of_rocksdb(config: Path, options: Mapping[str, str] | None) -> Iterator[_Of
 
 
 _PERHAPS_NUMBER = re.compile(r"(?:[-+]?\d[\dA-Fa-fXx.,-]*|null|true|false)?")
-"""Texts that a broker of some version takes for a number."""
+"""Texts that a broker of some version parses as a number."""
 
 
 def read_pop(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, Any] | None, str]:
-    """The fields of a record of POP, None for what is none; and why no broker reads it, "" where one does: the broker
-    stops its queue of the revive topic there for good.
+    """(fields of a POP record or None, why no broker reads it or ""). At a record that it cannot read, a broker stops
+    reading its queue of the revive topic for good.
     """
     fields = parse_body(tag, body)
     if fields is not None or tag not in BODIES:
         return fields, ""
     read = parse(java_string(body).encode(), grammar)
-    # unlike in files of config/ fastjson2 refuses here names without quotes
+    # unlike in files of config/, fastjson2 refuses names without quotes here
     if read.problem or (read.bare and grammar is Grammar.FASTJSON_2):
         return None, "it is no JSON"
     for field in BODIES[tag]:
@@ -523,7 +521,7 @@ def read_pop(tag: str, body: bytes, grammar: Grammar) -> tuple[dict[str, Any] | 
 
 
 def _is_refused(field: JsonField, value: Any, grammar: Grammar) -> bool:
-    """The parser makes no value of the field's type of it. What some version takes counts as taken."""
+    """Whether no parser converts the value to the field's type; what some version accepts counts as accepted."""
     if field.type == "string":
         return False
     if isinstance(value, str):
@@ -541,21 +539,21 @@ def _is_refused(field: JsonField, value: Any, grammar: Grammar) -> bool:
 
 
 def _is_refused_in_list(field: JsonField, item: Any, grammar: Grammar) -> bool:
-    """Of numbers that are too large a fastjson2 takes some."""
+    """The same for an item of an array: fastjson2 accepts some numbers that are too large."""
     if isinstance(item, str) and not item.removeprefix("-").isdecimal():
         return not _PERHAPS_NUMBER.fullmatch(item)
     return grammar is Grammar.FASTJSON and isinstance(item, int | str) and not field.holds(item)
 
 
 def _is_beyond(field: JsonField, number: int | str, grammar: Grammar) -> bool:
-    """The number is beyond the bits of the field. By fastjson one of 64 bits runs over, and counts where what is left
+    """Whether a number is out of the field's range. In fastjson one of 64 bits overflows, and is accepted if the result
     is not negative.
     """
     if field.holds(number):
         return False
-    runs_over = grammar is Grammar.FASTJSON and field.bits == 64 and not (isinstance(number, str) and number[_LONGEST:])
+    runs_over = grammar is Grammar.FASTJSON and field.bits == 64 and not (isinstance(number, str) and number[_DIGITS:])
     return not (runs_over and abs(int(number)) & (1 << 64) - 1 < 1 << 63)
 
 
-_LONGEST = 1000
-"""Digits of a text that is looked at as a number."""
+_DIGITS = 1000
+"""Most digits of a text that is parsed as a number."""

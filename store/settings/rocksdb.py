@@ -1,10 +1,9 @@
-"""What the entries of a broker's RocksDB mean: queue units, files of `config/`, timers, or bytes.
+"""The meaning of entries in a broker's RocksDB: queue units, files of `config/`, timers, or plain bytes.
 
-A database is told by its column families and the name of its directory (spec 02, 2.10; 04, 4.10; 05, 5.4). For
-`config/` brokers have five forms: files of JSON, a RocksDB for each of three tables, one for all of them, that
-of configManagerVersion=v2, and what an earlier form left behind. Only the broker's options say which is in
-force; without them it is the one that was written last. `rocksdbstore/` says of messages whether a transaction
-is open, and which timers wait.
+A database is recognized by its column families and the name of its directory (spec 02, 2.10; 04, 4.10; 05, 5.4). For
+`config/` there are five forms: JSON files, a RocksDB for each of three tables, one RocksDB for all tables, that of
+configManagerVersion=v2, and leftovers of an earlier form. Only the broker's options tell which one it uses; without
+them the one written last is assumed. `rocksdbstore/` tells which transactions are open and which timers wait.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ from .parse import entries, parse
 Schema: TypeAlias = "Construct[Any, Any]"
 _TOPICS, _GROUPS, _OFFSETS = (KINDS[name].file for name in ("topics", "subscription-group", "consumer-offset"))
 SEPARATE = {_TOPICS: "topics", _GROUPS: "subscriptionGroups", _OFFSETS: "consumerOffsets"}
-"""Of each file of `config/` the RocksDB that stands in its place."""
+"""File of `config/` → directory of the RocksDB that replaces it."""
 SINGLE, SECOND = "metadata", "rdb"
-"""One for all of them: of useSingleRocksDBForAllConfigs, of configManagerVersion=v2."""
+"""Directories of one RocksDB for all tables: of useSingleRocksDBForAllConfigs, of configManagerVersion=v2."""
 POSITIONS = "consumerOffset"
-"""The column family of the one database that has positions of groups."""
+"""The column family of the single database that has offsets of groups."""
 _CONFIG: dict[str, tuple[str, JsonTable]] = {
     "topics": (_TOPICS, topics.TABLES[0]),
     "subscriptionGroups": (_GROUPS, subscription_group.TABLES[0]),
     "consumerOffsets": (_OFFSETS, consumer_offset.TABLES[0]),
 }
-"""Directory in `config/` → the file that it stands for, and the table whose entries it has."""
+"""Directory in `config/` → (file that it replaces, table that its entries belong to)."""
 FAMILIES: dict[str, tuple[str, JsonTable]] = {
     "topic": (_TOPICS, topics.TABLES[0]),
     "subscriptionGroup": (_GROUPS, subscription_group.TABLES[0]),
@@ -62,13 +61,13 @@ FAMILIES: dict[str, tuple[str, JsonTable]] = {
     "subscriptionGroupVersion": (_GROUPS, DATA_VERSION),
     "consumerOffsetVersion": (_OFFSETS, DATA_VERSION),
 }
-"""The same for the column families of the one database."""
+"""The same for column families of the single database."""
 
 
 class RocksdbEntry(NamedTuple):
-    """One entry with the records that it stands for, and the schemas of its bytes, if any.
+    """One entry, the records that it stands for, and the schemas of its bytes, if any.
 
-    file: of `config/`, whose table it belongs to, "" for none.
+    file: of `config/`, whose table it belongs to; "" for none.
     """
 
     family: str
@@ -81,7 +80,7 @@ class RocksdbEntry(NamedTuple):
 
 
 def read_entries(database: RocksDb) -> Iterator[RocksdbEntry]:
-    """All entries of all column families, in order of their keys. Raises Unreadable."""
+    """Yield all entries of all column families, in key order. Raises Unreadable."""
     for family in database.column_families:
         reader = _reader(database, family)
         for key, value in _items(database, family):
@@ -92,8 +91,8 @@ def read_entries(database: RocksDb) -> Iterator[RocksdbEntry]:
 
 
 def _items(database: RocksDb, family: str) -> Iterator[tuple[bytes, bytes]]:
-    """All rows of a family, as a broker comes to them: to a version by its key. An older one, which nothing reads, may
-    be damaged. Raises Unreadable.
+    """Yield the rows of a family that a broker reads: of a family with a data version only the row at the version's
+    key; an older row, which nothing reads, may be damaged. Raises Unreadable.
     """
     versions = {KV_DATA_VERSION, *(name for name, (_, table) in FAMILIES.items() if table is DATA_VERSION)}
     there = family in versions & {*database.column_families}
@@ -102,7 +101,7 @@ def _items(database: RocksDb, family: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def as_bytes(database: RocksDb) -> Iterator[RocksdbEntry]:
-    """The same as plain bytes, whatever they mean. Raises Unreadable."""
+    """Yield all entries as plain bytes, whatever they mean. Raises Unreadable."""
     for family in database.column_families:
         for key, value in database.items(family):
             yield RocksdbEntry(family, key, value, (_bytes(family, key, value),))
@@ -112,26 +111,26 @@ _Reader = Callable[[bytes, bytes], RocksdbEntry | None]
 
 
 def _reader(database: RocksDb, family: str) -> _Reader:
-    """What reads the entries of a family; it answers None for what it does not know."""
+    """The function that reads entries of a family; it returns None for an entry that it does not know."""
     families = set(database.column_families)
     if rocksdb_consume_queue.BOUNDS in families:
         if family == rocksdb_consume_queue.UNITS:
             return _fields(family, "rocksdb_queue_unit", rocksdb_consume_queue.UNIT_KEY, rocksdb_consume_queue.UNIT)
         return _bound
     if {rocksdb_store.TIMER, rocksdb_store.TRANSACTION} <= families:
-        return _store(family) if family in _SCHEMAS else _unknown
+        return _store_reader(family) if family in _SCHEMAS else _unknown
     name = database.path.absolute().name
     if name == KV_STORE and family == pop.KV_STATE:
-        return _given_out
-    if name in _CONFIG and family in (_OWN, KV_DATA_VERSION):
+        return _pop_entry
+    if name in _CONFIG and family in (_MAIN, KV_DATA_VERSION):
         file, table = _CONFIG[name]
-        return _config(family, name, file, DATA_VERSION if family == KV_DATA_VERSION else table)
+        return _config_reader(family, name, file, DATA_VERSION if family == KV_DATA_VERSION else table)
     if name == SINGLE and family in FAMILIES:
-        return _config(family, name, *FAMILIES[family])
-    return _second if name == SECOND and family == _OWN else _unknown
+        return _config_reader(family, name, *FAMILIES[family])
+    return _version_2_entry if name == SECOND and family == _MAIN else _unknown
 
 
-_OWN = "default"
+_MAIN = "default"
 _SCHEMAS: dict[str, tuple[str, Schema, Schema]] = {
     rocksdb_store.TIMER: ("rocksdb_timer", rocksdb_store.TIMER_KEY, rocksdb_store.TIMER_VALUE),
     rocksdb_store.TRANSACTION: ("rocksdb_transaction", rocksdb_store.TRANSACTION_KEY, rocksdb_store.TRANSACTION_VALUE),
@@ -139,8 +138,8 @@ _SCHEMAS: dict[str, tuple[str, Schema, Schema]] = {
 }
 
 
-def _store(family: str) -> _Reader:
-    """Reads `rocksdbstore/`: entries, and rows that tell how far they go."""
+def _store_reader(family: str) -> _Reader:
+    """A reader for `rocksdbstore/`: entries, and rows that tell how far they go."""
     fields = _fields(family, *_SCHEMAS[family])
 
     def read(key: bytes, value: bytes) -> RocksdbEntry | None:
@@ -157,7 +156,7 @@ def _store(family: str) -> _Reader:
 
 
 def _index(key: bytes, value: bytes, fields: _Reader) -> RocksdbEntry | None:
-    """An index item: the name in its key is taken apart."""
+    """An index item, with the name in its key split into parts."""
     found = fields(key, value)
     if found is None:
         return None
@@ -178,7 +177,7 @@ def _unknown(key: bytes, value: bytes) -> None:
 
 
 def _fields(family: str, record_type: str, key_schema: Schema, value_schema: Schema) -> _Reader:
-    """Reads entries whose key and value are schemas."""
+    """A reader for entries whose key and value have schemas."""
 
     def read(key: bytes, value: bytes) -> RocksdbEntry | None:
         fields = (_parsed(key_schema, key), _parsed(value_schema, value))
@@ -191,7 +190,7 @@ def _fields(family: str, record_type: str, key_schema: Schema, value_schema: Sch
 
 
 def _bound(key: bytes, value: bytes) -> RocksdbEntry | None:
-    """First and last entry of a queue, and how far the log was dispatched."""
+    """First and last entry of a queue, or how far the log was dispatched."""
     named = _parsed(rocksdb_consume_queue.BOUND_KEY, key)
     checkpoint = rocksdb_consume_queue.CHECKPOINT_TOPIC.decode()
     whole = named is not None and named["topic"] == checkpoint
@@ -201,8 +200,8 @@ def _bound(key: bytes, value: bytes) -> RocksdbEntry | None:
     return read(key, value)
 
 
-def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader:
-    """Reads entries that are a name and the JSON of what it names."""
+def _config_reader(family: str, directory: str, file: str, table: JsonTable) -> _Reader:
+    """A reader for entries whose key is a name and whose value is JSON."""
 
     def read(key: bytes, value: bytes) -> RocksdbEntry | None:
         parsed = parse(value)
@@ -210,7 +209,7 @@ def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader
             return None
         found: Any = parsed.value
         if table is not DATA_VERSION:
-            # groups' offsets stand one level deeper than in the file
+            # groups' offsets are one level deeper than in the file
             inner = found.get(table.member, found) if table.value is not None else found
             found = {key.decode("utf-8", "replace"): inner}
         records = tuple(entries(table, found, {"file": directory}))
@@ -219,7 +218,7 @@ def _config(family: str, directory: str, file: str, table: JsonTable) -> _Reader
     return read
 
 
-def _given_out(key: bytes, value: bytes) -> RocksdbEntry | None:
+def _pop_entry(key: bytes, value: bytes) -> RocksdbEntry | None:
     """A message that a POP consumer has."""
     head, fields = _fields_of(pop.KV_KEY, key), pop.parse_kept(value)
     if head is None or fields is None:
@@ -229,7 +228,7 @@ def _given_out(key: bytes, value: bytes) -> RocksdbEntry | None:
     return RocksdbEntry(pop.KV_STATE, key, value, (record,), pop.KV_KEY)
 
 
-_SECOND: dict[int, tuple[str, JsonTable]] = {
+_VERSION_2_TABLES: dict[int, tuple[str, JsonTable]] = {
     rocksdb_config.TableId.CONSUMER_OFFSET: (_OFFSETS, consumer_offset.TABLES[0]),
     rocksdb_config.TableId.PULL_OFFSET: (_OFFSETS, consumer_offset.TABLES[1]),
     rocksdb_config.TableId.TOPIC: (_TOPICS, topics.TABLES[0]),
@@ -237,12 +236,12 @@ _SECOND: dict[int, tuple[str, JsonTable]] = {
 }
 
 
-def _second(key: bytes, value: bytes) -> RocksdbEntry | None:
+def _version_2_entry(key: bytes, value: bytes) -> RocksdbEntry | None:
     """An entry of the database of configManagerVersion=v2."""
     head = _fields_of(rocksdb_config.HEAD, key[: rocksdb_config.HEAD.sizeof()])
-    if head is None or head["table_id"] not in _SECOND:
+    if head is None or head["table_id"] not in _VERSION_2_TABLES:
         return None
-    file, table = _SECOND[head["table_id"]]
+    file, table = _VERSION_2_TABLES[head["table_id"]]
     if head["record_prefix"] == rocksdb_config.RecordPrefix.DATA_VERSION:
         schemas, found = (rocksdb_config.VERSION_KEY, rocksdb_config.VERSION), _version(value)
         table = DATA_VERSION
@@ -253,7 +252,7 @@ def _second(key: bytes, value: bytes) -> RocksdbEntry | None:
     if found is None:
         return None
     records = tuple(entries(table, found, {"file": SECOND}))
-    return RocksdbEntry(_OWN, key, value, records, *schemas, file)
+    return RocksdbEntry(_MAIN, key, value, records, *schemas, file)
 
 
 def _version(value: bytes) -> Any:
@@ -265,7 +264,7 @@ def _version(value: bytes) -> Any:
 
 
 def _offset(key: bytes, value: bytes) -> Any:
-    """As the file has it: topic@group → queue → offset."""
+    """An offset in the form of the file: topic@group → queue → offset."""
     of, offset = (_fields_of(rocksdb_config.OFFSET_KEY, key), _fields_of(rocksdb_config.OFFSET, value))
     if of is None or offset is None:
         return None
@@ -282,7 +281,7 @@ def _named(key: bytes, value: bytes) -> Any:
 
 
 def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
-    """Fields of exactly these bytes; None where they are not of this schema."""
+    """Fields of exactly these bytes; None if they do not match the schema."""
     try:
         found = schema.parse(data)
         whole = schema.build(found) == data
@@ -292,7 +291,7 @@ def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
 
 
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
-    """The same, texts as str, without lengths and separators."""
+    """The same with texts as str, without lengths and separators."""
     found = _fields_of(schema, data)
     return found and {
         name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
@@ -302,7 +301,7 @@ def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
 
 
 def is_shown(name: str) -> bool:
-    """Whether a record has a field of a key or value: not of lengths and separators."""
+    """Whether a record shows a field of a key or value: not lengths and separators."""
     return not name.startswith("before_") and not name.endswith("_length")
 
 
@@ -316,7 +315,7 @@ _ONE_FOR_ALL = "useSingleRocksDBForAllConfigs"
 
 
 class ConfigForm(StrEnum):
-    """Where topics, groups and positions of groups are."""
+    """Where topics, groups and offsets of groups are."""
 
     FILES = "files"
     SEPARATE = "separate databases"
@@ -324,7 +323,7 @@ class ConfigForm(StrEnum):
     SECOND = "one database, version 2"
 
 
-_PLACES: Mapping[ConfigForm, Mapping[str, str]] = {
+_DIRECTORY_NAMES: Mapping[ConfigForm, Mapping[str, str]] = {
     ConfigForm.SEPARATE: SEPARATE,
     ConfigForm.SINGLE: dict.fromkeys(SEPARATE, SINGLE),
     ConfigForm.SECOND: dict.fromkeys(SEPARATE, SECOND),
@@ -332,10 +331,10 @@ _PLACES: Mapping[ConfigForm, Mapping[str, str]] = {
 
 
 class InForce(NamedTuple):
-    """The form that the next start reads. sure: an option says so, or there is no other one.
+    """The form that the next start reads.
 
-    databases: of the files that it stands for the directories, those that are gone or broken too.
-    others: directories of other forms that are there as well.
+    sure: an option says so, or no other form exists. databases: file → directory of the RocksDB that replaces it, even
+    if missing or broken. others: existing directories of other forms.
     """
 
     form: ConfigForm
@@ -345,35 +344,35 @@ class InForce(NamedTuple):
 
 
 def in_force(config: Path, options: Mapping[str, str] | None = None) -> InForce:
-    """That of a `config` directory, which need not be there, with these options of the broker."""
-    there = {form: _databases(config, form) for form in _PLACES}
+    """The form used for a `config` directory, which need not exist, with these options of the broker."""
+    there = {form: _databases(config, form) for form in _DIRECTORY_NAMES}
     found = [form for form, databases in there.items() if databases]
     asked = _asked_for(options or {})
     form = asked or max(found, key=lambda form: _written_ns(there[form].values()), default=ConfigForm.FILES)
     others = {path.name for each in found if each is not form for path in there[each].values()}
     beside = bool(found) and any((config / name).is_file() for name in SEPARATE)
     sure = asked is not None or not (others or beside)
-    # files never stand in for the second version
-    databases = _in(config, asked) if asked is ConfigForm.SECOND else there.get(form, {})
+    # for the second version files are never read instead
+    databases = _directories(config, asked) if asked is ConfigForm.SECOND else there.get(form, {})
     return InForce(form, sure, databases, tuple(sorted(others)))
 
 
 def stand_ins(config: Path, options: Mapping[str, str] | None = None) -> dict[str, Path]:
-    """Of each file in whose place a broker reads a RocksDB, that RocksDB."""
+    """File → RocksDB that a broker reads instead; only those that exist."""
     databases = in_force(config, options).databases
     return {name: path for name, path in databases.items() if is_rocksdb(path)}
 
 
 def keeps_databases(layout: Layout) -> bool:
-    """A broker has each table in a RocksDB, there or not. It takes over a file that was written more often, and that of
-    LMQs never, whatever enableLmq says (spec 5.4).
+    """Whether a broker has each table in a RocksDB, existing or not. It imports a file that was written more often, but
+    never that of LMQs, whatever enableLmq says (spec 5.4).
     """
     form = in_force(layout.config, layout.broker_config).form
     return form in (ConfigForm.SEPARATE, ConfigForm.SINGLE) or (form is ConfigForm.FILES and layout.queues_for_rocksdb)
 
 
 def counter_of(value: Mapping[Any, Any]) -> int | None:
-    """How often a table was written by its dataVersion, 0 without one; None for what no broker starts with."""
+    """How often a table was written by its dataVersion; 0 without one; None for a value that no broker starts with."""
     version = value.get(DATA_VERSION.member, {})
     counter = version.get("counter", 0) if isinstance(version, dict) else None
     try:
@@ -383,8 +382,8 @@ def counter_of(value: Mapping[Any, Any]) -> int | None:
 
 
 def in_one_table(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What lmqConsumerOffset.json says as consumerOffset.json does: each group in the table in which a broker looks for
-    it, one of LMQs with its one position as that of queue 0.
+    """The content of lmqConsumerOffset.json in the form of consumerOffset.json: each group from the table in which a
+    broker looks for it; the only offset of an LMQ group becomes that of queue 0.
     """
     tables = (value.get(name) for name in (consumer_offset.OFFSET_TABLE, LMQ_OFFSET_TABLE))
     own, lmq = (table if isinstance(table, dict) else {} for table in tables)
@@ -399,16 +398,16 @@ def _of_lmq_group(key: Any) -> bool:
 
 
 def rows_of(path: Path, file: str) -> list[dict[str, Any]]:
-    """Records of what a RocksDB has of the table of a file. Raises Unsupported, Unreadable."""
+    """Records in a RocksDB that belong to the table of a file. Raises Unsupported, Unreadable."""
     with RocksDb.open(path) as database:
         return [row for entry in read_entries(database) if entry.file == file for row in entry.records]
 
 
 def table_of(path: Path, file: str) -> dict[str, Any]:
-    """What the file would say, whole, that a RocksDB of three or one for all stands for: the JSON of every
-    entry as it is, numbers of queues as numbers, dataVersion where the database has it.
+    """The whole content of the file that a RocksDB (one of three, or one for all) replaces: the JSON of every entry,
+    queue ids as numbers, dataVersion if the database has it.
 
-    Raises Unsupported, Unreadable, also for an entry that is no JSON.
+    Raises Unsupported, Unreadable, also for an entry that is not JSON.
     """
     table, *more = (one.member for one in KINDS[_KIND_OF[file]].tables)
     content: dict[str, Any] = {table: {}}
@@ -432,17 +431,17 @@ def table_of(path: Path, file: str) -> dict[str, Any]:
 
 
 def _member(directory: str, family: str, file: str) -> str | None:
-    """The member of a file whose entries a column family has, None where it has nothing of it."""
+    """The member of a file to which the entries of a column family belong, None if none do."""
     if directory == SINGLE:
         single = FAMILIES.get(family)
         return single[1].member if single and single[0] == file else None
     members = [table.member for table in KINDS[_KIND_OF[file]].tables]
-    found = {_OWN: members[0], KV_DATA_VERSION: DATA_VERSION.member, FORBIDDEN: subscription_group.FORBIDDEN_TABLE}
+    found = {_MAIN: members[0], KV_DATA_VERSION: DATA_VERSION.member, FORBIDDEN: subscription_group.FORBIDDEN_TABLE}
     return found[family] if found.get(family) in members else None
 
 
 def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
-    """The form that these options ask for, None where they do not say."""
+    """The form that these options ask for, None if they do not tell."""
     if options.get(CONFIG_VERSION, "").lower() == CONFIG_V2:
         return ConfigForm.SECOND
     store_type = options.get(_STORE_TYPE)
@@ -456,19 +455,19 @@ def _asked_for(options: Mapping[str, str]) -> ConfigForm | None:
     return ConfigForm.SINGLE if (single or "").lower() == "true" else ConfigForm.SEPARATE
 
 
-def _in(config: Path, form: ConfigForm) -> dict[str, Path]:
-    return {file: config / name for file, name in _PLACES[form].items()}
+def _directories(config: Path, form: ConfigForm) -> dict[str, Path]:
+    return {file: config / name for file, name in _DIRECTORY_NAMES[form].items()}
 
 
 def _databases(config: Path, form: ConfigForm) -> dict[str, Path]:
-    """Directories of a form, if at least one of them is, or was, a RocksDB."""
-    places = _in(config, form)
+    """Directories of a form if at least one is, or was, a RocksDB, else none."""
+    places = _directories(config, form)
     there = any(is_rocksdb(path) or was_rocksdb(path) for path in places.values())
     return places if there else {}
 
 
 def _written_ns(paths: Iterable[Path]) -> int:
-    """When a file in these directories was last written."""
+    """When a file in these directories was last written, in ns since 1970."""
     times = [
         file.stat().st_mtime_ns for path in set(paths) if path.is_dir() for file in path.iterdir() if file.is_file()
     ]
@@ -479,9 +478,9 @@ assert set(SEPARATE) <= {kind.file for kind in KINDS.values()}
 
 
 def transaction_is_open(path: Path, position: int) -> bool | None:
-    """Whether the half message at a position of the log is kept for a check.
+    """Whether the half message at a log position is kept for a check; None if the RocksDB at `path` does not exist.
 
-    path: of the RocksDB; without one it is not known. Raises Unreadable, Unsupported.
+    Raises Unreadable, Unsupported.
     """
     if not is_rocksdb(path):
         return None
@@ -492,20 +491,19 @@ def transaction_is_open(path: Path, position: int) -> bool | None:
 
 
 def transactions_kept(path: Path) -> dict[int, bytes]:
-    """Unique keys of the half messages that are kept for a check, by the position that each is to have. Raises
+    """Log position that a half message is to have → its unique key, for all that are kept for a check. Raises
     Unreadable, Unsupported.
     """
     with RocksDb.open(path) as database:
         keys = [key for key, _ in database.items(rocksdb_store.TRANSACTION) if not rocksdb_store.is_text_key(key)]
     rows = map(rocksdb_store.TRANSACTION_KEY.parse, (key for key in keys if len(key) > _NUMBER_BYTES))
-    return {int(row.physical_offset): row.name[1:].partition(b"@")[2] for row in rows}  # a topic has no @
+    return {int(row.physical_offset): row.name[1:].partition(b"@")[2] for row in rows}  # a topic contains no @
 
 
 def timer_due(path: Path, unique_key: str) -> int | None:
-    """When the timer of a message fires, in ms; None where it has none there.
+    """When the timer of a message fires, in ms; None if the RocksDB at `path` has none.
 
-    Its entries are in the order of time: all are read. path: of the RocksDB. Raises Unreadable,
-    Unsupported.
+    All entries are read, since they are ordered by time. Raises Unreadable, Unsupported.
     """
     if not unique_key or not is_rocksdb(path):
         return None
@@ -520,36 +518,36 @@ def timer_due(path: Path, unique_key: str) -> int | None:
 
 
 def read_whole(path: Path, stopped: Callable[[], str] = str) -> str:
-    """Read the timers, transactions, or what consumers of POP have, of `rocksdbstore/` or `kvStore/`; why that
-    ended early, "" if it did not. Raises Unreadable, Unsupported, NoSpace.
+    """Read all timers, transactions or POP records of `rocksdbstore/` or `kvStore/` to find unreadable ones; return why
+    that was cut off, "" if it was not. Raises Unreadable, Unsupported, NoSpace.
 
-    Entries of the index are not read: there can be as many as messages. path: of the RocksDB. stopped: asked
-    now and then why to end, "" to go on.
+    Entries of the index are not read: there may be as many as messages. path: of the RocksDB. stopped: called now and
+    then, returns why to end, "" to go on.
     """
     with RocksDb.open(path) as database:
         for family in (rocksdb_store.TIMER, rocksdb_store.TRANSACTION, KV_STATE):
             keys, start = [b""], b""
             while keys and not stopped():
-                keys, _ = database.stretch(family, start, _AT_ONCE)
+                keys, _ = database.stretch(family, start, _ROWS_AT_ONCE)
                 start = keys[-1] + b"\0" if keys else start
     return stopped()
 
 
-_AT_ONCE = 1 << 12
-"""Rows."""
+_ROWS_AT_ONCE = 1 << 12
+"""Rows that are read at once."""
 
 
 def has_rows(path: Path) -> bool:
-    """Something is kept there: of a broker that never did there is no table, and an empty log."""
+    """Whether the RocksDB keeps anything: if the broker never wrote to it, it has no table and an empty log."""
     return any(
         entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.size) for entry in list_entries(path)
     )
 
 
 class TimersKept(NamedTuple):
-    """The timers in a RocksDB: int64[n] each. due_ms: when each fires. queue_offset: of the timer topic's
-    queue, from where a broker reads on. delivered_ms: up to where timers were delivered, None where it does not say.
-    unread: what is there cannot be read, and is not known.
+    """The timers in a RocksDB, int64[n] each. due_ms: when each fires. queue_offset: where a broker continues to read
+    the timer topic's queue. delivered_ms: time up to which timers were delivered, None if unknown. unread: the RocksDB
+    cannot be read, its timers are unknown.
     """
 
     due_ms: Ints
@@ -560,7 +558,7 @@ class TimersKept(NamedTuple):
     unread: bool = False
 
     def read_ms(self, now_ms: int) -> int:
-        """From when on a broker that starts at `now_ms` delivers what is due (spec 04, 4.10)."""
+        """Time from which on a broker that starts at `now_ms` delivers timers (spec 04, 4.10)."""
         if self.delivered_ms is None:
             return (now_ms - _LOOKED_BACK_MS) // 1000 * 1000
         return self.delivered_ms if self.delivered_ms > 0 else _NEVER_MS
@@ -571,9 +569,9 @@ _NEVER_MS = 1 << 62
 
 
 def timers_kept(path: Path) -> TimersKept | None:
-    """All timers there, None where no broker has ever kept one there. Raises Unreadable, Unsupported.
+    """All timers in the RocksDB at `path`, None if no broker ever kept one there. Takes some 100 bytes per timer.
 
-    path: of the RocksDB. Memory: some 100 bytes for each.
+    Raises Unreadable, Unsupported.
     """
     if not is_rocksdb(path) or not has_rows(path):
         return None
