@@ -20,5 +20,5 @@ UNIT = Struct(
 )
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == 46
-#: compacted_offset of every unit that a broker writes.
+#: compacted_offset of all units that brokers write.
 NO_COMPACTED_OFFSET = -1

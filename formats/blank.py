@@ -14,6 +14,6 @@ BLANK = Struct(
     "total_size" / Int32sb * "bytes from here to the end of the file, at least 8", "magic_code" / Int32ub * "CBD43194"
 )
 
-#: Room that is always kept behind a record for a BLANK.
+#: Bytes that a writer always keeps free behind a record for a BLANK.
 BLANK_BYTES = BLANK.sizeof()
 assert BLANK_BYTES == 8

@@ -1,8 +1,8 @@
 """brokerIdentity: who the broker is to its controller, 5.1+ (spec/06-compaction-ha.md, 6.3).
 
 One line of text in the store's directory: `cluster#brokerName#brokerId`. While a broker registers,
-`brokerIdentity-temp` has its check code as a fourth part. No store with one was seen; the bytes are
-those that the real classes write.
+`brokerIdentity-temp` has its check code as a fourth part. The format is that of the real classes; no
+real store with this file was available.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A client's batch: what the body of an inner batch holds, back to back (spec/01-commitlog.md, 1.9).
+"""A client's batch: messages back to back, the body of a record with an inner batch (spec/01-commitlog.md, 1.9).
 
-Written by `MessageDecoder.encodeMessages` of the clients. Brokers since 5.0 store it as it came in
-topics with queue.type=BatchCQ; otherwise they make one record of each message.
+Written by `MessageDecoder.encodeMessages` of the clients. Brokers since 5.0 store it unchanged in topics with
+queue.type=BatchCQ; otherwise they make a record of each message.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ MESSAGE = Struct(
 )
 
 MESSAGES_MAX = (1 << 15) - 1
-"""Most messages of a batch: a unit of a batch consume queue counts them with 16 bits."""
+"""Most messages of a batch: a unit of a batch consume queue has a 16-bit count."""
 _PROPERTIES_LENGTH_BYTES = Int16sb.sizeof()
 
 
 @cache
 def _body_places() -> tuple[int, int]:
-    """Where the length of a body is, and the body."""
-    from .derive import offset_of  # numpy, which a message alone can do without
+    """Offsets of the body's length and of the body in a message."""
+    from .derive import offset_of  # imports numpy, which reading one message does not need
 
     return offset_of(MESSAGE, "body_length"), offset_of(MESSAGE, "body")
 
 
 def count_of(body: bytes) -> int | None:
-    """How many messages a batch holds, None where it is none or its sizes do not fit."""
+    """Number of messages in a batch; None if the body is not a batch or its sizes do not fit."""
     import numpy as np
 
     from .derive import decode
@@ -54,10 +54,10 @@ def count_of(body: bytes) -> int | None:
 
 
 def starts_of(body: bytes) -> list[int]:
-    """Where the messages of a batch begin in its body, which must be theirs to the last byte.
+    """Where the messages of a batch begin in its body, which has to end with the last message.
 
-    Goes by the lengths of bodies and properties, as a client does; total_size is not looked at.
-    Raises ValueError where that does not come out.
+    Only the lengths of bodies and properties count, as for a client; total_size is ignored. Raises ValueError for a
+    body that is not a batch.
     """
     found: list[int] = []
     at, (length_at, body_at) = 0, _body_places()

@@ -1,6 +1,6 @@
 """CommitLog: a file is records, then a BLANK (spec/01-commitlog.md, 1.1, 1.14).
 
-What stands at a position is told by the magic code behind the size.
+The magic code behind the size tells what an item is.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ from .derive.program import ChainRules
 from .derive.ragged import Ints
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
-#: Any item, by its size alone.
+#: Any item, of known size.
 ITEM = Struct("bytes" / GreedyBytes)
-#: What every record begins with.
+#: The beginning of every record.
 HEAD = Struct("total_size" / Int32sb * "whole record, this field included", "magic_code" / Int32ub * "kind of record")
 HEAD_BYTES = HEAD.sizeof()
-#: Bytes of the field in which an item names its own position.
+#: Bytes of the field with an item's own position.
 POSITION_BYTES = Int64sb.sizeof()
-#: That field in bulk.
+#: dtype of that field.
 POSITION_DTYPE = dtype_of(Struct("position" / Int64sb))["position"]
-#: total_size in bulk. Unsigned: one below zero is too large then, and no cursor moves backwards.
+#: dtype of total_size. Unsigned, so that a negative size is too large, and no cursor moves backwards.
 SIZE_DTYPE = dtype_of(Struct("size" / Int32ub))["size"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """How the items of a log file are chained: where size, magic code and own position stand.
+    """How the items of a log file are chained: where size, magic code and own position are.
 
-    Items are the records of a plain log, or the DLedger entries around them (spec 1.13). All
-    offsets count from the start of the item. `payload` is where the record begins in it;
-    `smallest` the smallest size of an item that holds one; `spare` the bytes that a writer keeps
-    free behind an item.
+    Items are the records of a plain log, or the DLedger entries around them (spec 1.13). All offsets count from the
+    start of the item. payload: where the record begins in it. smallest: size of the smallest item that holds a record.
+    spare: bytes that a writer keeps free behind an item.
     """
 
     size_offset: int
@@ -53,22 +52,22 @@ class Frame:
 
     @cached_property
     def numbers(self) -> Ints:
-        """What the native kernel follows a chain by: kernel/src/chain.rs."""
+        """The numbers by which the native kernel follows a chain (kernel/src/chain.rs)."""
         places = (self.size_offset, self.magic_offset, self.position_offset)
         return np.array([*places, self.payload, self.smallest, *self.magics], np.int64)
 
     @cached_property
     def sizes(self) -> Ints:
-        """The same for items that may name any position."""
+        """The same for items whose own position is not checked."""
         return np.where(np.arange(len(self.numbers)) == 2, -1, self.numbers)
 
 
 _LATER = frozenset(
     {"flag", "reconsume_times"} | {f"{host}_host.{part}" for host in ("born", "store") for part in ("ip", "address")}
 )
-#: What has to hold of a record in a plain log besides what the frame says. Spec 1.14.
+#: Rules for a record in a plain log besides those of its frame (spec 1.14).
 IN_FRAME = ChainRules(("body", "body_crc"), later=_LATER)
-#: The same of one in a DLedger entry, whose frame does not look into it.
+#: Rules for a record in a DLedger entry, whose frame tells nothing about it.
 IN_ENTRY = ChainRules(
     ("body", "body_crc"),
     size="total_size",

@@ -1,5 +1,5 @@
-"""The directory config/: what a broker knows beside its messages, all versions (spec/05-config.md).
+"""The directory config/: what a broker knows besides its messages, all versions (spec/05-config.md).
 
-Each file has a .bak, one generation old, that a broker reads where the file is missing, empty or
-cannot be parsed. 5.3+ may keep topics, groups and offsets in a RocksDB each instead.
+Each file has a .bak, one generation older, which a broker reads if the file is missing, empty or
+cannot be parsed. 5.3+ may have topics, groups and offsets each in a RocksDB instead.
 """

@@ -16,7 +16,7 @@ UNIT = Struct(
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == 20
 
-#: Fills the front of the first file of a queue that does not begin at 0 (spec 2.1).
+#: Fills the beginning of the first file of a queue that does not begin at 0 (spec 2.1).
 PRE_FILL = {"physical_offset": 0, "size": 2**31 - 1, "tags_code": 0}
 #: A tags_code up to this value is an address in consumequeue_ext (spec 2.3).
 EXT_ADDRESS_MAX = -(2**31) - 1

@@ -23,10 +23,10 @@ HEAD = Struct(*UNIT.subcons[:-1])
 UNIT_BYTES_MIN = HEAD.sizeof()
 UNIT_BYTES_MAX = 32767
 
-#: Stands instead of a size where the rest of a file is not used.
+#: Stands in place of a size where the rest of a file is unused.
 END_OF_FILE = -1
 END = Struct("size" / Int16sb * "-1: go on in the next file")
 END_MARK = END.build({"size": END_OF_FILE})
 
-#: An address is the place in the stream plus this number.
+#: An address is the position in the stream plus this number.
 ADDRESS_BASE = -(2**63)

@@ -14,7 +14,7 @@ OFFSET = JsonField(
 )
 OFFSET_TABLE, PULL_OFFSET_TABLE = "offsetTable", "pullOffsetTable"
 GROUP_TOPIC_MAP = "groupTopicMap"
-"""Beside the tables: the topics of each group."""
+"""Member besides the tables: the topics of each group."""
 TABLES = (
     JsonTable(
         OFFSET_TABLE,
@@ -33,13 +33,13 @@ TABLES = (
     DATA_VERSION,
 )
 OFFSET_TABLES = tuple(table.member for table in TABLES if table.record_type == "consumer_offset")
-"""What has positions of groups in queues."""
+"""Members that have offsets of groups in queues."""
 
 
 def steps_to_next(group: str) -> int:
-    """How far the next message to consume lies behind the offset of this group.
+    """Number to add to a stored offset of this group to get the next message to consume.
 
-    1 for the group that brings back what POP consumers did not acknowledge: a broker notes the last record that it
-    has read, -1 for none.
+    1 for the group that redelivers messages which POP consumers did not acknowledge: for it a broker stores the last
+    record that it has read, -1 for none.
     """
     return 1 if group == REVIVE_GROUP else 0

@@ -1,6 +1,6 @@
-"""64-bit digests of whole columns, to tell what differs: quick, the same in every process, no secret.
+"""64-bit digests of whole columns, to find differences: fast, equal in all processes, not cryptographic.
 
-Two strings that differ have one digest once in 2^64 pairs, unless somebody makes them so.
+Two different strings have equal digests once in 2^64 pairs, unless somebody constructs them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Digests = npt.NDArray[np.uint64]
 
 _WORD = np.dtype("<u8")
 _WORD_BYTES = _WORD.itemsize
-_WIDE = 512
+_LONGEST_BYTES = 512
 """Longer strings are digested one by one."""
 _ALL = np.uint64((1 << 64) - 1)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -26,13 +26,13 @@ _HIGH, _MIDDLE, _LOW = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def digest_column(strings: Ragged) -> Digests:
-    """A digest of each string, uint64[n]; of a missing one that of an empty one."""
+    """A digest of each string, uint64[n]; a missing string counts as empty."""
     length = np.maximum(strings.length, 0)
     end = strings.start + length
     found = length.astype(np.uint64)
     # the words of a string must not begin before the buffer
-    early = (length <= _WIDE) & (end < -(-length // _WORD_BYTES) * _WORD_BYTES)
-    slow = (length > _WIDE) | early
+    early = (length <= _LONGEST_BYTES) & (end < -(-length // _WORD_BYTES) * _WORD_BYTES)
+    slow = (length > _LONGEST_BYTES) | early
     words = overlapping(strings.buffer, _WORD)
     longest = int(length[~slow].max(initial=0))
     for at in range(0, longest, _WORD_BYTES) if len(words) else ():
@@ -42,14 +42,14 @@ def digest_column(strings: Ragged) -> Digests:
         found[rows] = _mix(found[rows] ^ (word & (_ALL << unused.astype(np.uint64))))
     for row in np.flatnonzero(early).tolist():
         found[row] = digest_column(Ragged.of([bytes(_WORD_BYTES), strings[row]]))[1]
-    for row in np.flatnonzero(length > _WIDE).tolist():
+    for row in np.flatnonzero(length > _LONGEST_BYTES).tolist():
         data = hashlib.blake2b(strings[row], digest_size=_WORD_BYTES).digest()
         found[row] = int.from_bytes(data, "little")
     return found
 
 
 def mixed(columns: Iterable[Ints | Digests]) -> Digests:
-    """One digest of the values of some columns in each row, in the order of the columns."""
+    """One digest for each row of some columns, uint64[n]; their order matters. Raises ValueError without columns."""
     found: Digests | None = None
     for column in columns:
         values: Digests = column.astype(np.int64).view(np.uint64)
@@ -60,7 +60,7 @@ def mixed(columns: Iterable[Ints | Digests]) -> Digests:
 
 
 def _mix(values: Digests) -> Digests:
-    """The finalizer of SplitMix64: every bit of a value changes half of the others."""
+    """The finalizer of SplitMix64: each bit of a value changes half of the bits of the result."""
     values = (values ^ (values >> _HIGH)) * _FIRST
     values = (values ^ (values >> _MIDDLE)) * _SECOND
     return values ^ (values >> _LOW)

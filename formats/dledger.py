@@ -28,7 +28,7 @@ ENTRY = Struct(
     "body_length" / Rebuild(Int32sb, size_(_entry.body)) * "bytes of the body",
     "body" / Bytes(_entry.body_length) * "one MESSAGE",
 )
-#: What stands before the body.
+#: The fields before the body.
 HEAD = Struct(*ENTRY.subcons[:-1])
 HEADER_BYTES = HEAD.sizeof()
 

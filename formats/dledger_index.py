@@ -1,7 +1,7 @@
 """The index of a DLedger log: where each entry lies, all versions (spec/01-commitlog.md, 1.13).
 
-`dledger-SELF/index/%020d`. The unit of entry i lies at byte i * 32 of the stream; a file has room for
-5 x 2^20 of them, whatever it holds.
+`dledger-SELF/index/%020d`. The unit of entry i is at byte i * 32 of the stream; a file has room for
+5 x 2^20 units, however many it holds.
 """
 
 from __future__ import annotations

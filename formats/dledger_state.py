@@ -9,7 +9,7 @@ from __future__ import annotations
 from .json_table import JsonField, JsonTable
 
 FILE, FILES = "", ("checkpoint", "currterm")
-"""No file has one name: these have one layout."""
+"""No single file name: both files have this layout."""
 END_INDEX, COMMITTED_INDEX = "endIndex", "committedIndex"
 TABLES = (
     JsonTable(

@@ -1,8 +1,8 @@
 """epochFileCheckpoint: where the log of each master begins, 5.0+ (spec/06-compaction-ha.md, 6.2).
 
 Lines of text in the store's directory, with a controller: number of entries, CRC, then one line
-`epoch-startOffset` for each. An epoch ends where the next one begins, the last one is open. No store
-with one was seen; the bytes are those that the real classes write.
+`epoch-startOffset` for each. An epoch ends where the next one begins; the last one is open. The format
+is that of the real classes; no real store with this file was available.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from .json_table import JsonField, JsonTable
 
 FILE = "epochFileCheckpoint"
 SEPARATOR = "-"
-#: Ends the lines over which the CRC goes, whatever ends them in the file.
+#: Line end that the CRC covers, whatever the file has.
 LINE_END = b"\n"
-#: A CRC that is not compared.
+#: Value of a CRC that is not compared.
 CRC_UNCHECKED = 0
 HEADER, EPOCHS = "header", "epochs"
 CRC_OK = "crcOk"

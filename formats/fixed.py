@@ -1,7 +1,7 @@
 """Numbers of a fixed-size schema, one unit at a time, without numpy.
 
-`derive.dtype_of` reads columns; a command that needs three units of a queue should not pay for
-the import of numpy, and construct takes ten times as long per unit as `struct` does.
+`derive.dtype_of` reads columns. A command that needs three units of a queue should not have to import numpy, and
+construct takes ten times as long per unit as `struct`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 @lru_cache(maxsize=64)
 def numbers_of(schema: Construct[Any, Any]) -> struct.Struct:
-    """The `struct.Struct` whose fields are those of `schema`, in order.
+    """The `struct.Struct` with the fields of `schema`, in order.
 
-    Raises TypeError for a schema that has anything but numbers of one byte order.
+    Raises TypeError for a schema with anything but numbers of one byte order.
     """
     codes = []
     for member in schema.subcons:  # type: ignore[attr-defined]
@@ -37,9 +37,9 @@ def numbers_of(schema: Construct[Any, Any]) -> struct.Struct:
 
 
 def tuple_of(kind: Callable[..., T], schema: Construct[Any, Any], data: bytes) -> T:
-    """The numbers of `schema` at the beginning of `data` as a named tuple; missing bytes are zeros.
+    """The numbers of `schema` at the beginning of `data` as a named tuple of class `kind`; missing bytes are zeros.
 
-    A test holds the fields of each such class against its schema.
+    A test compares the fields of each such class with its schema.
     """
     form = numbers_of(schema)
     return kind(*form.unpack(data[: form.size].ljust(form.size, b"\0")))

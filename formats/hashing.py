@@ -1,7 +1,7 @@
 """Checksums and hashes of the store, one value at a time; without numpy.
 
-`crc31`: spec/README.md "Conventions"; Java's `String.hashCode` over UTF-16 units; index keys:
-spec/03-index.md, 3.2; tags: spec/02-consumequeue.md, 2.3. Whole columns: `hashing_columns`.
+`crc31`: spec/README.md "Conventions". `java_hash`: Java's `String.hashCode` over UTF-16 units. Index keys:
+spec/03-index.md, 3.2. Tags: spec/02-consumequeue.md, 2.3. Whole columns: `hashing_columns`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from isal.isal_zlib import crc32
 
 CRC_MASK = 0x7FFFFFFF
-#: Half of a surrogate pair in UTF-8: one malformed sequence to Java, two or three to Python.
+#: A lone surrogate in UTF-8: one malformed sequence to Java, two or three to Python.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _INTEGER = re.compile(r"([+-]?)0*([^\D\U00010000-\U0010ffff]{1,19})")
@@ -19,19 +19,19 @@ _BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 
 def crc31(data: bytes | memoryview) -> int:
-    """CRC-32 with the top bit cleared, as bodies are protected."""
+    """CRC-32 with the top bit cleared, as stored for bodies."""
     return crc32(data) & CRC_MASK
 
 
 def java_string(data: bytes) -> str:
-    """The string Java makes of UTF-8 bytes: each malformed sequence becomes U+FFFD."""
+    """The string that Java decodes from UTF-8 bytes: each malformed sequence becomes U+FFFD."""
     if b"\xed" in data:
         data = _SURROGATE.sub(_REPLACEMENT, data)
     return data.decode("utf-8", "replace")
 
 
 def java_trim(text: str) -> str:
-    """`String.trim`: without control characters and spaces at both ends.
+    """`String.trim`: remove control characters and spaces at both ends.
 
     >>> java_trim("\\0 a b\\n"), java_trim("\\u00a0a")
     ('a b', '\\xa0a')
@@ -40,7 +40,7 @@ def java_trim(text: str) -> str:
 
 
 def java_integer(text: str, bits: int) -> int | None:
-    """What `Integer.parseInt`, or its like for so many bits, makes of a text; None where it throws.
+    """Parse a text as `Integer.parseInt`, or its counterpart for `bits` bits, does; None where that throws.
 
     >>> java_integer("+07", 32), java_integer("32768", 16), java_integer("7 ", 32)
     (7, None, None)
@@ -51,7 +51,7 @@ def java_integer(text: str, bits: int) -> int | None:
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode`: signed 32-bit, over UTF-16 code units."""
+    """`String.hashCode`: signed 32 bits, over UTF-16 code units."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -60,11 +60,11 @@ def java_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """tags_code of a message with these TAGS; 0 without (spec 2.3)."""
+    """tags_code of a message with these TAGS; 0 without TAGS (spec 2.3)."""
     return java_hash(tags) if tags else 0
 
 
 def index_hash(topic: str, key: str) -> int:
-    """key_hash of an index item for a key, or for a tag as `T#tag` (spec 3.2)."""
+    """key_hash of an index item for a key, or for a tag given as `T#tag` (spec 3.2)."""
     value = abs(java_hash(f"{topic}#{key}"))
     return 0 if value == 1 << 31 else value

@@ -1,4 +1,4 @@
-"""Checksums and hashes of whole columns; the rules are those of `hashing`."""
+"""Checksums and hashes of whole columns, by the rules of `hashing`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .hashing import CRC_MASK, java_hash, java_string
 
 Hashes = npt.NDArray[np.int32]
 
-#: Below this mean length zlib's CRC is the quicker one, above it the other.
+#: Up to this mean length zlib's CRC is faster, above it the other one.
 _SHORT_BYTES = 256
-try:  # the extra `fast`: a call of it costs half as much, at any length
+try:  # the extra `fast`: a call takes half as long, at any length
     from zlib_ng.zlib_ng import crc32
 
     _SHORT_BYTES = 0
@@ -24,7 +24,7 @@ except ImportError:
     from isal.isal_zlib import crc32
 
 #: Strings longer than this are hashed one by one.
-_WIDE = 256
+_LONGEST_BYTES = 256
 _WORD = np.dtype("<u8")
 _WORD_BYTES = _WORD.itemsize
 _ALL = np.uint64((1 << 64) - 1)
@@ -48,7 +48,7 @@ def crc31_column(strings: Ragged) -> Hashes:
 
 
 def crc32c_column(strings: Ragged) -> npt.NDArray[np.uint32]:
-    """CRC-32C of each string, the Castagnoli polynomial, uint32[n]: a step for each byte of the longest one."""
+    """CRC-32C (Castagnoli polynomial) of each string, uint32[n]; one numpy step per byte of the longest string."""
     order = np.argsort(-strings.length, kind="stable")
     start, shorter = strings.start[order], -strings.length[order]
     crc = np.full(len(order), _ALL_BITS, np.uint32)
@@ -67,7 +67,7 @@ for _ in range(8):
 
 
 def java_hash_column(strings: Ragged) -> Hashes:
-    """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string."""
+    """`String.hashCode` of UTF-8 strings, int32[n]; 0 for a missing string."""
     if (noted := _noted_hashes(strings)) is not None:
         return noted.astype(np.uint32).view(np.int32)
     if kernel.is_wanted(len(strings)):
@@ -76,18 +76,18 @@ def java_hash_column(strings: Ragged) -> Hashes:
 
 
 def _noted_hashes(strings: Ragged) -> Ints | None:
-    """Those that somebody has made already, of all strings."""
+    """The hashes noted for the strings, if there are notes for all of them."""
     noted = strings.noted.hashes
     return noted if noted is not None and noted.min(initial=0) >= 0 else None
 
 
 def _native_hash(strings: Ragged, seeds: Hashes) -> Hashes:
-    """Hashes of strings behind what `seeds` (int32[n], or none) are the hashes of."""
+    """Hashes of strings appended to texts whose hashes are `seeds` (int32[n], or empty for no such texts)."""
     found = np.empty(len(strings), np.int64)
     kernel.run(kernel.Operation.JAVA_HASH, (*strings.arrays, seeds, found))
     out = found.astype(np.uint32).view(np.int32)
     if found.min(initial=0) < 0:
-        for row in np.flatnonzero(found < 0).tolist():  # no UTF-8: Java puts U+FFFD there
+        for row in np.flatnonzero(found < 0).tolist():  # malformed UTF-8: Java decodes it to U+FFFD
             seed = int(seeds[row]) if len(seeds) else 0
             text = java_string(strings[row])
             units = len(text.encode("utf-16-be", "surrogatepass")) // 2
@@ -99,8 +99,8 @@ def _native_hash(strings: Ragged, seeds: Hashes) -> Hashes:
 def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
     """Hashes modulo 2^32, and the number of UTF-16 units of each string.
 
-    ASCII strings are hashed eight characters at a time, from their end to their front; long ones
-    and those with other characters one by one.
+    ASCII strings are hashed eight characters at a time, from their end to their beginning; long strings and those with
+    other characters one by one.
     """
     units = np.maximum(strings.length, 0)
     longest = int(units.max(initial=0))
@@ -108,20 +108,20 @@ def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
         return np.zeros(len(units), np.uint32), units
     end = strings.start + units
     # the words of a string must not begin before the buffer
-    slow = (units > _WIDE) | (end < -(-units // _WORD_BYTES) * _WORD_BYTES)
+    slow = (units > _LONGEST_BYTES) | (end < -(-units // _WORD_BYTES) * _WORD_BYTES)
     words = overlapping(strings.buffer, _WORD)
     total = np.zeros(len(units), np.uint64)
     seen = np.zeros(len(units), np.uint64)
-    for at in range(0, min(longest, _WIDE), _WORD_BYTES) if len(words) else ():
+    for at in range(0, min(longest, _LONGEST_BYTES), _WORD_BYTES) if len(words) else ():
         longer = (units > at) & ~slow
         rows = slice(None) if longer.all() else np.flatnonzero(longer)
         word = words[end[rows] - (at + _WORD_BYTES)].astype(np.uint64, copy=False)
-        left = units[rows] - at
-        if int(left.min(initial=_WORD_BYTES)) < _WORD_BYTES:
-            unused = np.maximum(_WORD_BYTES - left, 0) * 8
+        remaining = units[rows] - at
+        if int(remaining.min(initial=_WORD_BYTES)) < _WORD_BYTES:
+            unused = np.maximum(_WORD_BYTES - remaining, 0) * 8
             word &= _ALL << unused.astype(np.uint64)
         if len(word) and word[0] == word[-1] and (word == word[0]).all():
-            word = word[:1]  # what the keys of one producer begin with
+            word = word[:1]  # keys of one producer begin with the same word
         seen[rows] |= word
         total[rows] += _hash_of_word(word) * np.uint64(pow(31, at, 1 << 32))
     hashes = total.astype(np.uint32)
@@ -134,9 +134,9 @@ def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
 
 
 def _hash_of_word(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Sum of c·31^(7-i) over the eight characters of each word, the first in its lowest byte.
+    """Sum of c·31^(7-i) over the eight characters of each word, the first one in the lowest byte.
 
-    Neighbours are added up within the word: 8 characters to 4 pairs, to 2 fours, to their sum.
+    Neighbours are added within the word: 8 characters to 4 pairs, to 2 groups of four, to the sum.
     """
     for bits, mask, weight in _FOLDS:
         word = (word & mask) * weight + (word >> bits & mask)
@@ -150,7 +150,7 @@ _FOLDS = tuple(
 
 
 def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
-    """key_hash of each key, int32[n]; `topic_hashes` are those of `topic#` (see `java_hash`).
+    """key_hash of each key, int32[n]. topic_hashes: those of `topic#` (see `java_hash`).
 
     hash(topic# + key) = hash(topic#) · 31^units(key) + hash(key).
     """
@@ -164,21 +164,21 @@ def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
         powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
         before = topic_hashes.view(np.uint32) * powers.take(units)
         sums = (before + hashes.astype(np.uint32)).view(np.int32)
-    return np.maximum(np.abs(sums), 0)  # the least number has no absolute value: Java takes 0
+    return np.maximum(np.abs(sums), 0)  # the smallest int32 has no absolute value: Java takes 0
 
 
 WORD_FACTOR = 0x9E3779B97F4A7C15
-"""Words of a text are multiplied with its powers."""
+"""Word number i of a text is multiplied by the power i + 1 of this number."""
 WORDS = 8
-"""Words of a text that count: 64 characters. A unique key made by a client of 5.x has 34, of an IPv6 host 56."""
-_LOW = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+"""Most words of a text that count: 64 characters. A unique key of a 5.x client has 34, with an IPv6 host 56."""
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """Masks of the first n bytes of a word."""
 
 
 def word_sums(strings: Ragged) -> npt.NDArray[np.uint64]:
-    """The sum of the words of each string, each multiplied with another power of a number, uint64[n].
+    """The sum of the words of each string, each word multiplied by another power of WORD_FACTOR, uint64[n].
 
-    For their own kind of hash: with seed and length, mixed, equal for equal strings and for others hardly ever.
+    Input of hashes: with seed and length mixed in, equal for equal strings and hardly ever for others.
     """
     if strings.noted.sums is not None:
         return strings.noted.sums
@@ -196,10 +196,10 @@ def word_sums(strings: Ragged) -> npt.NDArray[np.uint64]:
         at = strings.start + first
         if first + _WORD_BYTES <= shortest:
             part = words[at]
-        else:  # near the end of the buffer a word is moved there from before it
+        else:  # near the end of the buffer, read a word from before it and shift it into place
             behind = np.clip(at - last, 0, _WORD_BYTES - 1)
             part = words[np.clip(at - behind, 0, last)] >> (8 * behind).astype(np.uint64)
-            part &= _LOW[np.clip(strings.length - first, 0, _WORD_BYTES)]
+            part &= _FIRST_BYTES[np.clip(strings.length - first, 0, _WORD_BYTES)]
         part *= np.uint64(pow(WORD_FACTOR, number + 1, 1 << 64))
         out += part
     return out

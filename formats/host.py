@@ -1,4 +1,4 @@
-"""Host addresses as text. Read and written as bytes by the schemas: `primitives.host`."""
+"""Host addresses as text. The schemas read and write them as bytes: `primitives.host`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from functools import lru_cache
 from .quick import IPV4_BYTES, IPV6_BYTES
 
 PORT_MAX = 65535
-"""Of those that a field of four bytes can hold; consumers cannot decode a message with another one."""
+"""Highest valid port. The field has four bytes, but consumers cannot decode a message with a higher port."""
 
 
 @lru_cache(maxsize=4096)
 def host_text(ip: bytes, port: int) -> str:
-    """`ip:port`, `[ip]:port` for IPv6; addresses of another length come as hex."""
+    """`ip:port`, `[ip]:port` for IPv6; an address of another length is shown as hex."""
     if len(ip) == IPV4_BYTES:
         return f"{'.'.join(map(str, ip))}:{port}"
     if len(ip) != IPV6_BYTES:

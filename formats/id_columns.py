@@ -1,6 +1,6 @@
-"""Message ids and hosts of whole columns of messages; the rules are those of `message_id`, `host`.
+"""Message ids and hosts of whole columns of messages, by the rules of `message_id` and `host`.
 
-Both work on the bytes of their schema, made in bulk.
+Both functions encode the bytes of their schema in bulk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def message_id_column(ip: Ragged, port: Numbers, physical_offset: Ints) -> list[
 
 
 def host_text_column(ip: Ragged, port: Numbers) -> list[str]:
-    """`ip:port` of each message; hosts that differ are few, each is spelled once."""
+    """`ip:port` of each message; each distinct host is formatted once, as there are few."""
     found = np.empty(len(ip), object)
     for length, (_, schema) in _SCHEMAS.items():
         index = np.flatnonzero(ip.length == length)

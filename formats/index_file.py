@@ -11,7 +11,7 @@ from typing import Any
 from construct import Array, Construct, Int32sb, Int64sb, Struct
 
 NAME_DIGITS = 17
-"""yyyyMMddHHmmssSSS."""
+"""Digits of yyyyMMddHHmmssSSS."""
 HEADER = Struct(
     "begin_timestamp" / Int64sb * "store time of the first indexed record",
     "end_timestamp" / Int64sb * "store time of the last indexed record",
@@ -34,7 +34,7 @@ assert (HEADER_BYTES, SLOT_BYTES, ITEM_BYTES) == (40, 4, 20)
 
 
 def index_file(slots: int, items: int) -> Construct[Any, Any]:
-    """The whole file for a number of slots and items."""
+    """The schema of a whole file with so many slots and items."""
     return Struct("header" / HEADER, "slots" / Array(slots, SLOT), "items" / Array(items, ITEM))
 
 
@@ -44,7 +44,7 @@ def slots_offset() -> int:
 
 
 def items_offset(slots: int) -> int:
-    """Byte where item 0 lies."""
+    """Byte where item 0 is."""
     return HEADER_BYTES + slots * SLOT_BYTES
 
 
@@ -54,5 +54,5 @@ def file_size(slots: int, items: int) -> int:
 
 
 def items_of(size: int, slots: int) -> int:
-    """Number of items that a file of `size` bytes with `slots` slots holds."""
+    """Number of items that fit into a file of `size` bytes with `slots` slots."""
     return max(0, (size - items_offset(slots)) // ITEM_BYTES)

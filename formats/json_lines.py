@@ -1,4 +1,4 @@
-"""Rows of columns as lines of JSON, each made of the same pieces."""
+"""Rows of columns as lines of JSON, each line composed of the same pieces."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numpy as np
 from . import kernel
 from .derive.ragged import Bytes, Ints, Ragged
 
-_ROOM_BYTES = 1 << 20
-"""Texts of so many bytes are written at once; a row of more alone."""
+_PART_BYTES = 1 << 20
+"""Lines of up to so many bytes in total are made at once; a longer line alone."""
 _NUMBER_BYTES = 20
 _escaped = json.JSONEncoder(ensure_ascii=False).encode
-_DELETE = "\x7f"
+_LAST_ASCII = "\x7f"
 
 
 class PieceKind(IntEnum):
-    """What a piece is, as in kernel/src/lines.rs."""
+    """Kind of a piece, as in kernel/src/lines.rs."""
 
     CONSTANT = 0
     NUMBER = 1
@@ -36,10 +36,9 @@ class PieceKind(IntEnum):
 
 
 class LineBytes(NamedTuple):
-    """Rows `first` … `end` - 1: so many bytes, and where the line of each ends; -1: it is not there.
+    """Lines of rows `first` to `end` - 1. data: their bytes. ends: where the line of each row ends; -1: no line.
 
-    Such a row has a text that is no UTF-8, a character that is not to be written as it is, or items that
-    are not just names and values.
+    A row has no line if a text is not UTF-8 or has an avoided character, or if items are not all names with values.
     """
 
     first: int
@@ -53,7 +52,7 @@ class LineBytes(NamedTuple):
 
 
 def in_order(data: Bytes, ends: Ints) -> Iterator[tuple[memoryview, int] | None]:
-    """Lines that follow one another with their number; None for each that is not there."""
+    """Yield (bytes of consecutive lines, their number), and None for each row without a line, in row order."""
     view, first, begin = data.data, 0, 0
     for stop in [*np.flatnonzero(ends < 0).tolist(), len(ends)]:
         if first < stop:
@@ -66,10 +65,10 @@ def in_order(data: Bytes, ends: Ints) -> Iterator[tuple[memoryview, int] | None]
 
 
 class JsonLines:
-    """Put together piece by piece."""
+    """JSON lines composed piece by piece: call a method for each piece of a line, then `parts`."""
 
     def __init__(self, rows: int, avoided: Sequence[tuple[str, str]]) -> None:
-        """avoided: first and last of characters that make a row one that is not written."""
+        """avoided: (first, last) of ranges of characters; a row that contains one gets no line."""
         self._buffers: dict[int, Bytes] = {}
         self._rows = rows
         self._pieces: list[tuple[int, int, int, int]] = []
@@ -81,7 +80,7 @@ class JsonLines:
 
     def constant(self, text: str) -> None:
         """The same text in each row."""
-        self._pieces.append((PieceKind.CONSTANT, self._kept(text), len(self._constants[-1]), 0))
+        self._pieces.append((PieceKind.CONSTANT, self._keep(text), len(self._constants[-1]), 0))
         self._most += len(self._constants[-1])
 
     def number(self, values: Ints) -> None:
@@ -95,22 +94,22 @@ class JsonLines:
         self._most += digits
 
     def chosen(self, which: Ints, texts: Sequence[str]) -> None:
-        """One of few texts."""
-        start = np.array([self._kept(text) for text in texts], np.int64)
+        """One of a few texts. which: index of each row's text."""
+        start = np.array([self._keep(text) for text in texts], np.int64)
         length = np.array([len(kept) for kept in self._constants[-len(texts) :]], np.int64)
         self._add(PieceKind.CHOSEN, start[which], length[which])
         self._most += length[which]
 
     def string(self, texts: Ragged, *, or_null: bool = False) -> None:
-        """A text as a string; or_null: null in place of an empty one."""
+        """A text as a string; or_null: null for an empty one."""
         self._text(PieceKind.STRING_OR_NULL if or_null else PieceKind.STRING, texts)
 
     def list(self, texts: Ragged, separator: bytes) -> None:
-        """What lies between separators as strings, but for empty ones."""
+        """A list of the strings between separators, without empty ones."""
         self._text(PieceKind.LIST, texts, (separator[0], 0))
 
     def object(self, texts: Ragged, middle: bytes, end: bytes) -> None:
-        """Items, each ended by a byte, as names and values, with another byte between the two."""
+        """An object from items: each ends with the byte `end` and has `middle` between name and value."""
         self._text(PieceKind.OBJECT, texts, (middle[0], end[0]))
 
     def _text(self, kind: PieceKind, texts: Ragged, more: tuple[int, int] = (0, 0)) -> None:
@@ -122,19 +121,19 @@ class JsonLines:
         self._pieces.append((kind, len(self._columns), *more))
         self._columns += columns
 
-    def _kept(self, text: str) -> int:
-        """Where a constant lies."""
+    def _keep(self, text: str) -> int:
+        """Keep a constant; return where it is among all constants."""
         self._constants.append(text.encode())
         self._size += len(self._constants[-1])
         return self._size - len(self._constants[-1])
 
     def parts(self) -> Iterator[LineBytes]:
-        """All rows in order, in parts of bounded size."""
+        """Yield all rows in order, in parts of bounded size."""
         behind = np.cumsum(self._most)
         first = 0
         while first < self._rows:
             before = int(behind[first - 1]) if first else 0
-            end = max(first + 1, int(np.searchsorted(behind, before + _ROOM_BYTES, "right")))
+            end = max(first + 1, int(np.searchsorted(behind, before + _PART_BYTES, "right")))
             some, room = slice(first, end), int(behind[end - 1]) - before
             native = self._buffer if kernel.is_wanted(end - first) else None
             part = self._plain(some) if native is None else self._native(some, room, native)
@@ -143,7 +142,7 @@ class JsonLines:
 
     @property
     def _buffer(self) -> Bytes | None:
-        """The one in which the texts of all columns lie."""
+        """The buffer that holds the texts of all columns; None if there are several."""
         first, *others = self._buffers.values()
         return first if all(other is first for other in others) else None
 
@@ -154,14 +153,14 @@ class JsonLines:
         pieces, bounds = np.array(self._pieces, np.int64), _bounds(tuple(self._avoided))
         arrays = (pieces, constants, buffer, bounds, columns, ends, out)
         written = kernel.run(kernel.Operation.LINES, arrays, (0,))
-        if not written:  # more escapes than anybody thinks of
+        if not written:  # more escapes than there is room for
             written, ends[0] = 1, -1
         return LineBytes(some.start, out, ends[:written])
 
     def _plain(self, some: slice) -> LineBytes:
         constants = b"".join(self._constants)
         pieces = [self._piece(piece, some, constants) for piece in self._pieces]
-        odd = re.compile(f"[{_DELETE}{_pattern(tuple(self._avoided))}]").search
+        odd = re.compile(f"[{_LAST_ASCII}{_pattern(tuple(self._avoided))}]").search
         lines = [
             None if None in parts or odd(line := "".join(parts)) else line.encode()
             for parts in zip(*pieces, strict=True)
@@ -172,7 +171,7 @@ class JsonLines:
         return LineBytes(some.start, np.frombuffer(data, np.uint8), ends)
 
     def _piece(self, piece: tuple[int, int, int, int], some: slice, constants: bytes) -> Iterable[str | None]:
-        """What a piece is in each of some rows; None: the row is odd."""
+        """The text of a piece in each of some rows; None for a row without a line."""
         kind, column, a, b = piece
         if kind == PieceKind.CONSTANT:
             return repeat(constants[column : column + a].decode(), some.stop - some.start)
@@ -185,11 +184,11 @@ class JsonLines:
         texts = Ragged(buffer, numbers, self._columns[column + 1][some]).tolist()
         if kind == PieceKind.CHOSEN:
             return map(bytes.decode, texts)
-        return [_shown(kind, text, chr(a), chr(b)) for text in texts]
+        return [_json_text(kind, text, chr(a), chr(b)) for text in texts]
 
 
-def _shown(kind: int, data: bytes, a: str, b: str) -> str | None:
-    """None for what is no UTF-8, and for items that are not just names and values."""
+def _json_text(kind: int, data: bytes, a: str, b: str) -> str | None:
+    """The JSON of a text; None for a text that is not UTF-8, and for items that are not all names with values."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -208,13 +207,13 @@ def _shown(kind: int, data: bytes, a: str, b: str) -> str | None:
 
 @lru_cache(maxsize=4)
 def _bounds(avoided: tuple[tuple[str, str], ...]) -> Ints:
-    """Where such characters that JSON does not escape begin, and where they end, by turns."""
-    ranges = [(first, last) for first, last in sorted(avoided) if last > _DELETE]
+    """Begin and end, alternating, of the avoided ranges of characters that JSON does not escape."""
+    ranges = [(first, last) for first, last in sorted(avoided) if last > _LAST_ASCII]
     bounds = [bound for first, last in ranges for bound in (ord(first), ord(last) + 1)]
     assert all(one < other for one, other in pairwise(bounds))
     return np.array(bounds, np.int64)
 
 
 def _pattern(avoided: tuple[tuple[str, str], ...]) -> str:
-    """Such characters that JSON does not escape."""
-    return "".join(f"{first}-{last}" for first, last in avoided if last > _DELETE)
+    """The same ranges for a character class of a regular expression."""
+    return "".join(f"{first}-{last}" for first, last in avoided if last > _LAST_ASCII)

@@ -1,7 +1,7 @@
-"""How the JSON of a configuration file is told: its tables, their keys, the fields of an entry.
+"""Descriptions of the JSON in configuration files: tables, their keys, the fields of an entry.
 
-A table is a map below one member of the file; its entries are records. Names are those of the file;
-a record has them in snake_case (`readQueueNums` → `read_queue_nums`).
+A table is a map in one member of the file; its entries are records. Names are those of the file; records have them in
+snake_case (`readQueueNums` → `read_queue_nums`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 _DIGITS = 19
-"""Of an integer at most."""
+"""Most digits of an integer."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "string": (str,),
@@ -28,11 +28,11 @@ def _in_snake_case(name: str) -> str:
 
 
 class JsonField(NamedTuple):
-    """One member of an entry, or what a key of a table is.
+    """A member of an entry, or a key of a table.
 
-    type: as in JSON Schema. called: its name in records, where it cannot be that of the file. after:
-    of the second of two fields in one key, what stands before it. bits: of an integer, as a broker holds it.
-    inner: what an object has, or each item of an array. nullable: as an entry, or an item, it may be none.
+    type: as in JSON Schema. called: name in records if it cannot be that of the file. after: for the second of two
+    fields in one key, the separator before it. bits: width of an integer in a broker. inner: description of an object,
+    or of each item of an array. nullable: as an entry or item, it may be null.
     """
 
     name: str
@@ -46,21 +46,21 @@ class JsonField(NamedTuple):
 
     @property
     def column(self) -> str:
-        """Its name in records."""
+        """Name in records."""
         return self.called or _in_snake_case(self.name)
 
     @property
     def told(self) -> str:
-        """Its type in words."""
+        """The type in words."""
         return f"integer of {self.bits} bits" if self.type == "integer" else self.type
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is of the type."""
+        """Whether a value has the type."""
         right = isinstance(value, _TYPES[self.type])
         return right and (self.type == "boolean" or not isinstance(value, bool))
 
     def holds(self, number: int | str) -> bool:
-        """Whether a number, or a text of one, is a whole one and not beyond what a broker holds."""
+        """Whether a number, or a text, is a whole number in the range of a broker."""
         if isinstance(number, str):
             digits = number.removeprefix("-")
             if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS):
@@ -69,17 +69,17 @@ class JsonField(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A step down between two levels of keys: the member that holds the next map."""
+    """A level between two levels of keys: the member that holds the next map."""
 
     name: str
 
 
 class JsonTable(NamedTuple):
-    """One table of a file, or what one of its values has inside.
+    """A table of a file, or of a value inside one.
 
-    member: where it stands in the file. record_type: `type` of its records. levels: what the keys
-    are, from the outer map in; two fields in a tuple stand in one key, such as `topic@group`. fields:
-    members of an entry; or value: what an entry is where it is no object.
+    member: where the table is in the file. record_type: `type` of its records. levels: the keys, from the outer map to
+    the inner one; two fields in a tuple share one key, such as `topic@group`. fields: members of an entry; or value:
+    the entry if it is not an object.
     """
 
     member: str
@@ -91,12 +91,12 @@ class JsonTable(NamedTuple):
 
     @property
     def keys(self) -> tuple[JsonField, ...]:
-        """What the keys give to a record."""
+        """The fields that keys give to a record."""
         return tuple(_keys(self.levels))
 
     @property
     def columns(self) -> tuple[JsonField, ...]:
-        """Everything that a record of the table may have of the file."""
+        """All fields that a record of the table may have."""
         return (*self.keys, *self.fields, *((self.value,) if self.value else ()))
 
 

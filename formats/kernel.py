@@ -1,10 +1,10 @@
-"""The native kernel: loops over bulk bytes that are compiled (kernel/, Rust), where they could be built.
+"""The native kernel: compiled loops over bulk bytes (kernel/, Rust), where it could be built.
 
-It knows no RocketMQ: schemas come to it as tables (`derive.program`). Whoever has a way to do the same
-with numpy asks `is_wanted` and goes one way or the other; tests hold both against construct. The
-environment variable MQSTORE_KERNEL=numpy leaves it out.
+It knows nothing of RocketMQ: schemas are passed to it as tables (`derive.program`). Code that can do the same with
+numpy asks `is_wanted` which way to go; tests compare both with construct. The environment variable MQSTORE_KERNEL=numpy
+turns the kernel off.
 
-One library serves all Pythons: it is called through ctypes, and lets other threads run meanwhile.
+One library serves all Python versions: it is called through ctypes, which lets other threads run meanwhile.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 7
-"""What the operations of the library are, by a number that changes with them."""
+"""Version of the library's operations; changes with them."""
 NAME = "_kernel.so"
 _MANY = 256
-"""Fewer rows are not worth the loading of the library."""
+"""Fewer rows are not worth loading the library."""
 
 
 class Operation(IntEnum):
-    """What the library does; arguments as in kernel/src/lib.rs."""
+    """Operations of the library; their arguments are described in kernel/src/lib.rs."""
 
     VERSION = 0
     CHAIN = 1
@@ -46,14 +46,14 @@ class Operation(IntEnum):
 
 
 def is_wanted(rows: int = _MANY) -> bool:
-    """The library is there, and so many rows are worth a call of it: once it is loaded, any number."""
+    """Whether the library is available and worth a call for so many rows; once it is loaded, any number is."""
     if rows < _MANY and not _library.cache_info().currsize:
         return False
     return _library() is not None
 
 
 def describe() -> str:
-    """Which of the two runs, and why, for people."""
+    """Which of kernel and numpy is in use, and why, for people."""
     if _library() is not None:
         return f"native kernel {VERSION}"
     if _is_refused():
@@ -66,9 +66,9 @@ def describe() -> str:
 
 
 def run(operation: Operation, arrays: Sequence[npt.NDArray[Any]], numbers: Sequence[int] = ()) -> int:
-    """Do one operation over arrays; those that are written are C-contiguous. Returns its answer.
+    """Do one operation on arrays and return its answer. Arrays that are written must be C-contiguous.
 
-    Raises ValueError for arguments that make no sense: a range outside its buffer, say.
+    Raises ValueError for senseless arguments, such as a range outside its buffer.
     """
     library = _library()
     assert library is not None
@@ -92,7 +92,7 @@ def _library() -> _Library | None:
         return None
     try:
         library = _Library(_path())
-    except (OSError, AttributeError):  # of another machine, or too old for this code
+    except (OSError, AttributeError):  # built for another machine, or too old for this code
         return None
     return library if library(Operation.VERSION, (), ()) == VERSION else None
 

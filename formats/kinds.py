@@ -1,7 +1,6 @@
-"""The kinds of files and their layouts: what `--as`, `dump` and mqstore-store(5) go by.
+"""The kinds of files and their layouts, for `--as`, `dump` and mqstore-store(5).
 
-The name of a kind is that of its module with dashes. `record_type` is the `type` of its records
-in JSON.
+The name of a kind is that of its module with dashes. `record_type` is the `type` of its records in JSON.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from .json_table import JsonTable
 
 
 class Syntax(StrEnum):
-    """How the text of a file is written."""
+    """Format of a text file."""
 
     JSON = "json"
     PROPERTIES = "properties"
@@ -66,24 +65,24 @@ class Syntax(StrEnum):
 
 
 class FileKind(NamedTuple):
-    """One kind of file; `layouts` are its byte tables in the order they appear in the file."""
+    """One kind of file. layouts: its byte tables in the order in which they appear in the file."""
 
     name: str
     record_type: str
     layouts: tuple[tuple[str, Construct[Any, Any]], ...]
     #: Other modules whose description belongs to the kind.
     modules: tuple[str, ...] = ()
-    #: Of a text file its name, the directory of the store that has it, and what is in it.
+    #: For a text file: its name, the directory of the store that has it, and the tables in it.
     file: str = ""
     place: str = "config"
     tables: tuple[JsonTable, ...] = ()
     syntax: Syntax = Syntax.JSON
-    #: Whether a broker reads the .bak where it cannot read the file.
+    #: Whether a broker reads the .bak if it cannot read the file.
     reads_backup: bool = True
 
     @property
     def description(self) -> str:
-        """The docstring of the kind's module: what it is, who writes it, in which versions."""
+        """The docstring of the kind's module: what the file is, who writes it, in which versions."""
         module = import_module(f".{self.name.replace('-', '_')}", __package__)
         return (module.__doc__ or "").strip()
 
@@ -128,7 +127,7 @@ _ALL = (
 
 
 class _TextFile(Protocol):
-    """A module that declares a file of text."""
+    """A module that describes a text file."""
 
     FILE: str
 

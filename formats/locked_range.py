@@ -1,7 +1,7 @@
-"""What of the file lock is locked, and what stands in it, for commands that are over without construct."""
+"""Content and locked range of the file `lock`, for commands that do without construct."""
 
 from __future__ import annotations
 
 CONTENT = b"lock"
-#: The byte range that carries the lock: start, length.
+#: The byte range that is locked: start, length.
 LOCKED_RANGE = (0, 1)

@@ -1,6 +1,6 @@
-"""What a part of a log adds to queues and index, as `pipeline rebuild` keeps it until files are made.
+"""What a part of a log adds to queues and index: temporary files of `pipeline rebuild`, not of a broker.
 
-No file of a broker: one machine writes and reads them, in the byte order that most have.
+One machine writes and reads them, so they are little-endian, as most machines are.
 """
 
 from __future__ import annotations

@@ -68,14 +68,14 @@ MESSAGE = Struct(
 )
 
 
-#: The smallest record a broker passes: empty topic, body and properties (spec 1.14).
+#: The smallest record that a broker accepts: empty topic, body and properties (spec 1.14).
 SMALLEST: int = quick.SMALLEST
-#: Longest topic of version 1 and longest property text, by the width of their length fields.
+#: Longest topic of version 1; like the longest property text below, by the width of its length field.
 TOPIC_BYTES_MAX_V1 = 127
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_+-]+")
-"""What brokers accept as a topic; `+` is in the names that POP makes of its retry topics."""
+"""What brokers accept as a topic; `+` is in the names of POP's retry topics."""
 EARLIEST_MS, LATEST_MS = 1 << 40, 1 << 43
-"""A store time before the first, in the year 2004, or behind the second, in 2248, is no time of a broker."""
+"""A store time before the first (in 2004) or after the second (in 2248) is not from a broker."""
 PROPERTIES_BYTES_MAX = 32767
 #: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
 BYTES_AROUND_BODY_MAX = (
@@ -84,8 +84,8 @@ BYTES_AROUND_BODY_MAX = (
 
 
 def ends_of_body(record: bytes, topic: bytes) -> Iterator[tuple[int, int]]:
-    """Where the body of a record of this topic may end, whatever its length says, and how many bytes of properties it
-    has then: behind the topic stand their length and as many bytes (spec 1.2).
+    """Yield (end of the body, bytes of properties) for each place where the body of a record may end, whatever its
+    length field says: the topic follows with its length, then the properties with theirs (spec 1.2).
 
     >>> list(ends_of_body(b"body" b"\\x01t" b"\\x00\\x03a\\x01b", b"t"))
     [(4, 3)]

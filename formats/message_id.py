@@ -47,7 +47,7 @@ def _unique_key(address_bytes: int) -> Construct[Any, Any]:
 UNIQUE_KEY_V4 = _unique_key(IPV4_BYTES)
 UNIQUE_KEY_V6 = _unique_key(IPV6_BYTES)
 _COUNTER_DIGITS = 2 * Int16ub.sizeof()
-#: Keys that one client can tell apart within a millisecond.
+#: Distinct keys that one client can make within a millisecond.
 UNIQUE_KEY_COUNTERS = 1 << 4 * _COUNTER_DIGITS
 
 
@@ -59,7 +59,7 @@ def unique_key(ip: bytes, pid: int, loader_hash: int, month_ms: int, counter: in
 
 @lru_cache(maxsize=16)
 def _client_digits(ip: bytes, pid: int, loader_hash: int, month_ms: int) -> str:
-    """The digits before the counter: the same in all keys that a client makes in one ms."""
+    """The digits before the counter, equal in all keys that a client makes in one ms."""
     schema = UNIQUE_KEY_V6 if len(ip) == IPV6_BYTES else UNIQUE_KEY_V4
     fields = {"ip": ip, "pid": pid, "class_loader_hash": loader_hash, "month_ms": month_ms}
     data = schema.build(fields | {"counter": 0})

@@ -1,7 +1,7 @@
 """The property text of a message: `name 01 value 02`, repeated (spec/01-commitlog.md, 1.6, 1.7).
 
-No escaping: neither byte can be in a name or a value. Writers of 4.9.1 … 5.1.x leave out the last
-02. Readers since 4.9.1 drop an item without a name or a value and take the last of duplicates.
+There is no escaping: names and values cannot contain these two bytes. Writers of 4.9.1 to 5.1.x leave out the last 02.
+Readers since 4.9.1 drop an item without a name or a value, and take the last of duplicates.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ REAL_QID: Final = "REAL_QID"
 TRAN_MSG: Final = "TRAN_MSG"
 PGROUP: Final = "PGROUP"
 TRANS_OFFSET: Final = "TRANS_OFFSET"
-"""Of an op record of transactions in a RocksDB: the position of the half message that is decided."""
+"""In an op record of transactions in a RocksDB: the position of the half message that was decided."""
 FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
-"""Of a half message that a broker has written again before it asks: the queue offset of the first one, -1 for none."""
+"""In a half message that a broker rewrote before a check: the queue offset of the first one, -1 for none."""
 INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
@@ -45,13 +45,13 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
-"""Of a retry or dead letter: topic, group (POP), and the id that a broker gave to the message before."""
+"""In a retry message or dead letter: topic, group (POP), and the id that a broker gave to the message before."""
 RETRY_PREFIX: Final = "%RETRY%"
-"""How topics begin with messages that a group is given once more."""
+"""Prefix of topics with messages that are redelivered to a group."""
 CRC32: Final = "__CRC32#"
 CRC_ITEM_HEAD: Final = CRC32.encode() + NAME_VALUE_SEPARATOR
 
-#: Between the keys of KEYS.
+#: Separates the keys in KEYS.
 KEY_SEPARATOR: Final = " "
 #: Bytes of the whole-record CRC item: name, 01, ten digits, 02 (spec 1.7).
 CRC_DIGITS: Final = 10
@@ -59,8 +59,8 @@ CRC_DIGITS_AT: Final = len(CRC32) + 1
 CRC_ITEM_BYTES: Final = CRC_DIGITS_AT + CRC_DIGITS + 1
 
 NUL: Final = b"\0"
-_BLOCK: Final = bytes(512)
-"""A disk loses no less of what lies in front of bytes that it has written."""
+_ZERO_BLOCK: Final = bytes(512)
+"""A disk loses bytes in blocks of at least this size."""
 
 
 def parse(text: bytes) -> dict[str, str]:
@@ -76,7 +76,7 @@ def parse(text: bytes) -> dict[str, str]:
 
 
 def _parse_odd(items: list[str]) -> dict[str, str]:
-    """Items of which some have no name, no value or no separator: these are dropped."""
+    """The same if some items lack a name, a value or a separator: those are dropped."""
     found: dict[str, str] = {}
     for item in items:
         name, _, value = item.partition(_NAME_VALUE_SEPARATOR)
@@ -86,20 +86,20 @@ def _parse_odd(items: list[str]) -> dict[str, str]:
 
 
 def is_torn(text: bytes) -> bool:
-    """Zeros end a property text, or take a whole block of it, as a torn write leaves them (spec 1.6)."""
-    return text.endswith(NUL) or _BLOCK in text
+    """Whether a property text ends in zeros or contains a block of zeros, as a torn write leaves it (spec 1.6)."""
+    return text.endswith(NUL) or _ZERO_BLOCK in text
 
 
 def has_lost_items(text: bytes) -> bool:
-    """A property text is torn, or has a NUL in what is no item: a client may put one into a name or a value."""
+    """Whether a property text is torn, or has a NUL outside of an item; clients may put one into a name or value."""
     return is_torn(text) or any(NUL in item and not is_item(item) for item in text.split(ITEM_SEPARATOR))
 
 
 def is_item(text: bytes) -> bool:
-    """A name and a value in UTF-8, as brokers write them, neither of several zeros alone, and no block of zeros."""
+    """Whether a text is a name and a value in UTF-8, neither only of several zeros, and without a block of zeros."""
     name, _, value = text.partition(NAME_VALUE_SEPARATOR)
     zeros = any(len(part) > 1 and not part.strip(NUL) for part in (name, value))
-    if not name or not value or zeros or NAME_VALUE_SEPARATOR in value or _BLOCK in text:
+    if not name or not value or zeros or NAME_VALUE_SEPARATOR in value or _ZERO_BLOCK in text:
         return False
     with suppress(UnicodeDecodeError):
         return bool(text.decode())
@@ -109,7 +109,7 @@ def is_item(text: bytes) -> bool:
 def format_properties(properties: dict[str, str], *, final_separator: bool = True) -> bytes:
     """Property text in the order of the dict.
 
-    Raises ValueError for a name or value that holds a separator or is empty.
+    Raises ValueError for a name or value that is empty or contains a separator.
     """
     count = len(properties)
     text = _ITEM_SEPARATOR.join([f"{n}{_NAME_VALUE_SEPARATOR}{v}" for n, v in properties.items()])
@@ -124,14 +124,14 @@ def format_properties(properties: dict[str, str], *, final_separator: bool = Tru
             if "\x01" in part or "\x02" in part:
                 raise ValueError(f"property {name!r}: {what} holds a separator (01 or 02)")
         for part in (name, value):
-            part.encode()  # raises where it has half a surrogate pair
+            part.encode()  # raises for a lone surrogate
     return b""
 
 
 def with_value(text: bytes, name: str, value: str, *, final_separator: bool = True) -> bytes:
-    """The text with a value in the place of the old one, or behind the other items.
+    """The text with the old value of a name replaced, or with a new item at the end.
 
-    Other items stay as they are, but for a `__CRC32#` at the end: what comes behind stands before it.
+    Other items stay as they are. A new item goes before a `__CRC32#` at the end.
     """
     tail = text[-CRC_ITEM_BYTES:] if ends_with_crc(text) else b""
     head = name.encode() + NAME_VALUE_SEPARATOR
@@ -147,18 +147,18 @@ def with_value(text: bytes, name: str, value: str, *, final_separator: bool = Tr
 
 
 def crc_item(record_before: bytes) -> bytes:
-    """The `__CRC32#` item for a record, given all its bytes before the item (spec 1.7)."""
+    """The `__CRC32#` item of a record, from all its bytes before the item (spec 1.7)."""
     digits = f"{crc31(record_before):0{CRC_DIGITS}d}"[::-1]
     return CRC_ITEM_HEAD + digits.encode() + ITEM_SEPARATOR
 
 
 def with_crc_item(record: bytes) -> bytes:
-    """The record with its `__CRC32#` item in the place of its last bytes."""
+    """The record with its last bytes replaced by its `__CRC32#` item."""
     return record[:-CRC_ITEM_BYTES] + crc_item(record[:-CRC_ITEM_BYTES])
 
 
 def without_crc(properties: bytes) -> tuple[bytes, bool]:
-    """A property text without the `__CRC32#` that may end it; whether it does."""
+    """(property text without a `__CRC32#` at its end, whether it had one)."""
     has = ends_with_crc(properties)
     return (properties[:-CRC_ITEM_BYTES] if has else properties), has
 
@@ -169,7 +169,7 @@ def ends_with_crc(properties: bytes) -> bool:
 
 
 def crc_ok(record: bytes) -> bool | None:
-    """The whole-record CRC fits; None where the record has none."""
+    """Whether the CRC of the whole record matches; None if the record has none."""
     item = record[-CRC_ITEM_BYTES:]
     if not item.startswith(CRC_ITEM_HEAD):
         return None

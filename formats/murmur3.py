@@ -1,6 +1,6 @@
-"""MurmurHash3, 128 bits on 64-bit machines, as the bloom filter of a broker uses it (spec 2.6).
+"""MurmurHash3, 128 bits for 64-bit machines, as the bloom filter of a broker uses it (spec 2.6).
 
-The algorithm is public domain (Austin Appleby); a broker takes that of Guava, with seed 0.
+The algorithm is in the public domain (Austin Appleby); brokers use Guava's version, with seed 0.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def murmur3_low(data: bytes) -> int:
 
 
 def _halves(block: bytes) -> tuple[int, int]:
-    """Two little-endian numbers; what a short block lacks is zero."""
+    """Two little-endian numbers; a short block is padded with zeros."""
     return int.from_bytes(block[:_HALF], "little"), int.from_bytes(block[_HALF:], "little")

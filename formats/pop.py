@@ -1,8 +1,8 @@
-"""POP: what a 5.x broker notes of messages that consumers have, but have not acknowledged.
+"""POP: what a 5.x broker stores about messages that consumers have, but have not acknowledged.
 
-Check points and acknowledgements are messages of the revive topic; their bodies are JSON with short
-names. They wait in the timer topic first (spec/04-checkpoint-timer.md, 4.9). The names are those of
-the real classes PopCheckPoint, AckMsg and BatchAckMsg of 5.1.4, 5.3.3 and 5.5.0.
+Check points and acknowledgements are messages of the revive topic; their bodies are JSON with short names. They wait in
+the timer topic first (spec/04-checkpoint-timer.md, 4.9). The names are those of the real classes PopCheckPoint, AckMsg
+and BatchAckMsg of 5.1.4, 5.3.3 and 5.5.0.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .json_table import GROUP, JsonField
 from .message import TOPIC_NAME
 from .message_properties import RETRY_PREFIX
 
-#: The revive topic is this and the name of the cluster.
+#: Prefix of the revive topic; the name of the cluster follows.
 REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
-#: Column family of `kvStore/`, the state of POP where popConsumerKVServiceEnable is on (spec 05, 5.4).
+#: Column family of `kvStore/`, the state of POP with popConsumerKVServiceEnable (spec 05, 5.4).
 KV_STATE: Final = "popState"
-#: With it a broker has `kvStore/`, from its first start on.
+#: Option with which a broker has `kvStore/`, from its first start on.
 KV_OPTION: Final = "popConsumerKVServiceInit"
 KV_KEY = Struct(
     "visibility_timestamp" / Int64sb * "until then no other consumer gets the message, in ms",
@@ -32,9 +32,9 @@ KV_KEY = Struct(
 CHECK_POINT_TAG: Final = "ck"
 ACK_TAG: Final = "ack"
 BATCH_ACK_TAG: Final = "bAck"
-#: Property of a message in a retry topic: when it was first given to a consumer.
+#: Property of a message in a retry topic: when a consumer got it first.
 FIRST_POP_TIME: Final = "1ST_POP_TIME"
-#: What a broker may give to a consumer at once; the bits of `bit_map`.
+#: Most messages that a broker gives to a consumer at once; the bits of `bit_map`.
 MOST_MESSAGES: Final = 32
 
 _FIRST = JsonField("so", "integer", "queue offset of the first message", "start_offset")
@@ -46,7 +46,7 @@ _KEY = (
     JsonField("pt", "integer", "when the messages were given out, ms", "pop_time"),
     JsonField("bn", "string", "broker name", "broker_name"),
 )
-"""What tells an acknowledgement's check point."""
+"""The fields by which an acknowledgement refers to its check point."""
 _OFFSETS = JsonField("d", "array", "offsets less the first one; empty: in a row", "offsets", bits=32)
 _BITS = JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map", bits=MOST_MESSAGES)
 _REST = (
@@ -71,23 +71,23 @@ KV_VALUE = (
     JsonField("popTime", "integer", "when it was given out, ms", "pop_time"),
     JsonField("invisibleTime", "integer", "for how long it is invisible, ms", "invisible_time"),
 )
-"""What is asked of the JSON in `kvStore/`; more is there (spec 05, 5.4)."""
+"""The members of the JSON in `kvStore/` that are used here; it has more (spec 05, 5.4)."""
 _OPTIONAL = {"bn": "", "bm": 0, "d": [], "rp": ""}
-"""What a broker takes for a member that is missing or null."""
+"""Defaults that a broker takes for a member that is missing or null."""
 
 
 def parse(tag: str, body: bytes) -> dict[str, Any] | None:
-    """The fields of a body by their names here; None for what is no body of that tag, in strict JSON."""
+    """The fields of a body by their names here; None if it is not a body of this tag in strict JSON."""
     return fields_of(tag, _value(body))
 
 
 def fields_of(tag: str, value: Any) -> dict[str, Any] | None:
-    """The same of what a body holds."""
+    """The same for parsed JSON."""
     return _fields(BODIES[tag], value) if tag in BODIES else None
 
 
 def parse_kept(value: bytes) -> dict[str, Any] | None:
-    """The fields of a value in `kvStore/` by their names here; None for what is none."""
+    """The fields of a value in `kvStore/` by their names here; None for any other value."""
     return _fields(KV_VALUE, _value(value))
 
 
@@ -99,8 +99,8 @@ def _value(text: bytes) -> Any:
 
 
 def is_topic_name(topic: str) -> bool:
-    """A broker accepts it of a client, or makes it itself: a cluster, after which it names its revive topic, may be
-    called by other characters, too.
+    """Whether a broker accepts a topic from a client or makes it itself: the revive topic ends with the name of the
+    cluster, which may have other characters, too.
     """
     return TOPIC_NAME.fullmatch(topic) is not None or (topic.startswith(REVIVE_TOPIC) and not {"/", "\0"} & set(topic))
 
@@ -120,7 +120,7 @@ def _fields(fields: tuple[JsonField, ...], found: Any) -> dict[str, Any] | None:
 
 
 def _in_range(field: JsonField, value: Any) -> bool:
-    """A number, and each number of a list, is one that a broker can have written: as bits one may be below 0."""
+    """Whether numbers are in the range that a broker writes; only the bit map may be negative."""
     numbers = value if isinstance(value, list) else [value]
     if isinstance(value, str):
         return True
@@ -128,17 +128,17 @@ def _in_range(field: JsonField, value: Any) -> bool:
 
 
 def key_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a check point and its acknowledgements have in common."""
+    """The fields that a check point shares with its acknowledgements."""
     return tuple(fields[field.column] for field in _KEY)
 
 
 def given_with(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a check point has in common with those of its messages that a broker wrote again."""
+    """The fields that a check point shares with those that a broker rewrote for some of its messages."""
     return tuple(fields[field.column] for field in _KEY if field is not _FIRST)
 
 
 def offsets_of(check_point: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
-    """(queue offset, acknowledged in the check point itself) of each message of a check point."""
+    """Yield (queue offset, whether the check point itself says acknowledged) for each message of a check point."""
     count = min(check_point["num"], MOST_MESSAGES)
     differences = check_point["offsets"][:MOST_MESSAGES] or range(count)
     for number, difference in enumerate(differences[:count]):
@@ -147,7 +147,7 @@ def offsets_of(check_point: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
 
 
 def retry_topics(topic: str, group: str) -> tuple[str, ...]:
-    """Where messages go that a group did not acknowledge in time; a broker writes to one of them."""
+    """Topics for messages that a group did not acknowledge in time; a broker writes to one of them."""
     if topic.startswith(RETRY_PREFIX):
         return (topic,)
     return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"

@@ -1,8 +1,8 @@
-"""What the schemas are made of: linked lengths, record sizes, host addresses.
+"""Building blocks of the schemas: linked lengths, record sizes, host addresses.
 
-All integers of a store are big-endian and signed unless a schema says otherwise (spec/README.md,
-"Conventions"). A schema is a construct `Struct` whose members all have names; the text behind `*`
-is the meaning of a field and appears in the annotated dump and in the manual page.
+All integers of a store are big-endian and signed unless a schema says otherwise (spec/README.md, "Conventions"). A
+schema is a construct `Struct` whose members all have names; the text behind `*` describes a field in the annotated dump
+and in the manual page.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from construct.expr import FuncPath
 
 
 def length_of(value: Any) -> Any:
-    """Number of bytes of one value, or of each string of a column."""
+    """Number of bytes of a value, or of each string of a column."""
     lengths = getattr(value, "length", None)
     return len(value) if lengths is None else lengths
 
 
-#: `size_(this.body)`: number of bytes of another member; works on one record and on columns.
+#: `size_(this.body)`: number of bytes of another member; works for one record and for columns.
 size_ = FuncPath(length_of)
 
 
 def record_size(context: Any) -> int:
-    """Size in bytes of the record whose members stand in `context`; all members must have names."""
+    """Size in bytes of the record whose members are in `context`; all members must have names."""
     known = Container(context)
     members = context["_subcons"]
     for name, member in members.items():
@@ -35,7 +35,7 @@ def record_size(context: Any) -> int:
 
 
 def rebuild_of(member: Construct[Any, Any]) -> Any | None:
-    """The `Rebuild` inside the wrappers of a member, or None."""
+    """The `Rebuild` inside the wrappers of a member, None without one."""
     inner: Any = member
     while inner is not None and not isinstance(inner, Rebuild):
         inner = getattr(inner, "subcon", None)
@@ -43,12 +43,12 @@ def rebuild_of(member: Construct[Any, Any]) -> Any | None:
 
 
 def record_size_field(subcon: Construct[Any, Any]) -> Construct[Any, Any]:
-    """A field that holds the size of the whole record it stands in."""
+    """A field that holds the size of the record in which it is."""
     return Rebuild(subcon, record_size)
 
 
 def host(address_bytes: int) -> Construct[Any, Any]:
-    """An address as the broker writes it: the IP, then the port as a 4-byte integer (spec 1.2)."""
+    """An address as brokers write it: the IP, then the port as a 4-byte integer (spec 1.2)."""
     return Struct("ip" / Bytes(address_bytes) * "IP address", "port" / Int32sb * "port")
 
 

@@ -1,4 +1,4 @@
-"""Properties of whole columns of messages; the rules are those of `message_properties`."""
+"""Properties of whole columns of messages, by the rules of `message_properties`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _NAME_VALUE = NAME_VALUE_SEPARATOR[0]
 
 
 _SLACK_BYTES = 8
-"""Room behind the texts, so that a whole word can be read from any of their bytes."""
+"""Bytes behind the texts, so that a whole word can be read at each of their bytes."""
 
 
 def _separated(texts: Ragged) -> tuple[Bytes, Ints, bool]:
-    """The texts in a buffer with a separator before each and behind the last; where each begins.
+    """(buffer with a separator before each text and behind the last, where each text begins, whether all texts end with
+    a separator).
 
-    The last value: all texts end with a separator, as writers mostly make them. They are copied as
-    they are then, in one piece where they lie back to back; others get one more behind each.
+    If they do, as most writers make them, they are copied as they are, and in one piece if they are back to back. Other
+    texts get a separator behind each.
     """
     start, length = texts.start, texts.length
     ends = start + length
@@ -58,15 +59,15 @@ NAMES = tuple(
         *(names.TIMER_DEL_UNIQKEY, names.TIMER_ROLL_TIMES, names.CRC32),
     )
 )
-"""Names that the native kernel looks for at once."""
+"""Names that the native kernel finds in one pass."""
 NAMES_MAX = 64
-"""So many at most."""
+"""Most names of one pass."""
 VALUES = 3
-"""The first of them, whose values it tells at once, too."""
+"""The first so many names, whose values are found in that pass, too."""
 
 
 class _NativeItems:
-    """The same as `PropertyItems` by the native kernel: one pass over the texts, where they lie."""
+    """`PropertyItems` by the native kernel: one pass over the texts, which are not copied."""
 
     _NUL, _MALFORMED, _RUN_TOGETHER, _REPEATED, _OPEN = (1 << bit for bit in range(5))
 
@@ -82,7 +83,7 @@ class _NativeItems:
         self._all_odd = int(np.bitwise_or.reduce(self._odd)) if len(texts) else 0
 
     def _scan(self, names: Sequence[bytes], values: int) -> tuple[Ints, Bytes, int]:
-        """Values of the first names, int64[values, 3, n]; what is odd of each text; names as bits."""
+        """(values of the first names, int64[values, 3, n]; oddities of each text as bits; names present as bits)."""
         count = len(self._texts)
         found, odd = np.empty((values, 3, count), np.int64), np.empty(count, np.uint8)
         lengths, known = np.array([len(name) for name in names], np.int64), np.zeros(1, np.int64)
@@ -92,7 +93,7 @@ class _NativeItems:
         return found, odd, int(known[0])
 
     def _values(self, name: str) -> Ints | None:
-        """Start, length and number of the values of a name, int64[3, n]; None: no text has it."""
+        """Start, length and count of the values of a name, int64[3, n]; None: no text has the name."""
         wanted = name.encode()
         found: Ints | None = self._found.get(wanted)
         known = self._known
@@ -108,7 +109,7 @@ class _NativeItems:
         return Ragged(self._texts.buffer, found[0], found[1], self._noted(name.encode()))
 
     def _noted(self, name: bytes) -> StringNotes:
-        """What was noted of the values of a name: the sum of the first one, hashes of some."""
+        """The notes on the values of a name: word sums for the first name, hashes for some."""
         noted = self._texts.noted
         if noted.items is None or name not in self._known[: len(noted.items[0])]:
             return StringNotes()
@@ -150,10 +151,8 @@ class _NativeItems:
 class PropertyItems:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
-    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item; of the native kernel
-    80 bytes a text. What it finds lies in the buffer of the texts.
-
-    wanted: the names that will be asked for, where they are known: one pass finds them all.
+    Names are compared as bytes. Memory: a copy of the texts and 8 bytes per item, with the native kernel 80 bytes per
+    text and no copy. wanted: the names that will be looked up, if known, so that one pass finds them all.
     """
 
     def __init__(self, properties: Ragged, wanted: Iterable[str] = ()) -> None:
@@ -167,12 +166,12 @@ class PropertyItems:
 
     @cached_property
     def _copy(self) -> tuple[Bytes, Ints, bool]:
-        """The texts in their order, as `_separated` has them."""
+        """The texts copied in order, see `_separated`."""
         return _separated(self._texts)
 
     @property
     def ended(self) -> bool:
-        """Each text ends with a separator."""
+        """Whether each text ends with a separator."""
         return self._native.ended if self._native is not None else self._copy[2]
 
     @property
@@ -189,18 +188,18 @@ class PropertyItems:
 
     @cached_property
     def _cuts(self) -> Ints:
-        """Where separators of items stand: an item lies between two of them."""
+        """Positions of separators; an item lies between two of them."""
         return np.flatnonzero(self._blob[: self._end] == _SEPARATOR)
 
     @cached_property
     def _heads(self) -> npt.NDArray[np.uint64]:
-        """The first bytes of each item."""
+        """The first eight bytes of each item."""
         words = overlapping(self._blob, np.dtype(">u8"))
         return words[self._cuts[:-1] + 1].astype(np.uint64)
 
     @cached_property
     def _record(self) -> Ints:
-        """The text that each item is in."""
+        """The number of the text that contains each item."""
         is_begin = np.zeros(self._end, np.bool_)
         is_begin[self._begin - 1] = True
         first = np.flatnonzero(is_begin[self._cuts])
@@ -208,14 +207,14 @@ class PropertyItems:
         return np.repeat(np.arange(self._count), items)
 
     def find(self, name: str) -> Ragged:
-        """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
+        """Value of `name` in each text; length -1 if missing or empty. The last one of a text counts."""
         if name not in self._found:
             of = self._find if self._native is None else self._native.find
             self._found[name] = of(name)
         return self._found[name]
 
     def has_name(self, name: str) -> bool:
-        """Some text has an item of this name."""
+        """Whether some text has an item of this name."""
         if self._native is not None:
             return self._native.has_name(name)
         return bool(len(self._items_named(name)[0]))
@@ -227,7 +226,7 @@ class PropertyItems:
         begin = self._cuts[item] + skip
         length = self._cuts[item + 1] - begin
         kept = length > 0
-        # numpy assigns in order: of several items of a record the last one stays
+        # numpy assigns in order, so the last item of a record stays
         out.start[record[kept]] = begin[kept]
         out.length[record[kept]] = length[kept]
         return out
@@ -240,7 +239,7 @@ class PropertyItems:
         return np.bincount(record, minlength=self._count).astype(np.int64)
 
     def _items_named(self, name: str) -> tuple[Ints, Ints]:
-        """Items that begin with `name 01`: item numbers, and the text each is in."""
+        """(items that begin with `name 01`, the text that contains each)."""
         head = name.encode() + NAME_VALUE_SEPARATOR
         wanted = head[:8]
         mask = ((1 << (8 * len(wanted))) - 1) << (8 * (8 - len(wanted)))
@@ -253,16 +252,15 @@ class PropertyItems:
     def _tail_matches(self, item: Ints, head: bytes) -> Flags:
         at = self._cuts[item] + 1
         fits = at + len(head) <= self._cuts[item + 1]
-        matches = fits.copy()
-        cells = np.flatnonzero(fits)
+        rows = np.flatnonzero(fits)
         for k in range(8, len(head)):
-            cells = cells[self._blob[at[cells] + k] == head[k]]
-        matches[:] = False
-        matches[cells] = True
+            rows = rows[self._blob[at[rows] + k] == head[k]]
+        matches = np.zeros(len(item), np.bool_)
+        matches[rows] = True
         return matches
 
     def has_nul(self) -> Flags:
-        """bool[n]: the text has a NUL byte somewhere."""
+        """bool[n]: the text has a NUL byte."""
         if self._native is not None:
             return self._native.has_nul()
         found = np.zeros(self._count, np.bool_)
@@ -273,7 +271,7 @@ class PropertyItems:
         return found
 
     def torn(self) -> Flags:
-        """bool[n]: see `is_torn`."""
+        """bool[n]: see `message_properties.is_torn`."""
         return self._of_nul(names.is_torn)
 
     def has_lost_items(self) -> Flags:
@@ -299,22 +297,19 @@ class PropertyItems:
 
     @cached_property
     def _name_ends(self) -> Ints:
-        """Where separators of name and value stand."""
+        """Positions of separators between names and values."""
         return np.flatnonzero(self._blob == _NAME_VALUE)
 
     @cached_property
     def _one_each(self) -> bool:
-        """Each item that is not empty has just one separator of name and value."""
+        """Whether each item that is not empty has exactly one separator between name and value."""
         begin, end = self._bounds
         ones = self._name_ends
         return len(ones) == len(begin) and bool(((ones >= begin) & (ones < end)).all())
 
     @cached_property
     def _name_lengths(self) -> Ints:
-        """Bytes of the name of each item that is not empty.
-
-        0 for one without a name, -1 for one without a value or a separator.
-        """
+        """Bytes of the name of each item that is not empty: 0 without a name, -1 without a value or a separator."""
         begin, end = self._bounds
         ones = self._name_ends
         if not self._one_each:
@@ -325,7 +320,7 @@ class PropertyItems:
         return length
 
     def run_together(self) -> Flags:
-        """bool[n]: the text has an item with more than one separator of name and value."""
+        """bool[n]: the text has an item with more than one separator between name and value."""
         if self._native is not None:
             return self._native.run_together()
         found = np.zeros(self._count, np.bool_)
@@ -335,7 +330,7 @@ class PropertyItems:
         return found
 
     def malformed(self) -> Flags:
-        """bool[n]: the text has an item that readers drop: without a name or without a value."""
+        """bool[n]: the text has an item without a name or without a value, which readers drop."""
         if self._native is not None:
             return self._native.malformed()
         found = np.zeros(self._count, np.bool_)
@@ -345,13 +340,13 @@ class PropertyItems:
         return found
 
     def pairs(self) -> tuple[Ints, Ragged, Ragged]:
-        """All items in order: the text that each is in, int64[m], its name, its value.
+        """(text that contains the item, int64[m]; its name; its value) of all items in order.
 
-        Without those that readers drop; what a text has twice is there twice, see `repeated`.
+        Items that readers drop are left out; duplicates stay, see `repeated`.
         """
         length = self._name_lengths
         kept = np.flatnonzero(length > 0)
-        begin, end = self._cuts[:-1][self._full] + 1, self._cuts[1:][self._full]
+        begin, end = self._bounds
         begin, length, end = begin[kept], length[kept], end[kept]
         value = begin + length + 1
         return (
@@ -361,10 +356,10 @@ class PropertyItems:
         )
 
     def repeated(self) -> Flags:
-        """bool[n]: the text may have a name twice, with a value or without. Of many names, and of the ends
-        of long ones, not all are compared: whoever wants to know looks.
+        """bool[n]: the text may have a name twice, with a value or without. Not all of many names are compared, nor the
+        ends of long names: the caller has to check.
 
-        Texts in a row mostly have the same names: those are looked at once.
+        Consecutive texts mostly have the same names, which are then compared once.
         """
         if self._native is not None:
             return self._native.repeated()
@@ -372,7 +367,7 @@ class PropertyItems:
 
     def _may_repeat(self) -> Flags:
         length, record = self._name_lengths, self._record[self._full]
-        key = self._heads[self._full] & _FRONT[np.clip(length, 0, _SLACK_BYTES)]
+        key = self._heads[self._full] & _FIRST_BYTES[np.clip(length, 0, _SLACK_BYTES)]
         key ^= length.astype(np.uint64)
         count = np.bincount(record, minlength=self._count)
         if len(count) and count.min() == count.max() > 0:
@@ -387,7 +382,7 @@ class PropertyItems:
 
 
 def _has_twice(keys: npt.NDArray[np.uint64]) -> Flags:
-    """bool[n]: the row, of uint64[n, k], has a number twice. Rows like the one before are cheap."""
+    """bool[n]: the row (of uint64[n, k]) contains a number twice. Rows equal to the one before are cheap."""
     new = np.ones(len(keys), np.bool_)
     new[1:] = False
     for column in keys.T:
@@ -398,7 +393,7 @@ def _has_twice(keys: npt.NDArray[np.uint64]) -> Flags:
     return found
 
 
-_FRONT = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], np.uint64)
+_FIRST_BYTES = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], np.uint64)
 """Masks of the first n bytes of a word."""
 
 
@@ -416,7 +411,7 @@ def ends_with_crc_item(texts: Ragged) -> Flags:
 
 
 def ends_with_misnamed_crc_item(texts: Ragged) -> Flags:
-    """bool[n]: the text ends like a `__CRC32#` item, with another name (spec 1.7)."""
+    """bool[n]: the text ends like a `__CRC32#` item, but with another name (spec 1.7)."""
     head = CRC32.encode() + NAME_VALUE_SEPARATOR
     rows = np.flatnonzero(texts.length >= CRC_ITEM_BYTES)
     item = (texts.start + texts.length)[rows] - CRC_ITEM_BYTES
@@ -448,15 +443,13 @@ def find(properties: Ragged, name: str) -> Ragged:
 
 
 def noting_values(field: str, wanted: Iterable[str]) -> Noting | None:
-    """What is noted for who asks the texts of a field for these names, and for nothing else; None: they
-    are none, or too many.
-    """
+    """How to note only the values of these names in the texts of a field; None for no names or too many."""
     names = tuple(name.encode() for name in sorted(set(wanted)))
     return Noting(itemized=field, names=names, values=len(names)) if 0 < len(names) <= NAMES_MAX else None
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:
-    """Row by row the strings of all parts, one behind the other; a missing one is empty."""
+    """Row by row, the strings of all parts joined; a missing string counts as empty."""
     lengths = [np.maximum(part.length, 0) for part in parts]
     total: Ints = np.zeros(len(lengths[0]), np.int64)
     for length in lengths:
@@ -471,10 +464,10 @@ def joined(parts: Sequence[Ragged]) -> Ragged:
 
 
 def with_items(texts: Ragged, items: Mapping[str, Ragged]) -> Ragged:
-    """Property texts, each ended by a separator, with further items behind them, in order.
+    """Property texts that end with a separator, with further items appended in order.
 
-    items: name → a value for each text. A text that has the name already stays as it is, and so
-    does one whose value is missing or empty.
+    items: name → a value for each text. A text stays as it is if it has the name already, or if the value is missing or
+    empty.
     """
     have = PropertyItems(texts)
     parts = [texts]

@@ -1,7 +1,7 @@
-"""One record, one unit, one id at a time, without construct and numpy.
+"""One record, unit or id at a time, without construct and numpy.
 
-A command that shows one message is over before these are imported. The tables come from the schemas
-(`derive.steps`); tests hold every result to construct's.
+A command that shows one message takes less time than importing these. The tables are derived from the schemas
+(`derive.steps`); tests compare all results with construct.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _struct = lru_cache(maxsize=64)(Struct)
 
 
 def fixed(steps: Steps) -> Struct:
-    """The fields of a table without conditions and lengths."""
+    """The struct of a table that has only fields of constant size."""
     ((_, form, _),) = steps
     return _struct(form)
 
@@ -35,11 +35,11 @@ _MESSAGE_IDS = {IPV4_BYTES: fixed(quick_tables.MESSAGE_ID_V4), IPV6_BYTES: fixed
 OFFSET_DIGITS = 2 * quick_tables.OFFSET_BYTES
 _OFFSET_MASK = (1 << 4 * OFFSET_DIGITS) - 1
 _TOTAL_SIZE = _struct(quick_tables.MESSAGE[0][1][:2])
-"""Byte order and code of the first field."""
+"""The first field, from byte order and code of the table."""
 
 
 def total_size(data: bytes) -> int:
-    """What the first field of a record says, which is its size. Raises ValueError."""
+    """The first field of a record, which is its size. Raises ValueError."""
     if len(data) < _TOTAL_SIZE.size:
         raise ValueError("the data ends inside total_size")
     size: int = _TOTAL_SIZE.unpack_from(data)[0]
@@ -47,7 +47,7 @@ def total_size(data: bytes) -> int:
 
 
 def message(data: bytes) -> dict[str, Any] | None:
-    """Fields of the record that is exactly `data`, by their dotted names; None if it is none."""
+    """Fields of the record that is exactly `data`, by their dotted names; None for other data."""
     found: dict[str, Any] = {}
     try:
         end = _read(quick_tables.MESSAGE, data, 0, found)
@@ -57,7 +57,7 @@ def message(data: bytes) -> dict[str, Any] | None:
 
 
 def _read(steps: Steps, data: bytes, at: int, found: dict[str, Any]) -> int:
-    """Read fields into `found`; returns the byte behind them. Raises ValueError at the end."""
+    """Read fields into `found`; return the byte behind them. Raises ValueError if the data ends before."""
     for step in steps:
         kind = step[0]
         if kind == "fields":
@@ -82,13 +82,13 @@ def _read(steps: Steps, data: bytes, at: int, found: dict[str, Any]) -> int:
 
 
 def message_id(ip: bytes, port: int, physical_offset: int) -> str:
-    """The id a producer is told: upper-case hex of broker address, port and position."""
+    """The id that a producer gets: upper-case hex of broker address, port and position."""
     return f"{broker_digits(ip, port)}{physical_offset & _OFFSET_MASK:0{OFFSET_DIGITS}X}"
 
 
 @lru_cache(maxsize=1024)
 def broker_digits(ip: bytes, port: int) -> str:
-    """The digits before the position: the same in all ids of a broker."""
+    """The digits before the position, equal in all ids of a broker."""
     return _MESSAGE_IDS[len(ip)].pack(ip, port, 0).hex().upper()[:-OFFSET_DIGITS]
 
 

@@ -1,11 +1,11 @@
 """A RocksDB of a broker: consume queues, rocksdbstore/, topics, groups, offsets, 5.2+ (spec 02, 05).
 
-With storeType=defaultRocksDB. `dump` shows the entries of all column families; those that it knows as
-what they are, all others as the bytes of key and value.
+With storeType=defaultRocksDB. `dump` shows the entries of all column families: known ones with their
+fields, others as the bytes of key and value.
 
-Its files: tables; write-ahead logs of what is in no table yet; a MANIFEST, which names the tables and says
-from which log on entries count; CURRENT, which names the MANIFEST that holds. MANIFEST and logs are rows of
-records in the same form.
+Its files: tables; write-ahead logs of entries that are in no table yet; a MANIFEST, which names the tables
+and the first log whose entries count; CURRENT, which names the valid MANIFEST. MANIFEST and logs are
+sequences of records in the same form.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from construct import (
 from .fixed import numbers_of
 
 LOG_BLOCK_BYTES = 1 << 15
-"""A log is a row of blocks; what is left of one and has no room for the head of a part is padding."""
+"""A log consists of blocks; the rest of a block that has no room for the head of a part is padding."""
 LOG_PART = Struct(
     "crc" / Int32ul * "masked CRC-32C of type and data",
     "length" / Int16ul * "bytes of data that follow",
     "type" / Int8ul * "1: a whole record; 2, 3, 4: its first, an inner, its last part; 0: padding",
 )
-"""What a part of a record begins with."""
+"""The head of a part of a record."""
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _TYPES = range(1, 5)
 RECYCLED_TYPES = frozenset({5, 6, 7, 8, 11})
-"""Types of parts in log files that are used again. No MANIFEST is."""
+"""Types of parts in reused log files. A MANIFEST is never one."""
 _TYPE_BYTES = Int8ul.sizeof()
 
 _BYTES = Prefixed(VarInt, GreedyBytes)
-_SKIPPED = 1 << 13
-"""Who does not know a field with this bit in its tag passes over it."""
+_IGNORABLE = 1 << 13
+"""Readers skip an unknown field if its tag has this bit."""
 _END = 1
 _NEW_FILE = Struct(
     "level" / VarInt,
@@ -91,7 +91,7 @@ EDIT = Struct(
                     203: VarInt * "greatest number of a family",
                     300: VarInt * "edits of this group that follow",
                 },
-                IfThenElse(this.tag & _SKIPPED, _BYTES, Error),
+                IfThenElse(this.tag & _IGNORABLE, _BYTES, Error),
             ),
         )
     ),
@@ -101,10 +101,10 @@ EDIT = Struct(
 
 
 class LogRecords(NamedTuple):
-    """What the records of a log are. records: the whole ones; none where they are not kept.
+    """The records of a log. records: the complete ones; empty if they were not kept.
 
-    damaged: where a part begins that is not as it was written, and a reader ends. torn: where the last record
-    begins that was not written to its end. None: nowhere.
+    damaged: where a part begins that does not match its checksum, at which readers end. torn: where the last record
+    begins if it was not completely written. None: there is no such place.
     """
 
     records: list[bytes]
@@ -113,7 +113,7 @@ class LogRecords(NamedTuple):
 
 
 def read_log(windows: Iterable[bytes], *, keep: bool) -> LogRecords:
-    """The records of a log. windows: its bytes, each of whole blocks but the last one. keep: the records, too."""
+    """Read the records of a log. windows: its bytes, all but the last window whole blocks. keep: return the records."""
     records, begun, parts, at = list[bytes](), -1, list[bytes](), 0
     rest = iter(windows)
     for window in rest:
@@ -138,22 +138,22 @@ _PART = numbers_of(LOG_PART)
 
 
 def _parts_of(window: bytes) -> tuple[list[tuple[int, int, int]], int | None, bool]:
-    """(begin, length of the data, type of each good part; where they end early; whether a write that was cut short
-    does that).
+    """((begin, length of the data, type) of the good parts; where they end early or None; whether a write that was cut
+    short ended them).
     """
     places, sums, at, torn = list[tuple[int, int, int]](), list[int](), 0, False
     stop: int | None = None
     while at < len(window) and stop is None:
-        left = LOG_BLOCK_BYTES - at % LOG_BLOCK_BYTES
-        if left < _PART.size:
-            at += left
+        block_rest = LOG_BLOCK_BYTES - at % LOG_BLOCK_BYTES
+        if block_rest < _PART.size:
+            at += block_rest
         elif at + _PART.size > len(window):
             stop, torn = at, True
         else:
             crc, length, kind = _PART.unpack_from(window, at)
             end = at + _PART.size + length
-            if kind not in _TYPES or length > left - _PART.size or end > len(window):
-                stop, torn = at, _is_cut(window, at, kind in _TYPES and length <= left - _PART.size)
+            if kind not in _TYPES or length > block_rest - _PART.size or end > len(window):
+                stop, torn = at, _is_cut(window, at, kind in _TYPES and length <= block_rest - _PART.size)
             else:
                 places.append((at, length, kind))
                 sums.append(crc)
@@ -163,7 +163,7 @@ def _parts_of(window: bytes) -> tuple[list[tuple[int, int, int]], int | None, bo
 
 
 def _is_cut(window: bytes, at: int, is_part: bool) -> bool:
-    """Nothing but zeros, or the begin of a part alone, lies behind a place: a good part there was written later."""
+    """Whether a write was cut short at a place: only zeros follow, or a part with no good part behind it."""
     if not is_part:
         return not window[at:].strip(b"\0")
     behind = list[tuple[int, int, int]]()
@@ -177,7 +177,7 @@ def _is_cut(window: bytes, at: int, is_part: bool) -> bool:
 
 
 def _crcs(window: bytes, places: list[tuple[int, int, int]]) -> list[int]:
-    """The checksums that parts are to have."""
+    """The checksums that parts should have."""
     import numpy as np
 
     from .derive.ragged import Ragged
@@ -193,10 +193,10 @@ _MASK = 0xA282EAD8
 
 
 class ManifestContent(NamedTuple):
-    """What a MANIFEST says. tables: number of each → its bytes.
+    """The content of a MANIFEST. tables: number of each table → its bytes.
 
-    first_log: whatever is in logs before it is in tables, too. open_log: at the last edit a log with this number,
-    or a greater one that is less than next_file, took the entries. torn: the last edit was not written to its end.
+    first_log: all entries in earlier logs are in tables, too. open_log: at the last edit, entries went to the log with
+    this number, or with a greater one below next_file. torn: the last edit was not completely written.
     """
 
     tables: Mapping[int, int]
@@ -207,7 +207,7 @@ class ManifestContent(NamedTuple):
 
 
 def manifest_of(windows: Iterable[bytes]) -> ManifestContent | None:
-    """What a MANIFEST says; None: it is damaged, or has what nobody knows. windows: as of `read_log`."""
+    """Parse a MANIFEST; None if it is damaged or has unknown fields. windows: as for `read_log`."""
     found = read_log(windows, keep=True)
     if found.damaged is not None:
         return None

@@ -23,22 +23,22 @@ class TableId(IntEnum):
 
 
 class RecordPrefix(IntEnum):
-    """What an entry of a table is."""
+    """Kind of an entry of a table."""
 
     DATA_VERSION = 1
     DATA = 2
 
 
 KV_DATA_VERSION, FORBIDDEN = "kvDataVersion", "forbidden"
-"""Column families of a database of one table: its version, and of groups what they may not consume."""
+"""Column families of a database for one table: its version; for groups, topics that they may not consume."""
 VERSION_ROW = b"kvDataVersionKey"
-"""Key of the version of a table, in a column family of its own; not of configManagerVersion=v2."""
+"""Key of a table's version, in its own column family; not with configManagerVersion=v2."""
 HEAD = Struct(
     "table_prefix" / Int8ub * "1",
     "table_id" / Int16ub * "1 consumer offset, 2 pull offset, 3 topic, 4 subscription group",
     "record_prefix" / Int8ub * "1 data version, 2 entry",
 )
-"""What every key begins with."""
+"""The beginning of every key."""
 VERSION_KEY = Struct(*HEAD.subcons, "name" / GreedyBytes * "data_version")
 VERSION = Struct(
     "state_version" / Int64sb * "version of the controller's state",
@@ -66,12 +66,12 @@ ENTRY = Struct(
     "content" / GreedyBytes * "what topics.json or subscriptionGroup.json has of it",
 )
 JSON = 1
-"""The only serialization_type that was seen."""
+"""The only serialization_type known."""
 assert (HEAD.sizeof(), VERSION.sizeof(), OFFSET.sizeof()) == (4, 24, 8)
 
 
 def position_key(group: bytes, topic: bytes, queue_id: int, table: TableId = TableId.CONSUMER_OFFSET) -> bytes:
-    """The key of a group's position in a queue."""
+    """The key of a group's offset in a queue."""
     fields = {
         "table_prefix": 1,
         "table_id": int(table),
@@ -86,5 +86,5 @@ def position_key(group: bytes, topic: bytes, queue_id: int, table: TableId = Tab
 
 
 def position_value(offset: int) -> bytes:
-    """The value of it."""
+    """The value of a group's offset in a queue."""
     return bytes(OFFSET.build({"offset": offset}))

@@ -28,9 +28,9 @@ QUEUE = Struct(
     "queue_id" / Int32sb * "queue id",
     "before_offset" / Int8ub * "1",
 )
-"""What the keys of one queue's units begin with."""
+"""The beginning of the keys of a queue's units."""
 UNIT_OFFSET = Struct("queue_offset" / Int64sb * "number of the message in its queue")
-"""What a unit's key ends with."""
+"""The end of a unit's key."""
 UNIT_KEY = Struct(*QUEUE.subcons, *UNIT_OFFSET.subcons)
 UNIT = Struct(
     "physical_offset" / Int64sb * "position of the record in the commit log",
@@ -39,7 +39,7 @@ UNIT = Struct(
     "store_timestamp" / Int64sb * "store time of the record in ms",
 )
 NUMBERED_UNIT = Struct(*UNIT_OFFSET.subcons, *UNIT.subcons)
-"""A unit behind its number: a row of the temporary file that a database is built from."""
+"""A unit with its queue offset in front: a row of the temporary file from which a database is built."""
 UNIT_BYTES = UNIT.sizeof()
 BOUND_KEY = Struct(
     "topic_length" / Rebuild(Int32sb, size_(this.topic)) * "bytes of topic",
@@ -60,7 +60,7 @@ assert (UNIT_BYTES, BOUND.sizeof(), CHECKPOINT.sizeof()) == (28, 16, 8)
 
 @lru_cache(maxsize=1024)
 def queue_prefix(topic: bytes, queue_id: int) -> bytes:
-    """What the keys of a queue's units begin with."""
+    """The beginning of the keys of a queue's units."""
     fields = {"topic": topic, "queue_id": queue_id}
     return bytes(QUEUE.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
 
@@ -71,7 +71,7 @@ def unit_key(topic: bytes, queue_id: int, queue_offset: int) -> bytes:
 
 
 def queue_offset(key: bytes, prefix: bytes) -> int | None:
-    """The number in the key of a unit of the queue that `prefix` names, None of another queue."""
+    """The queue offset in the key of a unit; None if it is not of the queue with this `prefix`."""
     if not key.startswith(prefix) or len(key) != len(prefix) + _OFFSET_BYTES:
         return None
     return int(UNIT_KEY.queue_offset.parse(key[len(prefix) :]))
@@ -84,7 +84,7 @@ def bound_key(topic: bytes, queue_id: int, bound: bytes) -> bytes:
 
 
 def queue_of(key: bytes) -> tuple[bytes, int] | None:
-    """Topic and queue of a unit's key, None for a key that is none."""
+    """Topic and queue id in a unit's key; None for any other key."""
     try:
         found = UNIT_KEY.parse(key)
         whole = unit_key(found.topic, found.queue_id, found.queue_offset) == key
@@ -94,7 +94,7 @@ def queue_of(key: bytes) -> tuple[bytes, int] | None:
 
 
 def bound_of(key: bytes) -> tuple[bytes, int] | None:
-    """Topic and queue of a `max` row, None for any other key."""
+    """Topic and queue id in the key of a `max` row; None for any other key."""
     try:
         found = BOUND_KEY.parse(key)
     except ConstructError:
@@ -107,4 +107,4 @@ def bound_of(key: bytes) -> tuple[bytes, int] | None:
 _OFFSET_BYTES = UNIT_KEY.queue_offset.sizeof()
 _SEPARATORS = ("before_topic", "before_queue", "before_offset", "before_bound")
 CHECKPOINT_KEY = bound_key(CHECKPOINT_TOPIC, 0, MAX)
-"""Of the row that says how far the log is dispatched."""
+"""Key of the row that tells how far the log is dispatched."""

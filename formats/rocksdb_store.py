@@ -34,13 +34,13 @@ INDEX_KEY = Struct(
 )
 INDEX_VALUE = Struct("store_timestamp" / Int64sb * "store time of the record in ms")
 POSITION = Struct("value" / Int64sb * "position in the commit log, or store time in ms")
-"""Value of the rows lastOffsetPy, lastStoreTimeStamp and of those of timers, whose keys are these texts."""
+"""Value of the rows lastOffsetPy and lastStoreTimeStamp, and of those of timers, whose keys are these texts."""
 TIMER_QUEUE_OFFSET, TIMER_DELIVERED = b"sys_topic_scan_offset_checkpoint", b"timeline_checkpoint"
-"""Rows of the timers: the next offset of rmq_sys_wheel_timer/0 that is read, the last time delivered."""
+"""Rows for timers: the next offset of rmq_sys_wheel_timer/0 to read, the last time delivered."""
 
 
 class IndexName(NamedTuple):
-    """What the name in an index key says. index_type: K key, T tag, U unique key."""
+    """The parts of the name in an index key. index_type: K key, T tag, U unique key."""
 
     topic: bytes
     index_type: bytes
@@ -50,7 +50,7 @@ class IndexName(NamedTuple):
 
 
 def index_name(name: bytes) -> IndexName | None:
-    """The parts of a name in an index key, None for anything else. A topic has no @, a key may."""
+    """The parts of the name in an index key, None for any other name. A topic has no @, a key may have one."""
     text, tail = name[:-_OFFSET_BYTES], name[-_OFFSET_BYTES:]
     parts = text[1:-1].split(b"@", 2)
     if len(tail) < _OFFSET_BYTES or text[:1] + text[-1:] != b"@@" or len(parts) < 3:
@@ -63,7 +63,7 @@ def index_name(name: bytes) -> IndexName | None:
 
 
 def is_text_key(key: bytes) -> bool:
-    """Whether a key is the name of a row; a time or a position begins with zeros."""
+    """Whether a key is the text name of a row; a time or a position begins with zeros."""
     return bool(key) and key.isascii() and key.replace(b"_", b"").isalpha()
 
 

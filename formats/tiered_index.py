@@ -37,12 +37,12 @@ ITEM_BYTES = ITEM.sizeof()
 assert (HEADER_BYTES, SLOT_BYTES, ITEM_BYTES) == (28, 8, 28)
 
 
-#: As far as the first slot.
+#: The header and the first slot.
 HEAD = Struct("header" / HEADER, "first_slot" / SLOT)
 
 
 def slots_of(size: int, first_position: int) -> int | None:
-    """Slots of a segment of `size` bytes whose first slot has this position; None if that cannot be."""
+    """Number of slots in a segment of `size` bytes whose first slot has this position; None if impossible."""
     slots, rest = divmod(first_position - HEADER_BYTES, SLOT_BYTES)
     whole = rest == 0 and (size - first_position) % ITEM_BYTES == 0
     return slots if whole and slots > 0 and first_position <= size else None

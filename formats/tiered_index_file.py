@@ -18,9 +18,9 @@ from .tiered_index import ITEM as SEALED_ITEM
 
 MAGIC_OPEN = 0xBCC50289
 MAGIC_FULL = MAGIC_SEALED
-"""Of a file with its last item; its slots and items are as before."""
+"""Magic of a file with its last item; its slots and items are unchanged."""
 DEFAULT_SLOTS = 5_000_000
-"""Unless tieredStoreIndexFileMaxHashSlotNum says otherwise."""
+"""Default of tieredStoreIndexFileMaxHashSlotNum."""
 
 HEADER = Struct(
     "magic" / SEALED_HEADER.magic.subcon * "BCC50289 takes items, BCC50285 full", *SEALED_HEADER.subcons[1:]
@@ -38,15 +38,15 @@ def items_offset(slots: int) -> int:
 
 
 def items_of(size: int, slots: int) -> int | None:
-    """Items that a file of `size` bytes with so many slots has room for, number 0 among them; None if it cannot be."""
+    """Number of items that fit into a file, the unused number 0 included; None for an impossible size."""
     room, rest = divmod(size - items_offset(slots), OPEN_ITEM_BYTES)
     return room if slots > 0 and room > 0 and rest == 0 else None
 
 
 def slots_by_last_byte(size: int, count: int, last: int) -> int | None:
-    """Slots of a file whose item number `count` has the last byte that is not zero, at `last`; None if none fit.
+    """Number of slots of a file whose last byte that is not zero, at `last`, is in item `count`; None if none fits.
 
-    The size of a record is never 0: that byte is in it or behind it. Sizes of files leave one number.
+    That byte is in the item's size, which is never 0, or behind it. The size of the file leaves one number of slots.
     """
     least = last - (count + 1) * OPEN_ITEM_BYTES + 1
     if count <= 0:

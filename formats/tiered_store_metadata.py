@@ -24,7 +24,7 @@ _PLACE = (
 
 _UPDATED = JsonField("updateTimestamp", "integer", "time of the last change in ms")
 SERIAL = JsonField("topicSerialNumber", "integer", "highest topicId that was given")
-"""Beside the tables. A broker that finds none gives numbers a second time."""
+"""Member besides the tables. A broker that does not find it assigns numbers a second time."""
 TOPIC_ID = JsonField("topicId", "integer", "number of the topic")
 
 

@@ -26,7 +26,7 @@ BLANK = Struct(
     "prev_pos" / Int64sb * "0",
     "magic" / Int32ub * "CBD43194",
 )
-#: The magic of a BLANK as the field of a unit reads it, which has a sign.
+#: The magic of a BLANK, read as the signed field of a unit.
 MAGIC_BLANK_SIGNED: int = UNIT.magic.parse(BLANK.magic.build(MAGIC_BLANK))
 UNIT_BYTES = UNIT.sizeof()
 BLANK_BYTES = BLANK.sizeof()
@@ -35,5 +35,5 @@ assert (UNIT_BYTES, BLANK_BYTES) == (52, 16)
 MAGIC_DEFAULT = 1
 MAGIC_ROLL = 2
 MAGIC_DELETE = 4
-#: A broker takes a unit whose magic is 0 … this for good.
+#: A broker accepts units whose magic is 0 to this.
 MAGIC_MAX = 15

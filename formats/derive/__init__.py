@@ -1,6 +1,6 @@
 """Everything that is derived from the construct schemas.
 
-| derived | module | used by |
+| derived | module | used for |
 |---|---|---|
 | numpy dtype of a fixed-size schema | `dtype` | queues, index, checkpoint, timer files in bulk |
 | columnar decode of variable-size records | `decode` | scanning the commit log |
@@ -8,8 +8,8 @@
 | spans of the fields of one record | `spans` | annotated hex dump |
 | rows of a byte table, column names and types | `tables` | manual page, JSON Schema, Arrow |
 
-`layout` turns a schema into the tree of nodes that all of them walk. Adding a schema needs no new
-code here; `tests/formats/derive` proves each derivation against construct itself.
+`layout` turns a schema into a tree of nodes, which all of them walk. A new schema needs no new code
+here; `tests/formats/derive` compares each derivation with construct itself.
 """
 
 from .columns import Columns

@@ -16,21 +16,21 @@ Column = npt.NDArray[Any] | Ragged
 class Columns(Mapping[str, Column]):
     """The fields of n records by dotted path: integer arrays (native byte order) and `Ragged`.
 
-    `starts`, `ends` int64[n]: first byte of a record, byte behind its last field, as positions in
-    the buffer. `ok` bool[n]: all lengths were non-negative and inside the limit; of a record that
-    is not ok only the fields before the bad length mean anything. A field that a record does not
-    have (a condition) reads 0 or length -1; `present` tells.
+    starts, ends: int64[n], first byte of each record and byte behind its last field, as positions in the buffer. ok:
+    bool[n], all lengths are non-negative and inside the limit; in a record that is not ok only the fields before the
+    bad length are valid. A field that a record does not have (because of a condition) reads as 0 or length -1, see
+    `present`.
     """
 
     def __init__(self, starts: Ints) -> None:
         self.starts = starts
         self.ends = starts
         self.ok: Flags = np.ones(len(starts), np.bool_)
-        #: path → (structured array, field): converted when first asked for
+        #: path → (structured array, field): converted when first needed
         self._pending: dict[str, tuple[npt.NDArray[Any], str]] = {}
         self._columns: dict[str, Column] = {}
         self._present: dict[str, Flags] = {}
-        #: Fields that are decoded when the first of them is asked for, and what decodes them.
+        #: Fields that are decoded when the first of them is needed, and the function that decodes them.
         self._later: tuple[tuple[str, ...], Callable[[], Columns]] | None = None
 
     def __len__(self) -> int:
@@ -60,14 +60,14 @@ class Columns(Mapping[str, Column]):
         return column
 
     def ints(self, path: str) -> npt.NDArray[Any]:
-        """An integer column: array[n]. Raises KeyError, TypeError for bytes."""
+        """An integer column: array[n]. Raises KeyError, and TypeError for a column of bytes."""
         column = self[path]
         if isinstance(column, Ragged):
             raise TypeError(f"{path} is not a number")
         return column
 
     def ragged(self, path: str) -> Ragged:
-        """A column of bytes. Raises KeyError, TypeError for numbers."""
+        """A column of bytes. Raises KeyError, and TypeError for numbers."""
         column = self[path]
         if not isinstance(column, Ragged):
             raise TypeError(f"{path} is a number")
@@ -86,17 +86,17 @@ class Columns(Mapping[str, Column]):
         self._columns[path] = column
 
     def lack(self, path: str, column: Column) -> None:
-        """Add a field that no record has: `column` holds 0 or length -1."""
+        """Add a field that no record has. column: all values are 0 or of length -1."""
         self.set(path, column)
         self._present[path] = np.zeros(len(self), np.bool_)
 
     def add_run(self, records: npt.NDArray[Any]) -> None:
-        """Add the fields of a structured array, to be converted on demand."""
+        """Add the fields of a structured array; each is converted when first needed."""
         for name in records.dtype.names or ():
             self._pending[name] = (records, name)
 
     def add_later(self, paths: tuple[str, ...], decode: Callable[[], Columns]) -> None:
-        """Add fields that `decode` gives when one of them is asked for, while the buffer is valid."""
+        """Add fields that `decode` returns when one of them is needed; the buffer must be valid until then."""
         self._later = paths, decode
 
     def _decode_later(self) -> Columns:
@@ -126,7 +126,7 @@ class Columns(Mapping[str, Column]):
 
 
 def merge(count: int, starts: Ints, parts: list[tuple[Ints, Columns]]) -> Columns:
-    """Put groups of records, each with its index, together again; all have the same fields."""
+    """Merge groups of records, each with its index in the whole; all must have the same fields."""
     whole = Columns(starts)
     whole.ends = np.empty(count, np.int64)
     for index, part in parts:

@@ -1,9 +1,9 @@
 """Columnar decode of variable-size records.
 
-The nodes of a schema are compiled to a short program: gather a run of fixed fields (one copy per
-record), take a byte string, branch. Conditions that can be known from the leading run are
-evaluated first, so that records of one shape (the usual case) are decoded by one program without a
-branch; where shapes are mixed each group is decoded by its own and the columns are put together.
+The nodes of a schema are compiled to a short program: gather a run of fixed fields (one copy per record), take a byte
+string, branch. Conditions that depend only on the leading run are evaluated first, so that records of one shape (the
+usual case) are decoded by one program without a branch. Records of several shapes are decoded in groups, by a program
+per shape, and the columns are merged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .scope import ExpressionScope
 
 
 class FixedRun(NamedTuple):
-    """Adjacent nodes of constant size: gathered together."""
+    """Adjacent nodes of constant size, which are gathered together."""
 
     dtype: np.dtype[Any]
     #: (path, offset in the run, length) of byte strings of constant length
@@ -33,14 +33,14 @@ class FixedRun(NamedTuple):
 
 
 class TakeBytes(NamedTuple):
-    """A byte string of a length that another field or its prefix tells."""
+    """A byte string whose length is in another field or in its prefix."""
 
     blob: Blob
     prefix: np.dtype[Any] | None
 
 
 class Fork(NamedTuple):
-    """A condition over fields behind the leading run, and the programs of both outcomes."""
+    """A condition on fields behind the leading run; the programs of both outcomes follow from it."""
 
     branch: Branch
     rest: tuple[Node, ...]
@@ -57,10 +57,10 @@ Outcomes = frozenset[tuple[Branch, bool]]
 
 
 def decode(schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: int | Ints | None = None) -> Columns:
-    """Decode the records that begin at `starts` (int64[n]) of `buffer` (uint8[m]) to columns.
+    """Decode the records that begin at `starts` (int64[n]) in `buffer` (uint8[m]) to columns.
 
-    `limit` (one or per record) is the first byte that may not be read, default the buffer's end.
-    No length is trusted: see `Columns.ok`. Strings are views into `buffer`.
+    limit: first byte that may not be read, one for all or one per record; by default the end of the buffer. No length
+    is trusted: see `Columns.ok`. Strings are views into `buffer`.
     """
     starts = np.ascontiguousarray(starts, np.int64)
     bounds = np.minimum(len(buffer) if limit is None else limit, len(buffer))
@@ -72,7 +72,7 @@ def decode(schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: in
 
 
 def decode_one(schema: c.Construct[Any, Any], data: bytes | bytearray | Bytes) -> Columns:
-    """The record that begins at the front of some bytes, as columns of one row."""
+    """The record at the beginning of some bytes, as columns of one row."""
     return decode(schema, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
 
 
@@ -85,31 +85,31 @@ def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -
     first, *rest = straight_steps(nodes, plain) or (None,)
     if isinstance(first, FixedRun):
         _gather(first, buffer, columns, bounds)
-        if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
+        if columns.ok.all() and not any(_holds_for_any(one.branch, columns) for one in early):
             return _steps(tuple(rest), buffer, columns, bounds)
     probe = Columns(starts)
     _load(probe, early, buffer)
     groups = group_by_shape(early, probe.__getitem__, len(starts))
     parts = []
     for index, outcomes in groups:
-        part = _run(nodes, outcomes, buffer, Columns(starts[index]), _some(bounds, index))
+        part = _run(nodes, outcomes, buffer, Columns(starts[index]), _bounds_of(bounds, index))
         parts.append((index, part))
     return merge(len(starts), starts, parts)
 
 
 @lru_cache(maxsize=256)
 def _plain_outcomes(early: tuple[Early, ...]) -> Outcomes:
-    """No condition holds: the shape that is tried first, since it is the usual one."""
+    """The outcomes if no condition holds: the usual shape, which is tried first."""
     return frozenset((one.branch, False) for one in early)
 
 
-def _any(branch: Branch, columns: Columns) -> bool:
-    """The condition holds of some record."""
+def _holds_for_any(branch: Branch, columns: Columns) -> bool:
+    """Whether the condition holds for some record."""
     return bool(np.any(branch.condition(ExpressionScope(columns.__getitem__, branch.scope))))
 
 
 def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], count: int) -> list[tuple[Ints, Outcomes]]:
-    """Records by the outcomes of the early conditions: (index of the records, outcomes)."""
+    """(index of the records, outcomes) for each combination of outcomes of the early conditions that occurs."""
     common, differing = 0, []
     for bit, one in enumerate(early):
         holds = np.asarray(one.branch.condition(ExpressionScope(look_up, one.branch.scope))) != 0
@@ -130,7 +130,7 @@ def group_by_shape(early: tuple[Early, ...], look_up: Callable[[str], Any], coun
 
 
 def _run(nodes: tuple[Node, ...], outcomes: Outcomes, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
-    """Run the program of `nodes` on records that have been decoded up to `columns.ends`."""
+    """Decode `nodes` of records that have been decoded up to `columns.ends`."""
     return _steps(straight_steps(nodes, outcomes), buffer, columns, bounds)
 
 
@@ -148,7 +148,7 @@ def _steps(steps: tuple[Step, ...], buffer: Bytes, columns: Columns, bounds: Any
 
 
 def _advance(columns: Columns, size: Any, bounds: Any, buffer: Bytes) -> Ints:
-    """Positions to read `size` bytes at, 0 for records that are not ok; moves `ends` on."""
+    """Positions at which `size` bytes are read, 0 for records that are not ok. Advances `ends`."""
     at = columns.ends
     ends = at + size
     fits = size <= bounds - at  # not ends <= bounds: a size may be as large as an int64
@@ -218,21 +218,21 @@ def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
             continue
         part = columns if whole else columns.take(index)
         _lack(branch.lacking(wanted), buffer, part)
-        part = _run(nodes + step.rest, frozenset(), buffer, part, _some(bounds, index, whole))
+        part = _run(nodes + step.rest, frozenset(), buffer, part, _bounds_of(bounds, index, whole))
         if whole:
             return part
         parts.append((index, part))
     return merge(len(columns), columns.starts, parts)
 
 
-def _some(bounds: Any, index: Ints, whole: bool = False) -> Any:
+def _bounds_of(bounds: Any, index: Ints, whole: bool = False) -> Any:
     each = isinstance(bounds, np.ndarray) and bounds.ndim and not whole
     return bounds[index] if each else bounds
 
 
 @lru_cache(maxsize=1024)
 def straight_steps(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, ...]:
-    """Compile nodes; branches with a known outcome are laid into the straight line."""
+    """Compile nodes to steps; branches with a known outcome are inlined."""
     steps: list[Step] = []
     fixed: list[Node] = []
     known = dict(outcomes)
@@ -264,7 +264,7 @@ def straight_steps(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, .
 
 
 def _fixed_run(nodes: tuple[Node, ...]) -> FixedRun:
-    """Strings of constant length are not gathered: they become holes of the dtype."""
+    """A run of nodes. Strings of constant length are not gathered: they become holes of the dtype."""
     plain: list[Node] = []
     blobs = []
     position = 0
@@ -282,7 +282,7 @@ def _fixed_run(nodes: tuple[Node, ...]) -> FixedRun:
 
 
 class Early(NamedTuple):
-    """A branch that can be decided before anything is gathered, and the numbers it reads."""
+    """A branch that can be decided before anything is gathered, and the numbers that its condition reads."""
 
     branch: Branch
     #: (number, offset from the start of the record)
@@ -291,7 +291,7 @@ class Early(NamedTuple):
 
 @lru_cache(maxsize=256)
 def early_branches(nodes: tuple[Node, ...]) -> tuple[Early, ...]:
-    """Top-level branches whose condition only reads numbers of the leading run."""
+    """Top-level branches whose condition reads only numbers of the leading run."""
     leading = _leading_numbers(nodes)
     found = []
     for node in nodes:
@@ -330,7 +330,7 @@ def _numbers_read(
             read[path] = leading[path]
             return np.zeros(1, leading[path][0].code)
         if any(known.startswith(f"{path}.") for known in leading):
-            raise KeyError(path)  # a struct: the scope goes on inside
+            raise KeyError(path)  # a struct: the lookup continues inside it
         raise LookupError(path)
 
     try:
@@ -341,7 +341,7 @@ def _numbers_read(
 
 
 def _load(columns: Columns, early: tuple[Early, ...], buffer: Bytes) -> None:
-    """Load only the numbers that the early conditions read; 0 where the buffer ends before."""
+    """Load only the numbers that the early conditions read; 0 where the buffer ends before them."""
     for number, offset in {pair for branch in early for pair in branch.numbers}:
         at = columns.starts + offset
         view = overlapping(buffer, np.dtype(number.code))

@@ -1,4 +1,4 @@
-"""numpy dtype of a fixed-size schema: the same bytes, as a structured array."""
+"""numpy dtype of a fixed-size schema: a structured array over the same bytes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from .layout import Blob, Node, Number, PaddingBytes, UnsupportedSchema, nodes_o
 def dtype_of(schema: c.Construct[Any, Any]) -> np.dtype[Any]:
     """Structured dtype with the field names and byte orders of `schema`.
 
-    Members of nested structs have dotted names; padding becomes a hole. The item size is the size
-    of the schema. Raises UnsupportedSchema for a schema that is not of fixed size or has an array of
-    structs.
+    Members of nested structs have dotted names; padding becomes a hole. The item size is the size of the schema.
+    Raises UnsupportedSchema for a schema of variable size or with an array of structs.
     """
     return run_dtype(nodes_of(schema))
 
 
 def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
-    """Structured dtype of nodes of constant size."""
+    """Structured dtype of nodes of constant size. Raises UnsupportedSchema for others."""
     names: list[str] = []
     formats: list[Any] = []
     offsets: list[int] = []

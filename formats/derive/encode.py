@@ -1,7 +1,7 @@
-"""Columnar encode of variable-size records: the mirror of `decode`, over the same nodes.
+"""Columnar encode of variable-size records: the inverse of `decode`, over the same nodes.
 
-Linked fields (a length, the size of the record: construct's Rebuild) are computed, whatever the
-columns say. Records of different shape are written group by group.
+Linked fields (a length, the size of the record: construct's Rebuild) are computed, and their columns ignored. Records
+of different shapes are written group by group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Encoded(NamedTuple):
 
 
 def sizes(schema: c.Construct[Any, Any], columns: Mapping[str, Any]) -> Ints:
-    """Encoded size of each record, int64[n], without encoding it."""
+    """Encoded size of each record, int64[n], without encoding."""
     table = _RecordColumns(columns)
     out = np.zeros(table.count, np.int64)
     for index, line in _groups(schema, table):
@@ -43,11 +43,10 @@ def encode(
 ) -> Encoded:
     """Encode columns to records.
 
-    `columns`: dotted path → integer array[n], `Ragged`, or one value for all (int or bytes); at
-    least one has to be a column. With `starts` (int64[n]) and `out` (uint8) records are placed
-    there, bytes between them are left as they are; otherwise they lie back to back in a new buffer.
-    Raises KeyError for a missing field, ValueError where a string has not its fixed length or a
-    number does not fit.
+    columns: dotted path → integer array[n], `Ragged`, or one value for all records (int or bytes); at least one has to
+    be a column. With `starts` (int64[n]) and `out` (uint8) records are written there, and bytes between them stay as
+    they are; otherwise the records are back to back in a new buffer. Raises KeyError for a missing field, ValueError if
+    a string does not have its fixed length or a number does not fit.
     """
     table = _RecordColumns(columns)
     groups = [(index, line, table.take(index)) for index, line in _groups(schema, table)]
@@ -66,7 +65,7 @@ def encode(
 
 
 class _RecordColumns:
-    """Columns of one group of records, scalars spread on demand."""
+    """Columns of one group of records; constants are expanded when needed."""
 
     def __init__(self, columns: Mapping[str, Any], index: Ints | None = None) -> None:
         self._columns = columns
@@ -89,7 +88,7 @@ class _RecordColumns:
         return path in self._columns
 
     def constant(self, path: str) -> Any:
-        """The one value that all records have, None where they have a column."""
+        """The value that is given for all records, None if there is a column."""
         value = self._columns.get(path)
         return None if isinstance(value, np.ndarray | Ragged) else value
 
@@ -103,7 +102,7 @@ class _RecordColumns:
 
 
 def _groups(schema: c.Construct[Any, Any], table: _RecordColumns) -> list[tuple[Ints, tuple[Node, ...]]]:
-    """Records by shape, each with its nodes in a straight line."""
+    """(index of the records, their nodes without branches) for each shape."""
     nodes = nodes_of(schema)
     branches = _branches(nodes)
     if not table.count:
@@ -118,14 +117,14 @@ def _groups(schema: c.Construct[Any, Any], table: _RecordColumns) -> list[tuple[
 
 
 def _given(nodes: tuple[Node, ...], table: _RecordColumns) -> Callable[[str], Any]:
-    """Values for conditions: the columns, and linked fields by their rule."""
+    """A function that looks up values for conditions: linked fields are computed, others are from the columns."""
     linked, known = _linked(nodes), {field.path for field in fields_of(nodes)}
 
     def look_up(path: str) -> Any:
         number = linked.get(path)
         if number is not None and number.rebuild is not None:
             return number.rebuild(ExpressionScope(look_up, number.scope))
-        # a column may be missing where the condition for it holds of no record
+        # a column may be missing if no record fulfils the condition for it
         return 0 if path in known and path not in table else table[path]
 
     return look_up
@@ -144,7 +143,7 @@ def _linked(nodes: tuple[Node, ...]) -> dict[str, Number]:
 
 @lru_cache(maxsize=256)
 def _branches(nodes: tuple[Node, ...]) -> tuple[Branch, ...]:
-    """All branches, those inside branches too: outer ones first."""
+    """All branches, outer ones before those inside them."""
     found: list[Branch] = []
     for node in nodes:
         if isinstance(node, Branch):
@@ -231,7 +230,7 @@ def _write(line: tuple[Node, ...], table: _RecordColumns, out: Bytes, starts: In
 
 
 def _records(nodes: tuple[Node, ...], table: _RecordColumns, total: Ints) -> npt.NDArray[Any]:
-    """Structured array of a run: what all records have in common is set once and copied."""
+    """Structured array of a run; constant fields are set once and copied."""
     common = np.zeros(1, run_dtype(nodes))
     varying = []
     for node in nodes:
@@ -243,7 +242,7 @@ def _records(nodes: tuple[Node, ...], table: _RecordColumns, total: Ints) -> npt
         elif isinstance(node, Blob):
             common[node.path] = np.void(table.constant(node.path))
     records: npt.NDArray[Any] = np.empty(table.count, common.dtype)
-    # as plain bytes: quick, and other threads may run meanwhile
+    # copied as plain bytes, which is fast and lets other threads run meanwhile
     whole = np.dtype((np.void, common.dtype.itemsize))
     np.copyto(records.view(whole), common.view(whole))
     for node in varying:

@@ -1,9 +1,9 @@
 """A schema as a tree of nodes: the one place that knows construct's classes.
 
-Wrappers that do not change the bytes (Renamed, Rebuild, Default, Enum, adapters) are looked
-through; Computed and the like take no bytes. What could make a record wrong that has all its bytes
-(Const, Check) or moves about in it is an UnsupportedSchema. Names are dotted paths. An expression
-(a length, a condition) belongs to a scope, the path prefix in which its names are looked up.
+Wrappers that do not change the bytes (Renamed, Rebuild, Default, Enum, adapters) are ignored; Computed and the like
+take no bytes. Classes that can reject a record with all its bytes (Const, Check), or move within it, raise
+UnsupportedSchema. Names are dotted paths. An expression (a length, a condition) belongs to a scope, the path prefix in
+which its names are looked up.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Expression = Callable[[Any], Any]
 
 
 class UnsupportedSchema(TypeError):
-    """The schema has a construct class that cannot be derived from."""
+    """The schema has a construct class from which nothing can be derived."""
 
 
 @dataclass(frozen=True, eq=False)
 class Number:
-    """A number of fixed width; `code` is numpy's, big- or little-endian as on disk."""
+    """A number of fixed width. code: numpy's type code, big- or little-endian as on disk."""
 
     path: str
     code: str
@@ -34,12 +34,12 @@ class Number:
     doc: str
     scope: str
     rebuild: Expression | None = None
-    #: How many of them, for an array of constant length.
+    #: Length of an array of constant length, None for a single number.
     count: int | None = None
 
     @property
     def is_record_size(self) -> bool:
-        """The number is the size of the record that it stands in."""
+        """Whether the number is the size of the record that contains it."""
         return self.rebuild is record_size
 
 
@@ -52,19 +52,19 @@ class PaddingBytes:
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """Bytes whose number is a constant or an expression over fields before them."""
+    """Bytes whose length is a constant or an expression over earlier fields."""
 
     path: str
     length: int | Expression
     doc: str
     scope: str
-    #: The number that holds the length, where it has no name of its own (construct's Prefixed).
+    #: The number that holds the length, if it has no name of its own (construct's Prefixed).
     prefix: Number | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """One of two lists of nodes, by a condition."""
+    """A condition and the nodes of its two outcomes."""
 
     condition: Expression
     scope: str
@@ -78,14 +78,14 @@ class Branch:
 
 Node = Number | PaddingBytes | Blob | Branch
 
-#: Name under which a scope tells the bytes that are left.
+#: Name under which a scope has the number of remaining bytes.
 REST = "#rest"
 
 _FORMATS = {
     "b": "i1", "B": "u1", "h": "i2", "H": "u2", "l": "i4", "L": "u4", "i": "i4", "I": "u4",
     "q": "i8", "Q": "u8", "e": "f2", "f": "f4", "d": "f8", "?": "u1",
 }  # fmt: skip
-#: Wrappers that leave the bytes as they are.
+#: Wrappers that do not change the bytes.
 _TRANSPARENT = (c.Renamed, c.Rebuild, c.Default, c.Adapter)
 _NO_BYTES = ("Computed", "Pass", "Tell", "Index")
 
@@ -97,7 +97,7 @@ def nodes_of(schema: c.Construct[Any, Any]) -> tuple[Node, ...]:
 
 
 def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Iterator[Node]:
-    """Nodes of one construct; `scope` is the prefix its expressions are evaluated in."""
+    """Yield the nodes of one construct. scope: prefix for the names in its expressions."""
     doc = sub.docs or doc
     if isinstance(sub, c.Renamed):
         yield from _walk(sub.subcon, path, scope, doc, rebuild)
@@ -138,7 +138,7 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
 
 @lru_cache(maxsize=1024)
 def _lacking(branch: Branch) -> tuple[tuple[Number | Blob, ...], tuple[Number | Blob, ...]]:
-    """What the `no` side lacks, what the `yes` side lacks."""
+    """(fields that the `no` side lacks, fields that the `yes` side lacks)."""
     yes = {field.path: field for field in fields_of(branch.yes)}
     no = {field.path: field for field in fields_of(branch.no)}
     return (
@@ -148,7 +148,7 @@ def _lacking(branch: Branch) -> tuple[tuple[Number | Blob, ...], tuple[Number | 
 
 
 def fields_of(nodes: tuple[Node, ...]) -> Iterator[Number | Blob]:
-    """Fields with a name, of both outcomes of every condition, in byte order."""
+    """Yield the named fields of both outcomes of every condition, in byte order."""
     for node in nodes:
         if isinstance(node, Branch):
             yield from fields_of(node.yes)
@@ -227,7 +227,7 @@ def _array(sub: Any, path: str, scope: str, doc: str) -> Iterator[Node]:
 
 
 def _rest(context: Any) -> Any:
-    """Length of a string that takes all that is left."""
+    """Length of a string that takes all remaining bytes."""
     return context[REST]
 
 
@@ -238,7 +238,7 @@ def _unwrap(sub: Any) -> Any:
 
 
 def _size_of(node: Node) -> int:
-    """Bytes of a node of constant size. Raises UnsupportedSchema."""
+    """Bytes of a node of constant size. Raises UnsupportedSchema for others."""
     if isinstance(node, Number | PaddingBytes):
         return node.size
     if isinstance(node, Blob) and isinstance(node.length, int):
@@ -247,7 +247,7 @@ def _size_of(node: Node) -> int:
 
 
 def is_fixed(node: Node) -> bool:
-    """The node always takes the same number of bytes, without a condition."""
+    """Whether the node has a constant size and no condition."""
     return isinstance(node, Number | PaddingBytes) or (isinstance(node, Blob) and isinstance(node.length, int))
 
 
@@ -257,7 +257,7 @@ def fixed_bytes(schema: c.Construct[Any, Any]) -> int:
 
 
 def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
-    """Size of the smallest record: every variable member empty, every condition the cheaper way."""
+    """Size of the smallest record: every variable member is empty, every condition has the shorter outcome."""
 
     def least(nodes: tuple[Node, ...]) -> int:
         total = 0
@@ -274,7 +274,7 @@ def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
 
 
 def offset_of(schema: c.Construct[Any, Any], path: str) -> int:
-    """Byte offset of a field with a constant place. Raises KeyError, UnsupportedSchema."""
+    """Byte offset of a field at a constant place. Raises KeyError, UnsupportedSchema."""
     position = 0
     for node in nodes_of(schema):
         if isinstance(node, Number | Blob) and node.path == path:

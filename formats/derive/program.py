@@ -1,9 +1,7 @@
-"""A schema as a table that the native kernel executes (kernel/src/table.rs): construct stays the only
-declaration.
+"""A schema as a table that the native kernel executes (kernel/src/table.rs); construct stays the only declaration.
 
-An expression of a schema (a length, a condition) is not read but called, with symbols instead of
-numbers: what comes back says what it does. A schema that does more than the kernel knows has no
-table, and numpy decodes it.
+An expression of a schema (a length, a condition) is not parsed but called with symbols in place of numbers; the result
+tells what it does. A schema that does more than the kernel can has no table, and numpy decodes it.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from .ragged import Bytes, Flags, Ints, Ragged, StringNotes
 from .scope import ExpressionScope
 
 _ROW = 6
-_OWN = 3
-"""Columns in front of those of a table, where a chain is followed: begin, end, checksum fits."""
+_CHAIN_COLUMNS = 3
+"""Columns before those of a table when a chain is followed: begin, end, whether the checksum matches."""
 
 
 class _Step(IntEnum):
@@ -41,11 +39,11 @@ class _Step(IntEnum):
 
 
 class ChainRules(NamedTuple):
-    """What has to hold of a record that a chain goes on behind, by names of fields.
+    """Rules for a record with which a chain continues, by names of fields.
 
-    checksum: bytes, and the field with their CRC; that it fits is only noted. size: its size. position:
-    its own position. known: one of up to three numbers. later: fields that few ask for: they are decoded
-    when somebody does.
+    checksum: a field of bytes and the field with their CRC; a mismatch is only noted. size: field with the record's
+    size. position: field with its own position. known: a field and up to three values that it may have. later: rarely
+    needed fields, which are decoded when needed.
     """
 
     checksum: tuple[str, str]
@@ -56,12 +54,11 @@ class ChainRules(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """What is noted of two strings of each record while its bytes are at hand, see `StringNotes`.
+    """What to note about two strings of each record while their bytes are in the cache, see `StringNotes`.
 
-    numbered: a field whose different values are numbered. itemized: one of items with names, of the first
-    `values` of which the values are told; of that of the very first the sum is made. words, factor: of such
-    a sum; without words there is none. apart: values are hashed, but for those that have this byte; -1: they
-    are not. Each field may be left out.
+    numbered: field whose distinct values are numbered. itemized: field of items with names. names: names to find in it;
+    the values of the first `values` names are located. words, factor: of the word sums of the first name's values; no
+    sums if words is 0. apart: values are hashed unless they contain this byte; -1: no hashes. All are optional.
     """
 
     numbered: str = ""
@@ -74,8 +71,8 @@ class Noting(NamedTuple):
 
 
 class Program(NamedTuple):
-    """rows: int64[n, 6]. columns: path → number of its column, of bytes the first of two. later: fields
-    without one.
+    """rows: int64[n, 6]. columns: path → number of its column; for bytes the first of two. later: fields without a
+    column.
     """
 
     schema: c.Construct[Any, Any]
@@ -86,7 +83,7 @@ class Program(NamedTuple):
     later: tuple[str, ...]
 
     def decode(self, buffer: Bytes, starts: Ints, limits: Ints) -> Columns:
-        """Columns of the records that begin at `starts`; limits: int64[n], as `starts`."""
+        """Columns of the records that begin at `starts`; limits: int64[n], first byte that may not be read."""
         count = len(starts)
         out = np.empty((2 + self.width, count), np.int64)
         arrays = (self.rows, buffer, starts, limits, out.reshape(-1))
@@ -100,10 +97,10 @@ class Program(NamedTuple):
     ) -> tuple[Columns, Flags | None, int]:
         """Follow the chain from byte `at` of a buffer that begins at log position `base`.
 
-        Up to `room` records, to the first that breaks a rule: their columns, which checksums fit
-        (bool[n], None where nobody asks), and the byte behind the last. frame: see kernel/src/chain.rs.
+        Returns up to `room` records, ending at the first that breaks a rule: (columns, bool[n] whether checksums match
+        or None without `crc`, byte behind the last record). frame: see kernel/src/chain.rs.
         """
-        out = np.empty(1 + (_OWN + self.width) * room, np.int64)
+        out = np.empty(1 + (_CHAIN_COLUMNS + self.width) * room, np.int64)
         notes = noting and _Notes(self, noting, room)
         count = kernel.run(
             kernel.Operation.CHAIN,
@@ -112,12 +109,12 @@ class Program(NamedTuple):
         )
         table = out[1:].reshape(-1, room)[:, :count]
         starts, ends = table[0], table[1]
-        columns = self._columns(starts, table[_OWN:], buffer)
+        columns = self._columns(starts, table[_CHAIN_COLUMNS:], buffer)
         columns.ends = ends
         if notes:
             notes.tell(columns, count)
         rest = program_of(self.schema)
-        if self.later and rest is not None:  # no cycle: the columns go when nobody has them
+        if self.later and rest is not None:  # no reference cycle, so the columns are freed when unused
             columns.add_later(self.later, lambda: rest.decode(buffer, starts, ends))
         return columns, table[2] != 0 if crc else None, int(out[0])
 
@@ -130,7 +127,7 @@ class Program(NamedTuple):
 
 
 class _Notes:
-    """The arrays in which the kernel notes something of up to `room` records, and what they hold."""
+    """The arrays in which the kernel stores notes on up to `room` records."""
 
     def __init__(self, program: Program, noting: Noting, room: int) -> None:
         self._noting, self._room = noting, room
@@ -150,7 +147,7 @@ class _Notes:
         self.numbers = (*places, noting.values, noting.words, noting.factor, noting.apart)
 
     def tell(self, columns: Columns, count: int) -> None:
-        """Give the strings of the records what was noted of them."""
+        """Attach the notes to the strings of the records."""
         noting, (found, names) = self._noting, self._out[:2].tolist()
         table = self._out[2:].reshape(-1, self._room)
         numbers, sums, values, hashes = np.split(table[:, :count], np.cumsum(self._parts)[:-1])
@@ -167,13 +164,13 @@ class _Notes:
 
 @lru_cache(maxsize=64)
 def program_of(schema: c.Construct[Any, Any], rules: ChainRules | None = None) -> Program | None:
-    """The table of a schema; None: the kernel does not know some of it."""
-    made = _Maker(frozenset() if rules is None else rules.later)
+    """The table of a schema; None if the kernel cannot execute it."""
+    made = _TableMaker(frozenset() if rules is None else rules.later)
     try:
         nodes = nodes_of(schema)
         made.name(nodes)
         rows = made.rows(nodes)
-    except (UnsupportedSchema, TypeError):  # a TypeError: of an operator that symbols have not
+    except (UnsupportedSchema, TypeError):  # TypeError: an operator that symbols do not have
         return None
     if rules is not None:
         rows += _rule_rows(rules, made.columns)
@@ -195,7 +192,7 @@ def _rule_rows(rules: ChainRules, columns: dict[str, int]) -> list[list[int]]:
 
 
 class _Symbol:
-    """The value of a field, plus a constant."""
+    """The value of a field plus a constant, as the result of an expression."""
 
     def __init__(self, path: str, add: int = 0) -> None:
         self.path, self.add = path, add
@@ -216,15 +213,15 @@ class _Symbol:
 
 
 class _Test(NamedTuple):
-    """A condition: the value of a field and a number, by `==` or by `&`."""
+    """A condition: the value of a field compared with a number by `==` or `&`."""
 
     path: str
     equal: bool
     number: Any
 
 
-class _Maker:
-    """later: fields that get no column."""
+class _TableMaker:
+    """Makes the rows of a table. later: fields that get no column."""
 
     def __init__(self, later: frozenset[str]) -> None:
         self._skip = later
@@ -234,7 +231,7 @@ class _Maker:
         self.width = 0
 
     def name(self, nodes: Iterable[Node]) -> None:
-        """Give each field its column, whichever outcome of a condition has it."""
+        """Assign a column to each field of both outcomes of conditions. Raises UnsupportedSchema."""
         for node in nodes:
             if isinstance(node, Branch):
                 self.name(node.yes)
@@ -257,7 +254,7 @@ class _Maker:
             self.width += width
 
     def rows(self, nodes: Iterable[Node]) -> list[list[int]]:
-        """Steps over nodes; those of constant size are one run."""
+        """The rows of nodes; adjacent nodes of constant size become one run."""
         rows: list[list[int]] = []
         fixed: list[Node] = []
         for node in nodes:
@@ -319,5 +316,5 @@ class _Maker:
         if path in self.columns or path.endswith(REST):
             return _Symbol(path)
         if any(known.startswith(f"{path}.") for known in self.columns):
-            raise KeyError(path)  # a struct: the scope goes on inside
+            raise KeyError(path)  # a struct: the lookup continues inside it
         raise UnsupportedSchema(f"an expression over {path}")

@@ -1,4 +1,4 @@
-"""Byte strings of different lengths inside one buffer, and moving them in bulk."""
+"""Byte strings of different lengths in one buffer, and copying them in bulk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Flags = npt.NDArray[np.bool_]
 #: A structured array: rows of a fixed-size schema.
 Structs = npt.NDArray[np.void]
 
-#: Largest block of the two-block copy; strings of twice as much go one by one, which is quicker.
+#: Largest block of the two-block copy; strings of twice this size are copied one by one, which is faster.
 _BLOCK_MAX = 1024
-#: Bytes that one numpy operation of a copy moves: its copy of them stays in the cache.
+#: Bytes that one numpy operation of a copy moves, so that its temporary copy stays in the cache.
 _STEP_BYTES = 128 << 10
-#: Strings that it moves at least: below 500 numpy does not let other threads run meanwhile.
+#: Fewest strings that one operation moves: below 500 numpy does not let other threads run meanwhile.
 _STEP_ROWS = 512
 
 
@@ -31,12 +31,12 @@ def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 class StringNotes(NamedTuple):
-    """What was noted of n strings while their bytes were at hand; None: they were not asked.
+    """Notes on n strings that were made while their bytes were in the cache; None: not made.
 
-    numbers: of the different ones, int64[n], and the first string of each number. items: values of names
-    int64[names, 3, n], what is odd of each text, which names there are as bits, all names that were looked
-    for (`property_columns`). sums: of their words, uint64[n], hashes: `String.hashCode`, int64[n], of values
-    all of the same names as items, -1 where it takes a closer look (`hashing_columns`).
+    numbers: (number of each string's distinct value, int64[n]; first string of each number). items: (values of names,
+    int64[names, 3, n]; oddities of each text; names present as bits; all names that were looked for), see
+    `property_columns`. sums: word sums, uint64[n]; hashes: `String.hashCode`, int64[n], -1 for a string that has to be
+    hashed from its bytes (`hashing_columns`); for texts with items, of the first name's values and of each name's.
     """
 
     numbers: tuple[Ints, Ints] | None = None
@@ -51,7 +51,7 @@ _NOTHING = StringNotes()
 class Ragged:
     """n byte strings: string i is `buffer[start[i] : start[i] + length[i]]`.
 
-    `start` and `length` are int64[n]. A negative length means: there is no string.
+    `start` and `length` are int64[n]. A negative length means that there is no string.
     """
 
     __slots__ = ("buffer", "length", "noted", "start")
@@ -73,12 +73,12 @@ class Ragged:
 
     @classmethod
     def repeat(cls, string: bytes, count: int) -> Ragged:
-        """The same string `count` times, kept once."""
+        """The same string `count` times, stored once."""
         return cls(np.frombuffer(string, np.uint8), np.zeros(count, np.int64), np.full(count, len(string), np.int64))
 
     @classmethod
     def concat(cls, parts: Iterable[Ragged]) -> Ragged:
-        """One after the other, in a buffer of their own."""
+        """The strings of all parts in order, copied to a new buffer."""
         packed = [part.packed() for part in parts]
         if not packed:
             return cls.of([])
@@ -106,14 +106,14 @@ class Ragged:
         return iter(self.tolist())
 
     def tolist(self) -> list[bytes]:
-        """All of them as bytes; where there is no string, b''."""
+        """All strings as bytes; b'' for a missing one."""
         view = self.buffer.data
         ends = self.start + np.maximum(self.length, 0)
         pairs = zip(self.start.tolist(), ends.tolist(), strict=True)
         return [bytes(view[begin:end]) for begin, end in pairs]
 
     def equals(self, text: bytes) -> Flags:
-        """bool[n]: the string is `text`. Absent strings are equal to none."""
+        """bool[n]: the string is `text`. A missing string equals no text."""
         rows = np.flatnonzero(self.length == len(text))
         for k, byte in enumerate(text):
             rows = rows[self.buffer[self.start[rows] + k] == byte]
@@ -127,7 +127,7 @@ class Ragged:
         return self.buffer, self.start, self.length
 
     def packed(self) -> Ragged:
-        """A copy whose strings lie back to back in a buffer of their own."""
+        """A copy whose strings are back to back in a new buffer."""
         taken = np.maximum(self.length, 0)
         ends = np.cumsum(taken)
         out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
@@ -137,10 +137,10 @@ class Ragged:
 
 
 def ragged_copy(target: Bytes, at: Ints, source: Ragged) -> None:
-    """Copy string i of `source` to `target[at[i]:]`; the caller has made room.
+    """Copy string i of `source` to `target[at[i]:]`; the target must be large enough.
 
-    A string of 2^k … 2^(k+1) - 1 bytes is copied as its first and its last 2^k bytes, all strings
-    of such a class in two operations: no loop over strings and no overrun.
+    A string of 2^k to 2^(k+1) - 1 bytes is copied as its first and its last 2^k bytes, with two numpy operations for
+    all strings of such a class: no loop over strings, and no overrun.
     """
     start, length = source.start, source.length
     if not len(length):
@@ -178,7 +178,7 @@ def _copy_one_by_one(target: Bytes, at: Ints, source: Bytes, start: Ints, length
 
 
 def _copy_blocks(target: Bytes, at: Ints, source: Bytes, start: Ints, block: int) -> None:
-    """Copy `block` bytes of every string, as many at a time as stay in the cache."""
+    """Copy `block` bytes of every string, as many strings at a time as fit into the cache."""
     void = np.dtype((np.void, block))
     into, of = overlapping(target, void), overlapping(source, void)
     step = max(_STEP_ROWS, _STEP_BYTES // block)

@@ -1,4 +1,4 @@
-"""What an expression of a schema sees when it is evaluated over columns."""
+"""Name lookup for expressions of a schema that are evaluated over columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class ExpressionScope:
-    """`this` of an expression: members of one struct by name, `_` for the struct around it."""
+    """`this` of an expression: members of one struct by name, `_` for the enclosing struct."""
 
     def __init__(self, look_up: Callable[[str], Any], prefix: str) -> None:
         self._look_up = look_up

@@ -1,4 +1,4 @@
-"""Fields of one record with their places: what an annotated hex dump shows."""
+"""Fields of one record with their places, for an annotated hex dump."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .scope import ExpressionScope
 
 
 class Span(NamedTuple):
-    """`length` bytes at `offset` hold the field `path`; `value` is an int, bytes or None.
+    """`length` bytes at `offset` hold the field `path`; `value` is an int, a list of ints, bytes or None.
 
-    `offset` counts from the position given to `spans`. Padding has the path "". Where the data end
-    inside a field the last span has the path "truncated", without a value.
+    `offset` counts from the position given to `spans`. Padding has the path "". If the data end inside a field, the
+    last span has the path "truncated" and no value.
     """
 
     offset: int
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 def spans(schema: c.Construct[Any, Any], data: bytes, position: int = 0) -> list[Span]:
-    """Take `data` (from the first byte of a record on) apart by `schema`."""
+    """The spans of a record of `schema`. data: bytes from its first one on. position: offset of the first byte."""
     walker = _Walker(data, position)
     try:
         walker.walk(nodes_of(schema))

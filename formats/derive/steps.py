@@ -1,4 +1,4 @@
-"""A schema as plain data: what to read, step by step. For readers that cannot wait for construct.
+"""A schema as plain data, the steps that read a record, for readers that cannot wait for construct.
 
 `formats.quick` reads by these steps; `man/generate.py` writes those of the schemas it needs to
 `formats/quick_tables.py`.
@@ -24,9 +24,9 @@ _CONDITION = re.compile(r"\(this\['(\w+)'\] (&|==) (\d+)\)")
 def steps_of(schema: c.Construct[Any, Any]) -> tuple[Step, ...]:
     """The steps that read a record of `schema`, in byte order.
 
-    `("fields", struct format, names)`: fields of constant size. `("bytes", name, field)`: as many
-    bytes as the field says. `("if", field, "&" | "==", number, steps, steps)`: the first steps if
-    the condition holds, else the others. Raises UnsupportedSchema for what has no such form.
+    `("fields", struct format, names)`: fields of constant size. `("bytes", name, field)`: as many bytes as the value of
+    the field. `("if", field, "&" | "==", number, steps, steps)`: the first steps if the condition holds, else the
+    others. Raises UnsupportedSchema for a schema that cannot be expressed so.
     """
     return _steps(nodes_of(schema))
 

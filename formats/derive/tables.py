@@ -11,7 +11,7 @@ from .layout import Blob, Branch, Node, Number, nodes_of
 
 
 class ByteTableRow(NamedTuple):
-    """One line of a byte table. `offset` is a number as long as it is constant, then a sum."""
+    """One row of a byte table. offset: a number while it is constant, then a sum."""
 
     offset: str
     type: str
@@ -20,7 +20,7 @@ class ByteTableRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One field: `type` is i1 … i8, u1 … u8 or bytes; `optional` where a condition may leave it."""
+    """One field. type: i1 to i8, u1 to u8, or bytes. optional: a condition may leave the field out."""
 
     name: str
     type: str
@@ -29,12 +29,12 @@ class Column(NamedTuple):
 
 
 def table(schema: c.Construct[Any, Any]) -> list[ByteTableRow]:
-    """Byte table of a schema, one row a field."""
+    """Byte table of a schema, one row per field."""
     return list(_rows(nodes_of(schema), [0], []))
 
 
 def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterator[ByteTableRow]:
-    """`base[0]`: constant bytes so far; `added`: names of the lengths that come on top."""
+    """base[0]: constant bytes so far. added: names of the lengths that are added to them."""
     for node in nodes:
         offset = " + ".join([str(base[0]), *added])
         if isinstance(node, Number):
@@ -59,7 +59,7 @@ def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterato
 
 
 def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[ByteTableRow]:
-    """Both outcomes in one row each field; the difference in size becomes a named term."""
+    """Yield one row per field of both outcomes; a difference in size becomes a named term."""
     yes, no = [base[0]], [base[0]]
     of_yes: list[str] = []
     of_no: list[str] = []
@@ -77,12 +77,12 @@ def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[
     base[0] = min(yes[0], no[0])
     if yes[0] != no[0]:
         added.append(f"{abs(yes[0] - no[0])}?")
-    # a string that is not there has no bytes: the sum holds either way
+    # a missing string has no bytes, so the sum is right for both outcomes
     added.extend(dict.fromkeys([*of_yes, *of_no]))
 
 
 def columns_of(schema: c.Construct[Any, Any]) -> list[Column]:
-    """Named fields in byte order, each once; of two widths the wider type."""
+    """Named fields in byte order, each once; for two widths the wider type."""
     found: dict[str, Column] = {}
     _collect(nodes_of(schema), found, False)
     return list(found.values())

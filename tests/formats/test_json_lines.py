@@ -116,7 +116,7 @@ def test_parts_of_bounded_size_are_all_rows(rows: list[tuple[str, int, bool]], r
 
     whole = lines()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_lines, "_ROOM_BYTES", room)
+        patch.setattr(json_lines, "_PART_BYTES", room)
         assert lines() == whole
 
 
