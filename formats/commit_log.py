@@ -58,7 +58,7 @@ class Frame:
 
     @cached_property
     def sizes(self) -> Ints:
-        """The same for items whose own position is not checked."""
+        """`numbers` for items whose own position is not checked."""
         return np.where(np.arange(len(self.numbers)) == 2, -1, self.numbers)
 
 

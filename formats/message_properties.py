@@ -76,7 +76,7 @@ def parse(text: bytes) -> dict[str, str]:
 
 
 def _parse_odd(items: list[str]) -> dict[str, str]:
-    """The same if some items lack a name, a value or a separator: those are dropped."""
+    """`parse` for items of which some lack a name, a value or a separator: those are dropped."""
     found: dict[str, str] = {}
     for item in items:
         name, _, value = item.partition(_NAME_VALUE_SEPARATOR)

@@ -82,7 +82,7 @@ def parse(tag: str, body: bytes) -> dict[str, Any] | None:
 
 
 def fields_of(tag: str, value: Any) -> dict[str, Any] | None:
-    """The same for parsed JSON."""
+    """`parse` for a body that is already parsed JSON."""
     return _fields(BODIES[tag], value) if tag in BODIES else None
 
 

@@ -337,11 +337,8 @@ def condition(node: Node) -> Node:
 def ordered(operator: Operator, left: Node, right: Node) -> Node:
     """`<`, `<=`, `>`, `>=` of numbers, properties and negated values. Raises RefusedExpression for others."""
     for node in (left, right):
-        if isinstance(node, Constant):
-            number = not node.boolean and not isinstance(node.value, str)
-        else:
-            number = not node.boolean
-        if not number:
+        is_text = isinstance(node, Constant) and isinstance(node.value, str)
+        if node.boolean or is_text:
             raise RefusedExpression("<, <=, > and >= compare numbers and properties only")
     return apply(operator, left, right)
 

@@ -290,9 +290,14 @@ def noting(*, around: bool = True) -> Iterator[UnreadRanges]:
         yield own
     finally:
         _NOTED.reset(token)
-        if outer is not None and outer is not own:
-            for unread in own:
-                outer.add(unread)
+        _pass_on(own, outer)
+
+
+def _pass_on(own: UnreadRanges, outer: UnreadRanges | None) -> None:
+    """Add the ranges of a block to those of the enclosing block."""
+    if outer is not None and outer is not own:
+        for unread in own:
+            outer.add(unread)
 
 
 def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
@@ -310,9 +315,7 @@ def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
             return
         finally:
             _NOTED.reset(token)
-            if outer is not None and outer is not own:
-                for unread in own:
-                    outer.add(unread)
+            _pass_on(own, outer)
         yield item
 
 
@@ -328,9 +331,7 @@ def refusing() -> Iterator[None]:
         yield
     finally:
         _NOTED.reset(token)
-        if outer is not None:
-            for unread in own:
-                outer.add(unread)
+        _pass_on(own, outer)
     for unread in own:
         raise unread.error()
 

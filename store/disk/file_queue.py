@@ -99,11 +99,7 @@ class Windows(ABC):
         """
         data = bytearray(max(0, min(size, file.size - offset)))
         got, unread = self.read_around(file, offset, memoryview(data))
-        if unread:
-            yield from _parts(offset, memoryview(data)[:got], unread, unit_bytes)
-        elif got:
-            del data[got:]
-            yield offset, data
+        yield from _parts(offset, data, got, unread, unit_bytes)
 
     def windows(
         self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
@@ -134,23 +130,26 @@ def parts_of(
     got, unread = byte_reader.fill_any(descriptor, memoryview(data), offset, path)
     for each in unread:
         byte_reader.note(each)
-    if unread:
-        yield from _parts(offset, memoryview(data)[:got], unread, unit_bytes)
-    elif got:
+    yield from _parts(offset, data, got, unread, unit_bytes)
+
+
+def _parts(
+    at: int, data: bytearray, got: int, unread: list[Unread], unit_bytes: int
+) -> Iterator[tuple[int, bytes | bytearray]]:
+    """Yield the parts of a window of `got` bytes from byte `at` on, without units that are not wholly readable."""
+    if not unread:
         del data[got:]
-        yield offset, data
-
-
-def _parts(at: int, data: memoryview, unread: list[Unread], unit_bytes: int) -> Iterator[tuple[int, bytes | bytearray]]:
-    """Yield the parts of a window that begins at byte `at`, without units that are not wholly readable."""
-    begin = 0
+        if data:
+            yield at, data
+        return
+    begin, window = 0, memoryview(data)[:got]
     for each in unread:
         first = (each.offset - at) // unit_bytes * unit_bytes
         if first > begin:
-            yield at + begin, bytes(data[begin:first])
+            yield at + begin, bytes(window[begin:first])
         begin = max(begin, -(-(each.end - at) // unit_bytes) * unit_bytes)
-    if begin < len(data):
-        yield at + begin, bytes(data[begin:])
+    if begin < len(window):
+        yield at + begin, bytes(window[begin:])
 
 
 def is_zero(data: bytes | bytearray | memoryview) -> bool:

@@ -443,10 +443,8 @@ def _log_files(directory: Path) -> list[MappedFile]:
     names = [name for name in _names(directory) if not name.startswith(BARRIER_PREFIX)]
     if not names or len(names) > _LARGEST_DIRECTORY:
         return []
-    plain = map(plain_name, names)
-    if any(len(name) != NAME_DIGITS or not name.isdigit() for name in plain):
-        return [] if directory.name != COMMIT_LOG else MappedFileQueue.open(directory).files
-    return MappedFileQueue.open(directory).files
+    usual = all(len(name) == NAME_DIGITS and name.isdigit() for name in map(plain_name, names))
+    return MappedFileQueue.open(directory).files if usual or directory.name == COMMIT_LOG else []
 
 
 def _subdirectories(root: Path) -> list[Path]:

@@ -218,7 +218,7 @@ class _Evidence:
 
     @property
     def newest_properties(self) -> list[bytes]:
-        """The same for the last used log file only, since an earlier broker may have written the others."""
+        """`properties` of the last used log file only, since an earlier broker may have written the others."""
         return [text for part in self.parts[-1:] for text in _whole_texts(part)]
 
     @cached_property

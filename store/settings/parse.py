@@ -69,7 +69,7 @@ class Grammar(StrEnum):
 
     fastjson: control characters behind a value and between numbers, one other character in place of a comma between two
     entries, missing commas between numbers. fastjson2: blanks in place of commas in tables, a NUL behind signs. Other
-    things that fastjson accepts by chance, such as another sign for a brace, count as broken: accepting is no promise.
+    things that fastjson accepts by chance, such as another sign for a brace, count as broken, to be on the safe side.
     """
 
     PLAIN = "JSON"
@@ -459,7 +459,7 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
 
 
 def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:
-    """The same for one value. A bad item makes the whole array a misfit, as its place may have a meaning."""
+    """The misfits of one value. A bad item makes the whole array a misfit, as its place may have a meaning."""
     value = holder[key]
     if not _fits(one, value):
         return [Misfit(f"{place} is no {one.told}", holder, key)]

@@ -420,7 +420,7 @@ class _OffsetTable(NamedTuple):
 def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Progress:
     """The progress of all groups; empty if nothing can be read. An unreadable file is replaced by its `.bak`.
 
-    If two files name the same group, the one written later counts, and a RocksDB before all. options: of the broker.
+    If two files name the same group, the one written later counts; a RocksDB overrides both. options: of the broker.
     """
     tables = [table for name in (OFFSETS, LMQ_OFFSETS) if (table := _read_offsets(config, name)) is not None]
     tables.sort(key=lambda table: table.written_ms)
@@ -539,7 +539,7 @@ def _is_refused(field: JsonField, value: Any, grammar: Grammar) -> bool:
 
 
 def _is_refused_in_list(field: JsonField, item: Any, grammar: Grammar) -> bool:
-    """The same for an item of an array: fastjson2 accepts some numbers that are too large."""
+    """`_is_refused` for an item of an array: fastjson2 accepts some numbers that are too large."""
     if isinstance(item, str) and not item.removeprefix("-").isdecimal():
         return not _PERHAPS_NUMBER.fullmatch(item)
     return grammar is Grammar.FASTJSON and isinstance(item, int | str) and not field.holds(item)

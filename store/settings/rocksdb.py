@@ -61,7 +61,7 @@ FAMILIES: dict[str, tuple[str, JsonTable]] = {
     "subscriptionGroupVersion": (_GROUPS, DATA_VERSION),
     "consumerOffsetVersion": (_OFFSETS, DATA_VERSION),
 }
-"""The same for column families of the single database."""
+"""Column family of the single database → (file that it replaces, table that its entries belong to)."""
 
 
 class RocksdbEntry(NamedTuple):
@@ -291,7 +291,7 @@ def _fields_of(schema: Schema, data: bytes) -> dict[str, Any] | None:
 
 
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any] | None:
-    """The same with texts as str, without lengths and separators."""
+    """`_fields_of` with texts as str, without lengths and separators."""
     found = _fields_of(schema, data)
     return found and {
         name: value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
