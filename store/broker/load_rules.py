@@ -359,7 +359,7 @@ def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
 
 
 def _in_file(columns: Columns, offset: int) -> Columns:
-    """Make `starts` and `ends` of a window that begins at byte `offset` bytes of the file."""
+    """Turn `starts` and `ends` of a window that begins at byte `offset` of a file into bytes of the file."""
     columns.starts, columns.ends = columns.starts + offset, columns.ends + offset
     return columns
 

@@ -383,7 +383,7 @@ class MappedFileQueue(Closing, Windows):
         return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
     def grown_bytes(self, file: MappedFile) -> int:
-        """Bytes that the file has grown since it was listed; negative if it was replaced by a shorter one.
+        """Bytes that the file has grown since it was listed; negative if it was cut, or replaced by a shorter one.
 
         Raises Missing, Unreadable.
         """
