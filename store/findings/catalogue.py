@@ -1,7 +1,7 @@
-"""The invariants of docs/invariants.md as data: what each says, and what is told of one that is broken.
+"""The invariants of docs/invariants.md as data: what each says, and texts for findings that break it.
 
-The texts stand in `catalogue/*.toml`, one file per group; a code that has a check and no text, or a
-text and no check, fails a test.
+The texts are in `catalogue/*.toml`, one file per group; a test fails for a code with a check but no text, or a text but
+no check.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Severity(IntEnum):
-    """How bad a finding is; the order counts."""
+    """How bad a finding is, in increasing order."""
 
     INFO = 0
     WARNING = 1
@@ -23,17 +23,17 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """As in JSON."""
+        """The name in JSON."""
         return self.name.lower()
 
 
 class Invariant(NamedTuple):
     """One row of the catalogue.
 
-    statement: what holds of a sound store. broker: what a broker does where it does not. repair: what mends it, a word
-    of `findings.next_commands`, or a command by hand with {store}, {path}, {topic}, {queue_id} and {position} to fill
-    in; "" for none. cause, log, effect: how it comes to be, the broker's own log line, what users notice. links:
-    incidents. unchecked: why files alone cannot tell, "" where they can.
+    statement: what is true of a sound store. broker: what a broker does otherwise. repair: a word of
+    `findings.next_commands`, or a command by hand with {store}, {path}, {topic}, {queue_id} and {position} to fill in;
+    "" for none. cause, log, effect: how it happens, the broker's own log line, what users notice. links: incidents.
+    unchecked: why files alone cannot show it, "" if they can.
     """
 
     code: str
@@ -50,14 +50,14 @@ class Invariant(NamedTuple):
 
 
 GROUPS = ("layout", "commit_log", "consume_queue", "index", "checkpoint", "timer", "config", "compaction", "start")
-"""The groups A … H of docs/invariants.md, by the name of their file and of their module of checks, and the next start.
-"""
+"""The groups A … H of docs/invariants.md, and the next start, by the names of their file and module of checks."""
 
 
 class Catalogue(Mapping[str, Invariant]):
     """Every invariant by its code, in the order of docs/invariants.md.
 
-    The texts of a group are parsed when one of it is asked for: all take longer than a small store.
+    The texts of a group are parsed when one of them is first used: to parse all takes longer than to check a small
+    store.
     """
 
     def __getitem__(self, code: str) -> Invariant:
@@ -71,21 +71,21 @@ class Catalogue(Mapping[str, Invariant]):
 
 
 def catalogue() -> Catalogue:
-    """All invariants."""
+    """Return all invariants."""
     return Catalogue()
 
 
 @cache
 def group_of() -> dict[str, str]:
-    """The group of each code, in the order of docs/invariants.md: the texts are not parsed for it."""
+    """Return the group of each code, in the order of docs/invariants.md, without parsing the texts."""
     lines = ((line, group) for group in GROUPS for line in _text(group).splitlines())
     return {line[1:-1]: group for line, group in lines if line.startswith("[I-")}
 
 
 @cache
 def of_group(group: str) -> dict[str, Invariant]:
-    """Those of one group, in the order of docs/invariants.md."""
-    import tomllib  # only where something is wrong
+    """Return the invariants of one group, in the order of docs/invariants.md."""
+    import tomllib  # only needed when something is wrong
 
     found: dict[str, Invariant] = {}
     for code, row in tomllib.loads(_text(group)).items():

@@ -1,4 +1,4 @@
-"""Findings: where an invariant does not hold. Like ones are merged, none is dropped."""
+"""Findings: places where an invariant does not hold. Similar ones are merged, none is dropped."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _APART_MAX = 1000
-"""Findings of one code in one file that stay apart; more are told as one wide range."""
+"""Findings of one kind in one file to keep apart; further ones become one wide range."""
 
 Message = str | Callable[[int], str]
-"""What is wrong: a text, or one that tells how many items it is about, made again of their sum for like findings."""
+"""What is wrong: a text, or a function of the number of items, called again with the sum when findings are merged."""
 
 
 class Details(TypedDict, total=False):
-    """What of a `Finding` may be given, by name. severity: None is that of the catalogue."""
+    """Fields of a `Finding` that may be given by name. severity None: as in the catalogue."""
 
     offset: int | None
     length: int | None
@@ -38,12 +38,12 @@ class Details(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding, or several like ones in a row.
+    """One finding, or several similar consecutive ones.
 
-    path: the file, or the directory. offset, length: bytes of it, None where the whole is meant.
-    count: how many items of the file it is about. message: what is wrong with the first.
-    unclean: not damage, but a shutdown that was none. topic, queue_id: where it is about one queue.
-    repair: what mends it where that is not as in the catalogue, in the same form.
+    path: the file, or the directory. offset, length: bytes of it, None for the whole file. count: number of items of
+    the file that it is about. message: what is wrong with the first item. unclean: not damage, but the trace of a
+    shutdown that was not clean. topic, queue_id: of a finding about one queue. repair: the repair if it is not that of
+    the catalogue, in the same form.
     """
 
     code: str
@@ -60,13 +60,13 @@ class Finding:
 
     @classmethod
     def of(cls, code: str, path: str, message: str, **details: Unpack[Details]) -> Self:
-        """One of the severity that the catalogue has, if no other is given."""
+        """Make a finding, with the severity of the catalogue if no other is given."""
         severity = details.pop("severity", None)
         fields: dict[str, Any] = {**details}
         return cls(code, catalogue()[code].severity if severity is None else severity, path, message, **fields)
 
     def place(self, root: str | os.PathLike[str]) -> str:
-        """Where it is, for people: the path inside of the store at `root`, and the byte."""
+        """Return where it is, for people: the path below the store at `root`, and the byte."""
         base = os.fspath(root)
         if self.path == base:
             return "the store" if self.offset is None else f"position {self.offset}"
@@ -75,13 +75,13 @@ class Finding:
 
     @property
     def end(self) -> int:
-        """Byte behind the last one; 0 where the whole file is meant."""
+        """Position behind the last byte; 0 for a whole file."""
         return (self.offset or 0) + (self.length or 0)
 
 
 def how_many_more(first: Finding, like: Iterable[Finding]) -> str:
-    """ " (and 41 more, in 3 places)": of findings like the first one, itself among them, beside what its
-    message tells; "" for none.
+    """Return " (and 41 more, in 3 places)": how many items `like`, which includes `first`, has beyond those in the
+    message of `first`; "" for none.
     """
     counts = [finding.count for finding in like]
     in_text = str(first.count) in re.findall(r"\d+", re.sub(r"\b,\b", "", first.message))
@@ -93,13 +93,13 @@ def how_many_more(first: Finding, like: Iterable[Finding]) -> str:
 
 
 def order(finding: Finding) -> tuple[int, str, str, int]:
-    """Sorts findings: worst first, then by code and place."""
+    """Sort key of findings: worst first, then by code and place."""
     return (-finding.severity, finding.code, finding.path, finding.offset or 0)
 
 
 @dataclass
 class _Wide:
-    """Like findings that are not kept apart any more: the first of them, and where all of them are."""
+    """Similar findings that are not kept apart any more: the first one, and the range of all."""
 
     first: Finding
     offset: int | None
@@ -107,14 +107,14 @@ class _Wide:
     count: int
 
     def take(self, more: Finding) -> None:
-        """One more."""
+        """Add a finding."""
         self.count += more.count
         if more.offset is not None and self.offset is not None:
             self.end = max(self.end, more.end)
             self.offset = min(self.offset, more.offset)
 
     def as_one(self) -> Finding:
-        """All of them."""
+        """Return one finding for all."""
         if self.offset is None:
             return replace(self.first, count=self.count)
         length = self.end - self.offset
@@ -127,11 +127,11 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
         self._wide: dict[tuple[Any, ...], _Wide] = {}
-        #: Of the last one of each kind: its message, where that tells how many items it is about.
-        self._tell: dict[tuple[Any, ...], Message] = {}
+        #: By kind, the message of the last finding, if it is a function of the number of items.
+        self._messages: dict[tuple[Any, ...], Message] = {}
 
     def add(self, code: str, path: str, message: Message, **details: Unpack[Details]) -> None:
-        """One finding. Adjacent like ones are merged."""
+        """Add a finding; merge it with a similar one directly before."""
         new = Finding.of(code, path, _text(message, details.get("count", 1)), **details)
         key = (code, new.severity, path, new.topic, new.queue_id, new.unclean, new.repair)
         wide = self._wide.get(key)
@@ -146,12 +146,12 @@ class Findings:
             return
         if last is not None and new.offset is not None and last.end == new.offset:
             both = _merged(last, new)
-            same[-1] = replace(both, message=_text(self._tell.get(key, last.message), both.count))
+            same[-1] = replace(both, message=_text(self._messages.get(key, last.message), both.count))
             return
         same.append(new)
-        self._tell.pop(key, None)
+        self._messages.pop(key, None)
         if not isinstance(message, str):
-            self._tell[key] = message
+            self._messages[key] = message
 
     def add_rows(
         self,
@@ -163,9 +163,9 @@ class Findings:
         message: Callable[[int], str],
         **more: Unpack[Details],
     ) -> None:
-        """Rows of consecutive items of one file: each run of `wrong` ones is a finding.
+        """Add a finding for each run of `wrong` rows; the rows are consecutive items of one file.
 
-        wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: told of a row. more: as in `add`.
+        wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: called with a row. more: as in `add`.
         """
         if not wrong.any():
             return
@@ -179,11 +179,11 @@ class Findings:
             self.add(code, path, text, **details)
 
     def __bool__(self) -> bool:
-        """There is one."""
+        """Return whether there is a finding."""
         return bool(self._found)
 
     def __iter__(self) -> Iterator[Finding]:
-        """Worst first, then by code and place."""
+        """Yield findings, worst first, then by code and place."""
         everything = (finding for key in self._found for finding in self._of(key))
         return iter(sorted(everything, key=order))
 
@@ -192,7 +192,7 @@ class Findings:
         if wide is None:
             return found
         one = wide.as_one()
-        return [*found[:-1], replace(one, message=_text(self._tell.get(key, one.message), one.count))]
+        return [*found[:-1], replace(one, message=_text(self._messages.get(key, one.message), one.count))]
 
 
 def _text(message: Message, count: int) -> str:
@@ -200,7 +200,7 @@ def _text(message: Message, count: int) -> str:
 
 
 def _merged(one: Finding, other: Finding) -> Finding:
-    """Both as one range."""
+    """Return both as one range."""
     if one.offset is None or other.offset is None:
         return replace(one, count=one.count + other.count)
     offset = min(one.offset, other.offset)
