@@ -1,5 +1,5 @@
-"""The log held against queues and index: which messages are in order, and what queues lack.
+"""The log compared with queues and index: which messages are in order, and what queues lack.
 
-Proving is one pass, a part on each core; what differs is data. It may use `queues`, `index` and all
-below them.
+The proof is one pass over the log, a part on each core; other modules decide about what differs. It may use `queues`,
+`index` and all below them.
 """

@@ -1,7 +1,7 @@
-"""What a batch queue on disk lacks compared with the log, and how it is to be completed.
+"""What a batch queue on disk lacks compared with the log, and how to complete it.
 
-Its units name their offsets themselves, so where they stand does not count: up to the first that is not that of the log
-they stay, from there on they are made anew. Units of lost records stay between those of their neighbours.
+Units contain their queue offsets, so their place does not matter: units up to the first that differs from the log stay,
+those from there on are made again. Units of lost records stay between those of their neighbours.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize
 
 @dataclass
 class BatchAudit:
-    """One queue while the log is read.
+    """One batch queue while the log is read.
 
     log_start, log_end: the range of the log that stays. next: number of the unit that the next record must have; units
-    of records before the log are passed over. `min_offset`, `max_offset`: of the queue once it has been completed.
+    of records before the log are skipped. `min_offset`, `max_offset`: of the queue after it was completed.
     """
 
     queue: QueueId
@@ -40,7 +40,7 @@ class BatchAudit:
     next: int = 0
     min_offset: int = -1
     max_offset: int = 0
-    #: The units from the first one on that the queue has not.
+    #: The units to write, from the first one that the queue does not have.
     _made: list[Units] = field(default_factory=list)
 
     @classmethod
@@ -52,7 +52,7 @@ class BatchAudit:
         rules: QueueRules,
         log: tuple[int, int],
     ) -> BatchAudit:
-        """The audit of a queue with these files, of a log from `log[0]` to `log[1]`."""
+        """Return the audit of a queue with these files, for a log from `log[0]` to `log[1]`."""
         whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
         state = BatchQueueState(rules, file_bytes)
         state.load([LoadedFile(int(entry.name), file_bytes, entry) for entry in whole])
@@ -60,7 +60,7 @@ class BatchAudit:
         audit = cls(queue, state, *log)
         if whole:
             audit.next = audit._first
-            audit._pass_expired()
+            audit._skip_expired()
         return audit
 
     @property
@@ -70,11 +70,11 @@ class BatchAudit:
 
     @property
     def _end(self) -> int:
-        """Number behind the last unit on disk that the queue reaches."""
+        """Number of the unit behind the last one that the queue reaches on disk."""
         return self.state.end // UNIT_BYTES
 
-    def _pass_expired(self) -> None:
-        """Go on to the first unit that is not of a record before the log."""
+    def _skip_expired(self) -> None:
+        """Skip units of records before the log."""
         while self.next < self._end:
             units = self._read(UNITS_AT_ONCE)
             inside = (units["physical_offset"] >= self.log_start) | ~is_valid(units)
@@ -83,14 +83,14 @@ class BatchAudit:
                 return
 
     def _read(self, count: int) -> Units:
-        """Up to `count` units from the next one on, as far as the queue goes."""
+        """Return up to `count` units from the next one on, as far as the queue goes."""
         count = min(count, self._end - self.next)
         return self.state.units_at(np.arange(self.next, self.next + count, dtype=np.int64))
 
     def add(self, units: Units, queue_offset: Ints) -> None:
-        """Units of records of this queue, in log order, that stay in the log. queue_offset: of their headers."""
+        """Add units of records of this queue, in log order, that stay in the log. queue_offset: of the records."""
         for row in np.flatnonzero(units["msg_base_offset"] != queue_offset).tolist():
-            # A record that contradicts itself: what goes on where the one before ends is right.
+            # the record contradicts itself: the offset that continues the one before is right
             if queue_offset[row] == self._end_before(units, row):
                 units["msg_base_offset"][row] = queue_offset[row]
         units = units[(units["msg_base_offset"] >= 0) & (units["batch_size"] >= 0)]
@@ -106,7 +106,7 @@ class BatchAudit:
             self._made.append(units.copy())
 
     def finish(self) -> QueueFix:
-        """Decide about the queue once the log has been read."""
+        """Return what becomes of the queue, after the log has been read."""
         made = np.concatenate([np.zeros(0, BATCH_UNIT_DTYPE), *self._made]).astype(BATCH_UNIT_DTYPE)
         numbers = np.arange(self.next, self._end, dtype=np.int64)
         there = self.state.units_at(numbers)
@@ -121,7 +121,7 @@ class BatchAudit:
         return QueueFix(self.queue, offsets, wanted, end, missing, shifted=False)
 
     def _is_lost(self, there: Units, made: Units) -> Flags:
-        """bool[n]: a unit on disk of a record that is lost, which fits between its neighbours."""
+        """Return which units on disk are of lost records, and fit between their neighbours: bool[n]."""
         position = there["physical_offset"].astype(np.int64)
         lost = is_valid(there) & (position >= self.log_start)
         lost &= ~reaches_beyond(there, self.log_end)
@@ -136,21 +136,21 @@ class BatchAudit:
         return fits
 
     def _end_before(self, units: Units, row: int) -> int:
-        """Queue offset behind the unit before units[row]."""
+        """Return the queue offset behind the unit before units[row]."""
         before = units[:row] if row else self._made[-1] if self._made else None
         if before is None:
             return self._offset_before()
         return int(before["msg_base_offset"][-1]) + int(before["batch_size"][-1])
 
     def _offset_before(self) -> int:
-        """Queue offset behind the last unit that stays."""
+        """Return the queue offset behind the last unit that stays."""
         if self.next <= self._first:
             return 0
         unit = self.state.units_at(np.array([self.next - 1], np.int64))[0]
         return int(unit["msg_base_offset"]) + int(unit["batch_size"])
 
     def _note_offsets(self, wanted: Units) -> None:
-        """Min and max offset: behind what lies before the log, behind the last unit."""
+        """Set min offset, behind units of records before the log, and max offset, behind the last unit."""
         self.state.correct_min_offset(self.log_start)
         self.min_offset, self.max_offset = self.state.min_offset, self.state.max_offset
         if len(wanted):
@@ -163,10 +163,10 @@ class BatchAudit:
 
 
 def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list[Edit]]:
-    """The snapshot without queues in the directory of the other type, and the edits that move them.
+    """Return the snapshot without queues in the directory of the other type, and the edits that move these away.
 
-    Every broker that knows both types refuses them. What they say is in the log. One that does not
-    know queues of batches reads none of them.
+    Every broker that knows both types refuses such queues; their messages are in the log. A broker without batch queues
+    reads none of them.
     """
     if not rules.batches:
         return (replace(snapshot, batch_queues={}) if snapshot.batch_queues else snapshot), []
@@ -204,11 +204,11 @@ class BatchAudits:
         return self.queues[name]
 
     def has(self, queue: QueueId) -> bool:
-        """The messages of this queue have units of batches."""
+        """Return whether the messages of this queue have batch units."""
         return self.rules.batches and queue.topic in self.snapshot.batch_topics
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Give the records of the log to their queues: the units are made from them."""
+        """Make units of the records, and add them to their queues."""
         mine = [self.has(QueueId(topic, 0)) for topic in dispatched.topics]
         if not any(mine):
             return
@@ -226,7 +226,7 @@ class BatchAudits:
             self._audit(QueueId(topic, int(of_queue.queue_id[0]))).add(made, of_queue.queue_offset)
 
     def finish(self) -> Iterator[tuple[BatchAudit, QueueFix, list[Edit]]]:
-        """What becomes of each queue, and the edits that do it. Raises Unreadable."""
+        """Yield what becomes of each queue, with the edits that do it. Raise Unreadable."""
         snapshot = self.snapshot
         for name, audit in sorted(self.queues.items()):
             fix = audit.finish()
@@ -237,7 +237,7 @@ class BatchAudits:
 
 
 def _merged(made: Units, lost: Units) -> Units:
-    """Both in the order of their records, in the byte order of the disk."""
+    """Return both in the order of their records, in the byte order of the disk."""
     both = np.concatenate([made, lost]).astype(BATCH_UNIT_DTYPE)
     ordered: Units = both[np.argsort(both["physical_offset"], kind="stable")]
     return ordered

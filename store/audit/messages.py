@@ -1,14 +1,14 @@
-"""One pass over the log: which messages there are, and which a consumer can read afterwards.
+"""One pass over the log: which messages there are, and which of them consumers can read afterwards.
 
-A message is a queue position: a record counts once in its own queue and once in each queue that it
-names besides. Counted are the good records of this log; what is damaged or of an earlier life is
-none. Memory does not grow with the log but for what is missing in queues.
+A message is a queue position: a record counts once in its own queue and once in each further queue that it names. Only
+good records of this log count, not damaged ones or those of an earlier life. Memory grows only with the messages that
+queues lack, not with the log.
 
-Counting messages per queue: how many, how many bytes, from when to when.
+`Tally` counts messages, bytes and times per queue.
 
-What a queue has where a message's unit belongs is the one comparison of log and queue (`compare`). Each
-asks it and maps the kinds as its policy wants (spec 2.11): `verify` to codes, a plan to edits, a proof to
-what it leaves to others, the count of a prediction to who can be read.
+`compare` is the only comparison of log and queue: what does a queue have in the place of a message's unit? Each caller
+maps the kinds as its policy requires (spec 2.11): `verify` to codes, a plan to edits, a proof to what it leaves to
+others, a prediction to what can be read.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 
 class DifferenceKind(IntEnum):
-    """Kinds of difference. Up to ADDRESS the unit names the message's record; before PRE_FILL a record."""
+    """Kinds of difference. Up to ADDRESS the unit names the record of the message, up to OTHER some record."""
 
     NONE = 0
     #: Another tags code.
     TAGS = 1
-    #: A place in consumequeue_ext instead of the tags code.
+    #: An address in consumequeue_ext instead of the tags code.
     ADDRESS = 2
-    #: The place of the record, and another size.
+    #: The position of the record, and another size.
     SIZE = 3
     #: Another record.
     OTHER = 4
@@ -60,7 +60,7 @@ class DifferenceKind(IntEnum):
 
 
 class Placed(Protocol):
-    """Messages: where their records begin in the log, and bytes of each, int64[n]."""
+    """Messages with the log position and size of their records, int64[n]."""
 
     @property
     def position(self) -> Ints: ...
@@ -69,24 +69,24 @@ class Placed(Protocol):
 
 
 class Tagged(Placed, Protocol):
-    """The same with the tags codes that their records ask for, int64[n]."""
+    """Messages as in `Placed`, also with the tags codes that their records ask for, int64[n]."""
 
     @property
     def tags_code(self) -> Ints: ...
 
 
 def points_at(units: Units, messages: Placed) -> Flags:
-    """bool[n]: unit i names message i's record."""
+    """Return whether unit i names the record of message i: bool[n]."""
     same: Flags = (units["physical_offset"] == messages.position) & (units["size"] == messages.size)
     return same
 
 
 def compare(units: Units, messages: Tagged) -> npt.NDArray[np.int8]:
-    """int8[n]: how unit i, at message i's queue offset, differs from that of the message (`DifferenceKind`)."""
+    """Return how unit i, at the queue offset of message i, differs from its unit: int8[n] of `DifferenceKind`."""
     same, codes = points_at(units, messages), units["tags_code"]
     kinds = np.zeros(len(units), np.int8)
     other = codes != messages.tags_code
-    if same.all() and not other.any():  # as nearly always
+    if same.all() and not other.any():  # nearly always
         return kinds
     tags = np.flatnonzero(same & other)
     kinds[tags] = np.where(codes[tags] <= EXT_ADDRESS_MAX, DifferenceKind.ADDRESS, DifferenceKind.TAGS)
@@ -102,7 +102,7 @@ def compare(units: Units, messages: Tagged) -> npt.NDArray[np.int8]:
 
 @dataclass
 class Share:
-    """Messages of one queue that share a fate, and why."""
+    """Messages of one queue with the same fate, and the reason."""
 
     queue: QueueId
     reason: str = ""
@@ -110,7 +110,7 @@ class Share:
     bytes: int = 0
     first_store_timestamp: int = 0
     last_store_timestamp: int = 0
-    #: Queue offsets of the first and the last of them.
+    #: Queue offsets of the first and the last message.
     first_offset: int = 0
     last_offset: int = 0
 
@@ -120,7 +120,7 @@ class Share:
         self.add_all(len(sizes), int(sizes.sum()), *ends)
 
     def add_all(self, messages: int, size: int, first: int, last: int, low: int, high: int) -> None:
-        """The same: their number and bytes, the first and last time, the ends of the offsets."""
+        """Count messages by number, bytes, first and last time, and lowest and highest offset."""
         if self.messages:
             first, last = (min(first, self.first_store_timestamp), max(last, self.last_store_timestamp))
             low, high = min(low, self.first_offset), max(high, self.last_offset)
@@ -130,7 +130,7 @@ class Share:
         self.bytes += size
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
+        """Return the fields of the JSON."""
         row: dict[str, Any] = {
             "topic": self.queue.topic,
             "queue_id": self.queue.queue_id,
@@ -160,11 +160,11 @@ class Tally:
         self._share(queue, reason).add_all(queue_range.messages, queue_range.bytes, *times, *offsets)
 
     def add_placeless(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
-        """Count messages of which no record is known."""
+        """Count messages without a known record."""
         self._share(queue, "").add_all(messages, 0, time, time, offset, offset)
 
     def with_those_of(self, other: Tally) -> Tally:
-        """Both, counted together."""
+        """Return both tallies counted together."""
         both = Tally()
         for share in (*self.shares.values(), *other.shares.values()):
             times = (share.first_store_timestamp, share.last_store_timestamp)
@@ -186,18 +186,18 @@ class Tally:
         return len({share.queue.topic for share in self.shares.values()})
 
     def by_topic(self) -> Counter[str]:
-        """Messages of each topic."""
+        """Return the number of messages of each topic."""
         found = Counter[str]()
         for share in self.shares.values():
             found[share.queue.topic] += share.messages
         return found
 
     def __iter__(self) -> Iterator[Share]:
-        """Shares by topic, queue and reason."""
+        """Yield shares by topic, queue and reason."""
         return iter([self.shares[key] for key in sorted(self.shares)])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Rows of the JSON."""
+        """Return the rows of the JSON."""
         return [share.to_json() for share in self]
 
 
@@ -206,11 +206,11 @@ MISPLACED = "another message at its queue offset"
 HIDDEN = "below the queue's min offset"
 UNSERVED = "not in the log of the compaction topic"
 AT_ONCE = 1 << 17
-"""Messages that are looked at together: with hundreds of queues a batch has few of each."""
+"""Number of messages to compare together: with hundreds of queues a batch has few of each."""
 
 
 class Messages(Rows):
-    """Messages of one queue in log order, int64[n] each; `position` is the record's place."""
+    """Messages of one queue in log order, int64[n] each. position: of the record in the log."""
 
     queue: QueueId
     offset: Ints
@@ -218,19 +218,19 @@ class Messages(Rows):
     size: Ints
     tags_code: Ints
     store_timestamp: Ints
-    #: The body has its checksum, and it is the message itself, no tombstone.
+    #: The body matches its checksum, and the record is not a tombstone.
     good: Flags
-    #: A tombstone.
+    #: The record is a tombstone.
     lost: Flags
 
     @cached_property
     def in_a_row(self) -> bool:
-        """Each has the queue offset behind that of the one before, and another record."""
+        """Whether each message has the queue offset after the one before, and a later record."""
         return not len(_breaks(self.offset, self.position))
 
 
 def _breaks(offset: Ints, position: Ints, new: Flags | None = None) -> Ints:
-    """Rows that do not go on from the one before, in queue offset and log; new: those that need not."""
+    """Return the rows that do not continue the row before, in queue offset and log. new: rows that need not."""
     breaks = (offset[1:] - offset[:-1] != 1) | (position[1:] <= position[:-1])
     if new is not None:
         breaks &= ~new[1:]
@@ -239,21 +239,21 @@ def _breaks(offset: Ints, position: Ints, new: Flags | None = None) -> Ints:
 
 @runtime_checkable
 class KnowsUnits(Protocol):
-    """An observer that may know already how messages stand to their units."""
+    """An observer that may know without the messages whether they have their units."""
 
     def has_seen(self, messages: int) -> bool:
-        """All messages of the records since it was asked last, so many, need not be handed out: it knows them."""
+        """Return whether it knows all messages, this many, since the last call: then they are not handed out."""
 
 
 class LogObserver(ItemObserver, Protocol):
-    """What looks at the log during the pass."""
+    """An observer of the pass over the log."""
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Good records of this log, in order."""
+        """Take good records of this log, in order."""
         return
 
     def messages(self, messages: Messages) -> None:
-        """The same by queue."""
+        """Take messages of these records, queue by queue."""
         return
 
 
@@ -268,12 +268,11 @@ def scan_messages(
     items: Iterable[Batch | Extent] | None = None,
     verified: VerifiedLog | None = None,
 ) -> None:
-    """Scan the log once for all auditors. Raises Unreadable.
+    """Scan the log once for all observers. Raise Unreadable.
 
-    how: what is dispatched; of a queue no message that lies in front of where it begins. start: position of a record
-    to begin at. crc: check the bodies. progress: called with the position reached. items: a scan to take instead of
-    one of the whole log. verified: what is in order; the scan leaves out those of its runs whose records no auditor
-    has to see.
+    how: what is dispatched; messages in front of the begin of their queue are left out. start: position of a record to
+    begin at. crc: check the bodies. progress: called with the position reached. items: a scan to take instead of one of
+    the whole log. verified: what is in order; the scan skips runs whose records no observer needs.
     """
     pending = _PendingMessages()
 
@@ -282,7 +281,7 @@ def scan_messages(
         return _hand_out_run(run, observers)
 
     if items is None and verified is not None:
-        items = _Beside(log, crc, verified, can_skip)
+        items = _ScanBesideRuns(log, crc, verified, can_skip)
     elif items is None:
         items = log.scan(start, crc=crc, reuse=True, noting=NOTING_HASHES)
 
@@ -291,22 +290,22 @@ def scan_messages(
         for observer in observers:
             observer.records(batch, dispatched)
         pending.add(batch, dispatched)
-        del batch, dispatched  # while the next window is read nobody holds the columns of the last
+        del batch, dispatched  # free the columns while the next window is read
         if pending.count >= AT_ONCE:
             _hand_out(pending, observers, how)
     _hand_out(pending, observers, how)
 
 
-class _Beside:
-    """A scan of the log without the runs that `can_skip` takes.
+class _ScanBesideRuns:
+    """A scan of the log without the runs for which `can_skip` returns True.
 
-    It is asked once the scan has come to a run, and has found its records to be of this log.
+    `can_skip` is called when the scan has come to a run, and found its records to be of this log.
     """
 
     def __init__(
         self, log: CommitLog, crc: bool, verified: VerifiedLog, can_skip: Callable[[VerifiedRun], bool]
     ) -> None:
-        self._log, self._crc, self._takes = log, crc, can_skip
+        self._log, self._crc, self._can_skip = log, crc, can_skip
         self._runs = {run.begin: run for run in verified.runs}
         self._begins = np.array(sorted(self._runs), np.int64)
         self._blanks = {item.position: item for item in verified.items if isinstance(item, Extent)}
@@ -316,14 +315,14 @@ class _Beside:
     def __iter__(self) -> Iterator[Batch | Extent]:
         going = True
         while going:
-            while self._jumps(self._at):
+            while self._skips(self._at):
                 if self._at in self._blanks:
                     yield self._blanks[self._at]
                     self._at = self._blanks[self._at].end
             going = yield from self._scan()
 
     def _scan(self) -> Generator[Batch | Extent, None, bool]:
-        """Everything up to the next run that is taken; returns whether there is one."""
+        """Yield everything up to the next run that is skipped; return whether there is one."""
         for item in self._log.scan(self._at, crc=self._crc, recent=self._recent, reuse=True):
             if isinstance(item, Extent) or item.mark > Mark.AFTER_DAMAGE:
                 yield item
@@ -333,23 +332,23 @@ class _Beside:
                 if row > done:
                     yield item.take(slice(done, row))
                 done = row
-                if self._jumps(int(item.position[row])):
+                if self._skips(int(item.position[row])):
                     return True
             yield item.take(slice(done, None)) if done else item
         return False
 
     def _rows(self, batch: Batch) -> list[int]:
-        """Rows of a batch with which runs begin."""
+        """Return the rows of a batch at which runs begin."""
         first, behind = np.searchsorted(self._begins, [batch.position[0], batch.end])
         if first == behind:
             return []
         rows: list[int] = np.flatnonzero(np.isin(batch.position, self._begins)).tolist()
         return rows
 
-    def _jumps(self, position: int) -> bool:
-        """Go behind the run at a position, if there is one and it is taken."""
+    def _skips(self, position: int) -> bool:
+        """Skip the run at a position; return False if there is none, or if it cannot be skipped."""
         run = self._runs.pop(position, None)
-        if run is None or not self._takes(run):
+        if run is None or not self._can_skip(run):
             return False
         self._at = run.end
         self._recent.remember(run.recent, run.store_timestamp)
@@ -357,7 +356,7 @@ class _Beside:
 
 
 def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
-    """Give all auditors a run without its records; False: some want to see these."""
+    """Give all observers a run without its records; False if some need the records."""
     from .verified import SkipsRuns
 
     takers = [observer for observer in observers if isinstance(observer, SkipsRuns)]
@@ -376,20 +375,20 @@ def _hand_out(pending: _PendingMessages, observers: list[LogObserver], how: Disp
         pending.drop()
     for messages in pending.take():
         begin = how.begins(*messages.queue, int(messages.position[0])) if how.begins is not None else 0
-        left = messages if begin <= messages.position[0] else messages.take(messages.position >= begin)
-        for observer in others if len(left) else ():
-            observer.messages(left)
+        behind = messages if begin <= messages.position[0] else messages.take(messages.position >= begin)
+        for observer in others if len(behind) else ():
+            observer.messages(behind)
 
 
 def messages_of(batch: Batch) -> Iterator[Messages]:
-    """The messages of good records in their own queues."""
+    """Yield the messages of good records in their own queues."""
     pending = _PendingMessages()
     pending.add(batch, dispatch(batch, OWN_QUEUES))
     return pending.take()
 
 
 class _PendingMessages:
-    """Messages of several batches, until there are enough of each queue to look at together."""
+    """Messages of several batches, until there are enough of each queue to compare together."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -397,7 +396,7 @@ class _PendingMessages:
         self._columns: list[tuple[Ints | Flags, ...]] = []
 
     def add(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Take the messages of a batch."""
+        """Add the messages of a batch."""
         units = dispatched.units
         if not len(units):
             return
@@ -412,17 +411,17 @@ class _PendingMessages:
         self.count += len(units)
 
     def drop(self) -> None:
-        """None is left."""
+        """Remove all messages."""
         self.count, self._topics, self._columns = 0, {}, []
 
     def take(self) -> Iterator[Messages]:
-        """The messages queue by queue, each queue's in log order; none is left."""
+        """Yield the messages queue by queue, in log order within each queue; remove all."""
         if not self._columns:
             return
         waiting = [list(parts) for parts in zip(*self._columns, strict=True)]
         topics = list(self._topics)
         self.drop()
-        waiting.reverse()  # column by column, each gone before the next is there
+        waiting.reverse()  # column by column, each freed before the next one is made
         key = np.concatenate(waiting.pop())
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
         ordered, columns = key.take(order), []
@@ -442,20 +441,20 @@ class _PendingMessages:
 
 
 class CompactionLogs(Protocol):
-    """Logs from which alone some topics are served."""
+    """Compaction logs, from which alone some topics are served."""
 
     topics: frozenset[str]
 
     def unserved(self, messages: Messages) -> Flags:
-        """bool[n]: no pull gives the message."""
+        """Return which messages no pull returns: bool[n]."""
 
 
 @dataclass
 class Readability(LogObserver):
-    """Which messages can be read in a store: by its log, and by its queues.
+    """Counts the messages that can be read in a store: by its log, and by its queues.
 
-    ranges: (start, end) of the log's files as far as they are written. queues: the state of each.
-    expected: whether messages of a queue count at all. compacted: None: there are none.
+    ranges: (start, end) of the log's files as far as they are written. queues: the state of each. expected: returns
+    whether messages of a queue count at all. compacted: None without compaction topics.
     """
 
     ranges: list[tuple[int, int]]
@@ -468,17 +467,17 @@ class Readability(LogObserver):
     damaged_bytes: int = 0
     dead: int = 0
     tombstones: int = 0
-    #: The record at the beginning of the log has no unit.
+    #: Messages of the record at the beginning of the log that have no unit.
     without_first: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
-    #: Called with the messages that can be read, and with those that are lost.
+    #: Called with messages that can be read; on_lost, on_lost_run: with messages that are lost.
     seen: Callable[[Messages], None] | None = None
     on_lost: Callable[[Messages], None] | None = None
     on_lost_run: Callable[[VerifiedRun, Mapping[QueueId, QueueRange]], None] | None = None
 
     def reset(self) -> None:
-        """Count from the beginning."""
+        """Count from the beginning again."""
         self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
         self.tombstones = self.without_first = 0
         self.lost, self.invisible = Tally(), Tally()
@@ -489,11 +488,11 @@ class Readability(LogObserver):
             self.damaged_bytes += extent.size
 
     def stale(self, batch: Batch) -> None:
-        """Count records that an earlier cut has given up."""
+        """Count records that an earlier cut gave up."""
         self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """Its messages are in the log, and their queues show the units that lie on disk; or all of them are gone."""
+        """Return whether all messages of a run can be read from their queues as on disk, or all are gone."""
         if self._is_gone(run):
             return not run.further_by
         if self.seen is not None:
@@ -511,7 +510,7 @@ class Readability(LogObserver):
         return not any(run.begin < end and start < run.end for start, end in self.ranges)
 
     def _shows(self, name: QueueId, run: VerifiedRun) -> bool:
-        """The queue has the units of a run's messages: those that lie on disk, or that were made."""
+        """Return whether the queue has the units of a run's messages, those on disk or those that were made."""
         queue, queue_range = self.queues.get(name), run.queues[name]
         if queue is None or self._is_compacted(name) or queue_range.first < queue.min_offset:
             return False
@@ -524,7 +523,7 @@ class Readability(LogObserver):
         return bool((there["physical_offset"] == made).all() and (there["size"] > 0).all())
 
     def skip(self, run: VerifiedRun) -> None:
-        """Count the messages of a run: all can be read, or none."""
+        """Count the messages of a run: either all can be read, or none."""
         queues = {name: each for name, each in run.queues.items() if self.expected(name)}
         count = sum(queue_range.messages for queue_range in queues.values())
         self.total += count
@@ -589,5 +588,5 @@ class Readability(LogObserver):
 
 
 def _columns_of(ranges: list[tuple[int, int]]) -> Ints:
-    """Begins and ends of ranges, int64[2, n], in order."""
+    """Return begins and ends of ranges, in order: int64[2, n]."""
     return np.array(sorted(ranges), np.int64).reshape(-1, 2).T

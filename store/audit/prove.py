@@ -1,10 +1,8 @@
-"""The pass that proves what is in order: see `verified`.
+"""The pass that proves what of the log is in order (see `verified`), a part on each core.
 
-Columns of some hundred thousand messages are sorted by queue and laid beside the units on disk, all
-at once. Windows with a message that differs, and all between two of them in such a group, are left to
-others, who look at one message after the other.
-
-Proving a whole log, a part on each core.
+Columns of some hundred thousand messages are sorted by queue and compared with the units on disk, all at once. If a
+window of such a group has a message that differs, the windows from the first to the last one of this kind are left to
+others, who check one message after the other.
 """
 
 from __future__ import annotations
@@ -52,16 +50,16 @@ read less often."""
 
 
 class Lmq(NamedTuple):
-    """Records that name further queues. version: whose rules count. further: None: they get no units."""
+    """Records that name further queues. version: of the broker whose rules count. further: None: they get no units."""
 
     version: str
     further: Dispatching | None
 
 
 class _Messages(Rows):
-    """Messages of a window: number of their queue, queue offset, position, size, store time.
+    """Messages of a window: number of their queue, queue offset, log position, size, store time.
 
-    tags_code: what their records ask for; None where nobody has found that out.
+    tags_code: what their records ask for; None if that is not known.
     """
 
     queue: Numbers
@@ -73,7 +71,7 @@ class _Messages(Rows):
 
 
 class _MessageWindow(NamedTuple):
-    """Messages, and what is known of their records. items: those that were made."""
+    """Messages of a window, and facts about its records. items: index items that were made."""
 
     messages: _Messages
     facts: RecordFacts
@@ -81,18 +79,18 @@ class _MessageWindow(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """Messages of a queue, their units, which were read, and the files that these are in."""
+    """Messages of a queue, their units as read, and the files with the units."""
 
     files: MappedFileQueue
     messages: QueueRange
     units: Units
 
     def is_in(self, files: MappedFileQueue) -> bool:
-        """Somebody else has found the same files of the queue."""
+        """Return whether these are the same files of the queue."""
         return files.files == self.files.files and files.stop == self.files.stop
 
     def of(self, files: MappedFileQueue, messages: Messages) -> Units | None:
-        """The units of messages, of a queue with these files; None where they are others."""
+        """Return the units of messages of a queue with these files; None if they are others."""
         at, count = int(messages.offset[0]) - self.messages.first, len(messages.offset)
         if not self.is_in(files) or at < 0 or at + count > len(self.units):
             return None
@@ -130,12 +128,12 @@ class UnitsAhead:
 
 @dataclass(frozen=True)
 class Proof:
-    """What it takes to prove any part of a log.
+    """What is needed to prove any part of a log.
 
-    queues: those that a message may belong to. tagged: tags are indexed, too. lmq: None where no
-    message is of several queues. making: no queue has anything on disk: by these rules the units are made,
-    and the items of an index that has nothing either. copied: whose files the queues are, if they are in a
-    RocksDB. first_apart: the record at position 0 is a run of its own.
+    queues: those to which a message may belong. tagged: the index has tags, too. lmq: None if no message is in several
+    queues. making: if no queue has anything on disk, the rules to make units by, and items of an index that has nothing
+    either. copied: the copy whose files the queues are, if they are in a RocksDB. first_apart: the record at position 0
+    is a run of its own.
     """
 
     log: CommitLog
@@ -148,12 +146,12 @@ class Proof:
     first_apart: bool = False
 
     def at(self, start: int) -> Prover:
-        """Proves the part that begins with the record at a log position."""
+        """Return a prover of the part that begins with the record at a log position."""
         return Prover(self, start)
 
 
 class Prover:
-    """Proves one part of a log, which somebody reads for it."""
+    """Proves one part of a log, which the caller reads."""
 
     def __init__(self, proof: Proof, start: int) -> None:
         self._queues, self._ahead = proof.queues, UnitsAhead(proof.queues)
@@ -167,15 +165,15 @@ class Prover:
         self._windows: list[_MessageWindow] = []
         self._waiting = 0
         self._reach = 0
-        #: Of queues in files, what messages were laid beside last, where all were in order.
+        #: By queue in files: the last messages compared with units, if all were in order.
         self.laid: dict[QueueId, Laid] = {}
-        #: The same of all that was seen since `settled`, None where some of it is not in order, or tags are not known.
+        #: The same of all messages since `settled`; None if some are not in order, or tags are not known.
         self._settled: list[dict[QueueId, Laid]] | None = []
 
     def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
-        """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
+        """Take the next item of the log, with bodies compared with their checksums. Raise Unreadable.
 
-        dispatched: what its records add to queues and index, where somebody has found that out.
+        dispatched: what its records add to queues and index, if the caller knows it.
         """
         if isinstance(item, Extent):
             self._settle(at_gap=item.kind is not ExtentKind.BLANK)
@@ -197,8 +195,8 @@ class Prover:
                 self._add(rest, dispatched if rest is item else None)
 
     def settled(self) -> list[dict[QueueId, Laid]] | None:
-        """All messages that were seen since this was asked last: each has its unit, which has its tags code, too.
-        None where that is not so of each of them. Raises Unreadable.
+        """Return all messages since the last call, if each has its unit with its tags code, else None. Raise
+        Unreadable.
         """
         if self._settled is not None:
             self._settle()
@@ -206,13 +204,13 @@ class Prover:
         return found
 
     def done(self) -> VerifiedLog:
-        """What is in order in the part that was seen. Raises Unreadable."""
+        """Return what is in order in the part that was seen. Raise Unreadable."""
         self._settle()
         found = VerifiedLog(*self._found.done(), self._index, units_by(self._making), self._copied)
         return replace(found.of_long_runs(), reach=self._reach)
 
     def _add(self, batch: Batch, dispatched: Dispatched | None) -> None:
-        """Let records wait until there are enough of each queue; others end what waits."""
+        """Keep records until there are enough of each queue; records that are not in order end the group."""
         begin = int(batch.position[0])
         items = PropertyItems(batch.columns.ragged("properties")) if dispatched is None else dispatched.properties
         window = self._window(batch, items, dispatched) if is_in_order(batch, begin, items) else None
@@ -229,8 +227,8 @@ class Prover:
             self._settle()
 
     def _window(self, batch: Batch, properties: PropertyItems, dispatched: Dispatched | None) -> _MessageWindow | None:
-        """The messages of a batch; None if some record is of a queue that is not there, or names further
-        queues where there are none: some brokers stumble over such a record all the same (spec 2.9, B11).
+        """Return the messages of a batch; None if some record is of a queue that does not exist, or names further
+        queues without any to go to: some brokers still fail at such a record (spec 2.9, B11).
         """
         lmq, making = self._lmq, self._making
         named = properties.has_name(INNER_MULTI_DISPATCH)
@@ -251,7 +249,7 @@ class Prover:
         if made is not None and making:
             tags_code = made.units.tags_code
         elif made is None and dispatched is not None and np.array_equal(dispatched.units.record, np.arange(len(batch))):
-            tags_code = dispatched.units.tags_code  # each record has one, and they are in its order
+            tags_code = dispatched.units.tags_code  # one unit per record, in order
         facts = RecordFacts.of(batch, self._unindexed_in(batch, made), named=named)
         columns, record = batch.columns, found.record
         messages = _Messages(
@@ -267,7 +265,7 @@ class Prover:
         return _MessageWindow(messages, facts, PackedItems.of(batch, made.items))
 
     def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
-        """The first record without its index items, unless there was one before."""
+        """Return the first record without its index items, or that of an earlier batch."""
         if self._unindexed is None and made is not None and self._making and self._making.items:
             items = made.items
             self._unindexed = int(items.physical_offset[0]) if len(items) else None
@@ -276,22 +274,22 @@ class Prover:
         return self._unindexed
 
     def _settle(self, *, at_gap: bool = False) -> None:
-        """Lay windows that follow one another beside their units; what is in order is found. at_gap: what
-        comes next does not go on with them.
+        """Compare consecutive windows with their units, and note what is in order. at_gap: what follows does not
+        continue them.
         """
         group, self._windows, self._waiting, self.laid = self._windows, [], 0, {}
         if at_gap and group and self._found.only_long and self._is_short(group):
             self._settled = None
             return
-        wrong = self._lay(group)
+        wrong = self._compare(group)
         if wrong:
             self._settled = None
-            self._lay(group[: wrong[0]])
+            self._compare(group[: wrong[0]])
             self._next[:] = -1
-            self._lay(group[wrong[-1] + 1 :])
+            self._compare(group[wrong[-1] + 1 :])
 
     def _is_short(self, group: list[_MessageWindow]) -> bool:
-        """Windows that go on with nothing before them make no long run."""
+        """Return whether windows that continue nothing make no long run."""
         begin, end = group[0].facts.begin, group[-1].facts.end
         if begin == self._found.end:
             return False
@@ -299,8 +297,10 @@ class Prover:
         messages = sum(len(window.messages) for window in group)
         return not is_long(len(queues), messages, end - begin)
 
-    def _lay(self, group: list[_MessageWindow]) -> range:
-        """The same if all of them are in order, else: from which one to which they are not."""
+    def _compare(self, group: list[_MessageWindow]) -> range:
+        """Compare windows with their units. Return an empty range if all are in order, else the range of windows that
+        are not.
+        """
         if not group:
             return range(0)
         parts = [window.messages for window in group]
@@ -332,7 +332,7 @@ class Prover:
         return range(0)
 
     def _take(self, group: list[_MessageWindow], messages: _Messages, units: Units, new: Ints, ends: Ints) -> None:
-        """Messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
+        """Note that messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
         last, position, size, time = ends - 1, messages.position, messages.size, messages.time
         offset = messages.offset
         rows = (offset[new], offset[last] + 1, position[new], position[last], size[last])
@@ -355,9 +355,7 @@ class Prover:
         self._found.take(facts, queue_ranges, made, items)
 
     def _units(self, messages: _Messages, new: Ints, ends: Ints) -> Units:
-        """The units of messages queue by queue: made, or those on disk; zeros where a file is missing
-        or ends.
-        """
+        """Return the units of messages queue by queue, made or from disk; zeros where a file is missing or ends."""
         units = np.zeros(len(messages), UNIT_DTYPE)
         if self._making is not None and messages.tags_code is not None:
             units["physical_offset"], units["size"] = messages.position, messages.size
@@ -371,12 +369,12 @@ class Prover:
 
 
 def units_by(making: Dispatching | None) -> Dispatching | None:
-    """The rules by which units are made, with index items or without."""
+    """Return the rules by which units are made, without index items."""
     return None if making is None else making._replace(items=False)
 
 
 def _without_damaged(batch: Batch) -> Iterator[Batch]:
-    """What stands before, between and behind records with a damaged body; between them only if these are few: what is
+    """Yield the records before, between and behind those with a damaged body; between only if these are few: what is
     short is no run.
     """
     if batch.body_crc_ok is None or batch.body_crc_ok.all():
@@ -395,9 +393,9 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
 
 
 def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
-    """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues.
+    """Return whether the records continue at `reach` and are as `VerifiedRun` says, apart from queues.
 
-    properties: their items.
+    properties: of the records.
     """
     columns = batch.columns
     if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
@@ -415,13 +413,13 @@ def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
 
 
 _TAIL_BYTES = 1 << 18
-"""So much behind the last unit of a queue is looked at, to its end."""
+"""Most bytes to read behind the last unit of a queue."""
 
 
 def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedLog:
-    """The same, and in which queues there is nothing else: nobody has to read these again.
+    """Return the log with the queues that have nothing else on disk, which need not be read again.
 
-    Of a queue with much behind its last message, zeros or not, others have to see.
+    A queue with much behind its last message, zeros or not, is left to others.
     """
     if verified.copied is not None:
         return verified
@@ -434,8 +432,8 @@ def with_verified_queues(verified: VerifiedLog, snapshot: Snapshot) -> VerifiedL
 
 
 def _has_nothing_else(messages: QueueRange, entries: tuple[DirectoryEntry, ...], file_bytes: int) -> bool:
-    """The files of a queue are whole, one behind the other, and have room for these messages from their
-    first byte into the last one of them; behind these are zeros.
+    """Return whether the files of a queue are whole and consecutive, have exactly these messages from their first byte
+    into their last file, and zeros behind them.
     """
     stream = FileUnits.of(entries, file_bytes)
     files, last = stream.files.files, stream.files.files[-1:]
@@ -446,14 +444,14 @@ def _has_nothing_else(messages: QueueRange, entries: tuple[DirectoryEntry, ...],
         return False
     try:
         return _is_zero_behind(stream.files, last[0], messages.next * UNIT_BYTES - last[0].start)
-    except StoreError:  # others say what it is
+    except StoreError:  # others report the error
         return False
     finally:
         stream.files.close()
 
 
 def _is_zero_behind(files: MappedFileQueue, file: MappedFile, begin: int) -> bool:
-    """Little but zeros, or nothing, is in the file from a byte on."""
+    """Return whether the file has nothing, or a few zeros, from a byte on."""
     at = files.next_data(file, begin) if begin < file.size else None
     if at is None:
         return True
@@ -468,11 +466,10 @@ _PART_BYTES = 32 << 20
 
 
 def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> VerifiedLog:
-    """What of the log is in order. Raises Unreadable.
+    """Return what of the log is in order. Raise Unreadable.
 
-    tell: called with the log position reached. jobs: processes that work at the same time.
+    tell: called with the log position reached. jobs: number of processes.
     """
-
     noting = NOTING if proof.making is None else NOTING_HASHES
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> VerifiedLog:
@@ -483,7 +480,7 @@ def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = 
             prover.see(item)
         return prover.done()
 
-    # what other processes have found names the files of `copied`, and does not keep them
+    # results of other processes name the files of `copied`, but do not keep them
     return replace(in_parts(proof.log, part, jobs, tell), copied=proof.copied)
 
 
@@ -493,14 +490,14 @@ def in_parts(
     jobs: int,
     tell: Callable[[int], None] | None = None,
 ) -> VerifiedLog:
-    """Give each of `jobs` processes a part of the log; what they find together.
+    """Give each of `jobs` processes a part of the log, and return what they find together. Raise Unreadable.
 
-    part: looks at the log between two positions. Raises Unreadable.
+    part: reads the log between two positions.
     """
-    bounds = _bounds(log, 1 if reading_rate() else jobs)  # several would read more
+    bounds = _bounds(log, 1 if reading_rate() else jobs)  # several processes would read more
     with ExitStack() as stack:
         children = [stack.enter_context(Forked(partial(part, begin, end, None))) for begin, end in bounds[1:]]
-        verified = part(*bounds[0], _of_all(bounds, tell))
+        verified = part(*bounds[0], _for_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):
             found = child.result() or part(begin, end, tell)
             verified = found.after(verified)
@@ -509,17 +506,17 @@ def in_parts(
     return verified
 
 
-def _of_all(bounds: list[tuple[int, int]], tell: Callable[[int], None] | None) -> Callable[[int], None] | None:
-    """Tells how far all are, who got as far as the first one of them."""
+def _for_all(bounds: list[tuple[int, int]], tell: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    """Return a function that tells how far all processes are, taken to be as far as the first one."""
     begin, end = bounds[0][0], bounds[-1][1]
     return tell and (lambda reached: tell(min(end, begin + (reached - begin) * len(bounds))))
 
 
 def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:
-    """Parts of about the same size, each from the beginning of a record on: (begin, end)."""
+    """Return parts of about the same size, each from the start of a record on: (begin, end)."""
     begins, files = [log.min_offset], log.files
     end = files[-1].start + used_bytes(log, files[-1]) if files else log.min_offset
-    if any(file.compressed for file in files):  # in the middle of one nobody begins
+    if any(file.compressed for file in files):  # nothing can begin inside of one
         jobs = 1
     count = max(1, min(jobs, (end - begins[0]) // _PART_BYTES))
     for part in range(1, count):

@@ -1,9 +1,8 @@
-"""What a queue on disk lacks compared with the log, and how it is to be completed.
+"""What a queue on disk lacks compared with the log, and how to complete it.
 
-The log says which unit belongs at which queue offset. Units that are there stay as they are, also
-those that point at lost records; missing ones are filled in, dead ones behind the end given up. A
-queue that an earlier broker had shifted (spec 7.12, B1) keeps its numbers, since consumers know
-them: it only gets what lies behind its last unit, appended as a broker would.
+The log says which unit belongs at which queue offset. Units on disk stay, also those that name lost records; missing
+units are filled in, dead units behind the end are given up. A queue that an earlier broker shifted (spec 7.12, B1)
+keeps its offsets, which consumers know: it only gets the messages behind its last unit, appended as by a broker.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
 _NONE, _OUT = -1, -2
-"""In place of a position: a unit names none, or one behind the log's end."""
+"""In place of a position: the unit names none, or one behind the log's end."""
 
 
 def _is_time(tags_codes: Ints) -> Flags:
-    """bool[n]: a unit of a delayed message may say so when it is due."""
+    """Return which tags codes of delayed messages may be the time when they are due: bool[n]."""
     return (tags_codes >= EARLIEST_MS) & (tags_codes < LATEST_MS)
 
 
@@ -57,25 +56,25 @@ _FOREIGN_UNITS = 2
 class QueueAudit:
     """One queue while the log is read.
 
-    stream: its units on disk, in whole files. log_start, log_end: the range of the log that stays.
-    spill: where units are kept that are to be written. known: all that is on disk, where that is in order. records:
-    places in the log that good records take up (`Batch.taken`), once all of it has been read.
+    stream: units on disk, in whole files. log_start, log_end: the range of the log that stays. spill: keeps units to
+    write. known: all that is on disk, if it is in order. records: ranges of good records in the log (`Batch.taken`),
+    when all of it has been read.
     """
 
     queue: QueueId
     stream: FileUnits
     log_start: int
     log_end: int
-    #: Units of tombstones get the tag of the tombstone.
+    #: Units of tombstones get the tags code of the tombstone.
     retag: bool = False
     #: Units with a wrong tags code count as wrong, too.
     exact: bool = False
-    #: A shifted queue gets the numbers of its records.
+    #: A shifted queue gets the queue offsets of its records.
     renumber: bool = False
     spill: Spill = field(default_factory=Spill)
     known: VerifiedQueue | None = None
     records: Ranges = field(default_factory=Ranges)
-    #: Something is wrong only because of `exact`.
+    #: Some unit is wrong only because of `exact`.
     exact_alone: bool = False
     first: int = -1
     first_position: int = -1
@@ -86,28 +85,28 @@ class QueueAudit:
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
     _conflicts: int = 0
-    #: Of fills by their number: which units are wrong only because of `exact`, and how many conflicts.
+    #: By number of a fill: which of its units are wrong only because of `exact`, and how many of these are conflicts.
     _alone: dict[int, tuple[Flags, int]] = field(default_factory=dict)
-    #: At its queue offset the unit of some message names its record; those of so many, other places in the log.
+    #: Some message has its unit at its queue offset. _strays: messages whose offset has a unit of another position.
     _fits: bool = False
     _strays: int = 0
-    #: Units behind the last message, as they are on disk: where they begin, and they.
+    #: Units on disk behind the last message: queue offset of the first, and the units.
     _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
 
     def _read(self, first: int, count: int) -> Units:
-        """Units on disk from queue offset `first` on; zeros where there is none."""
+        """Return units on disk from queue offset `first` on; zeros for missing units."""
         known, units = self._tail
         if known <= first and first + count <= known + len(units):
             return units[first - known : first - known + count]
         return self.stream.read(first, count)
 
     def can_skip(self, queue_range: QueueRange) -> bool:
-        """The messages can stand behind those before: for offsets left out there is room."""
+        """Return whether the messages can follow those before: the log has room for the offsets between."""
         room = (queue_range.first_position - self.last_position) // SMALLEST
         return self.first < 0 or 0 <= queue_range.first - self.next <= room
 
     def add_verified(self, queue_range: QueueRange, made: Sequence[Units] = ()) -> None:
-        """Messages that stay in the log, in order; with their units, unless these are `made`."""
+        """Add messages in order that stay in the log; their units are on disk, or `made`."""
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position
         elif self.next < queue_range.first:
@@ -122,12 +121,12 @@ class QueueAudit:
             first += len(units)
 
     def add(self, messages: Messages) -> None:
-        """Messages of this queue, in log order, that stay in the log."""
+        """Add messages of this queue, in log order, that stay in the log."""
         offsets, positions = messages.offset, messages.position
         if self.first < 0:
             self.first = self.next = int(offsets[0])
             self.first_position = self.last_position = int(positions[0])
-        if self._goes_on(messages):
+        if self._continues(messages):
             there = self.stream.read(self.next, len(offsets))
         else:
             self._note_breaks(offsets, positions)
@@ -141,7 +140,7 @@ class QueueAudit:
             wrong |= messages.lost & (kinds != DifferenceKind.NONE)
         if self.exact:
             tags = ~wrong & (kinds == DifferenceKind.TAGS)
-            if self.queue.topic == SCHEDULE_TOPIC:  # there it is a configured time, if it is a time at all
+            if self.queue.topic == SCHEDULE_TOPIC:  # the codes depend on configured delays, if both are times
                 tags &= ~_is_time(there["tags_code"]) & _is_time(messages.tags_code)
             wrong |= tags
         if not wrong.any():
@@ -159,14 +158,14 @@ class QueueAudit:
         self._fill_offsets.append(self.spill.keep(offsets[wrong]))
         self._fill_units.append(self.spill.keep(units))
 
-    def _goes_on(self, messages: Messages) -> bool:
-        """One message behind the other, and behind those before."""
+    def _continues(self, messages: Messages) -> bool:
+        """Return whether the messages follow one another, and those before."""
         offset, behind = int(messages.offset[0]), int(messages.offset[-1]) + 1
         begins = offset == self.next and int(messages.position[0]) >= self.last_position
         return begins and offset >= 0 and behind <= LARGEST_OFFSET + 1 and messages.in_a_row
 
     def _note_breaks(self, offsets: Ints, positions: Ints) -> None:
-        """Queue offsets that are left out, or that cannot be."""
+        """Note queue offsets that are left out, or impossible."""
         expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
         before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
         impossible = (offsets < expected) | (offsets < 0) | (offsets > LARGEST_OFFSET)
@@ -174,11 +173,11 @@ class QueueAudit:
         if impossible.any():
             self.irregular = True
         for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
-            near = int(before[at]), int(positions[at])
-            self.holes.append(QueueHole(int(expected[at]), int(offsets[at]), *near))
+            around = int(before[at]), int(positions[at])
+            self.holes.append(QueueHole(int(expected[at]), int(offsets[at]), *around))
 
     def without_exact(self) -> QueueAudit:
-        """The same as if not every field counted."""
+        """Return the audit as it would be without `exact`."""
         offsets, units, conflicts = [*self._fill_offsets], [*self._fill_units], self._conflicts
         for number, (alone, count) in self._alone.items():
             offsets[number], units[number] = offsets[number][~alone], units[number][~alone]
@@ -195,15 +194,15 @@ class QueueAudit:
 
     @property
     def is_sound(self) -> bool:
-        """All that is on disk is in order, and are the units of the messages that were seen."""
+        """Whether all that is on disk is in order, and is the units of the messages that were seen."""
         if self.known is None or self._fill_units or self.holes or self.irregular:
             return False
         messages = self.known.messages
         return (self.first, self.next) == (messages.first, messages.next)
 
     def is_foreign(self) -> bool:
-        """Several units name places in the log where others are to be, and none a message of this queue: those of
-        another store. They prove nothing. One may be a flipped bit. Raises Unreadable.
+        """Return whether the units are those of another store: several name other places in the log, and none a message
+        of this queue. A single one may be a flipped bit. Raise Unreadable.
         """
         if self._fits or self._strays < _FOREIGN_UNITS:
             return False
@@ -212,8 +211,8 @@ class QueueAudit:
         return not any(np.isin(positions, own).any() for positions in named)
 
     def has_room(self, offsets: Ints, positions: Ints) -> Flags:
-        """bool[n]: between the messages that the log has, some, one with this number could lie at that position; or be
-        one of these, with another number.
+        """Return for which offsets a message could lie at that position, between those of the log, or be one of these
+        with another offset: bool[n].
         """
         if self.irregular:
             return np.ones(len(offsets), np.bool_)
@@ -227,16 +226,16 @@ class QueueAudit:
         return room
 
     def missing(self) -> list[QueueHole]:
-        """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
+        """Return queue offsets without a message in the log; in a log from 0 also those before the first."""
         front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
         return [*([QueueHole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
 
     def unreferenced(self) -> Ints:
-        """Positions of the messages that their unit does not name."""
+        """Return the positions of messages that their unit does not name."""
         return np.concatenate([np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)])
 
     def is_odd(self) -> bool:
-        """The log has not the messages that the units tell of, and in their order."""
+        """Return whether the log does not have the messages that the units name, in their order."""
         if self.is_sound:
             return False
         if self.holes or self.irregular or self._conflicts:
@@ -246,32 +245,32 @@ class QueueAudit:
         return bool(((units["physical_offset"] >= self.log_start) & is_used(units)).any())
 
     def has_wrong_offset_at(self, log: CommitLog, offset: int) -> bool:
-        """A unit names a record by its size, and the queue is not shifted: the units beside it
-        name the records of their own places.
+        """Return whether a unit names a record with its size, and the queue is not shifted: the units beside it name
+        the records of their own offsets.
 
-        Behind a record of another size the log would not go on: then the unit is wrong.
+        Behind a record of another size the log would not continue: then the unit is wrong.
         """
         unit = self._read(offset, 1)
         record = log.records(unit["physical_offset"].astype(np.int64))
         if not len(record) or int(record.columns.ints("total_size")[0]) != int(unit["size"][0]):
             return False
-        near = np.array([offset - 1, offset + 1], np.int64)
-        units = self.stream.lookup(np.maximum(near, 0))
-        valid = is_valid(units) & (near >= 0)
+        beside = np.array([offset - 1, offset + 1], np.int64)
+        units = self.stream.lookup(np.maximum(beside, 0))
+        valid = is_valid(units) & (beside >= 0)
         claims = [
             (self._claimed(log, int(unit["physical_offset"])), own)
-            for unit, own in zip(units[valid], near[valid].tolist(), strict=True)
+            for unit, own in zip(units[valid], beside[valid].tolist(), strict=True)
         ]
         known = [(claim, own) for claim, own in claims if claim is not None]
         return bool(known) and all(claim == own for claim, own in known)
 
     def finish(self, log: CommitLog) -> QueueFix:
-        """Decide about the queue once the log has been read."""
+        """Return what becomes of the queue, after the log has been read."""
         if self.is_sound:
             nothing = np.zeros(0, np.int64), pre_fill(0)
             return QueueFix(self.queue, *nothing, self.next, missing=0, shifted=False)
         if self.is_foreign():
-            self.stream = FileUnits.of((), self.stream.files.file_size)  # the log alone tells
+            self.stream = FileUnits.of((), self.stream.files.file_size)  # only the log counts
         self._tail = self.next, self._read(self.next, _WINDOW)
         fix = self._decide(log)
         self._tail = 0, pre_fill(0)
@@ -289,12 +288,12 @@ class QueueAudit:
             units = joined([units, *self._behind_gap(log, end, last)])
             units = units[np.unique(units["physical_offset"], return_index=True)[1]]
             offsets = end + np.arange(len(units), dtype=np.int64)
-            renumbers = not self.irregular  # no unit can be made where two records have one number
+            renumbers = not self.irregular  # no unit can be made if two records have the same offset
             return self._fix(offsets, units, end + len(units), missing, shifted=renumbers)
         begin = self.next if self.first >= 0 else self.stream.first
         end = self._tail_end(log, begin, checked=True)
         if self.first < 0 and end == begin:
-            end = 0  # no unit: none of its files stays, and a broker begins anew
+            end = 0  # no unit: no file stays, and a broker begins a new queue
         missing = len(units)
         patched, patches = self._patch_holes(offsets, units)
         if self.first >= 0:
@@ -304,7 +303,7 @@ class QueueAudit:
         return self._fix(patched, patches, end, missing, shifted=False)
 
     def _behind_gap(self, log: CommitLog, end: int, last: int) -> Iterator[Units]:
-        """Units from queue offset `end` on that name messages of this queue behind the position `last`."""
+        """Yield units from queue offset `end` on that name messages of this queue behind the position `last`."""
         topic = self.queue.topic.encode("utf-8", "surrogateescape")
         for first, most in self.stream.ranges(end, self.stream.stop, _LOOKED_UP_AT_ONCE):
             units = self._read(first, most)
@@ -323,7 +322,7 @@ class QueueAudit:
         return QueueFix(self.queue, *rows, end, missing, shifted, beyond, self.spill)
 
     def _beyond(self, end: int) -> int:
-        """Units from queue offset `end` on that name records behind the log end."""
+        """Count the units from queue offset `end` on that name records behind the log's end."""
         count = 0
         for first, most in self.stream.ranges(end, self.stream.stop, _WINDOW):
             units = self._read(first, most)
@@ -334,7 +333,7 @@ class QueueAudit:
         return count
 
     def first_in_log(self, fix: QueueFix) -> int | None:
-        """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
+        """Return the queue offset of the first unit that lies in the log after `fix`, None if there is none."""
         if self.is_sound:
             return self.first
         filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
@@ -351,7 +350,7 @@ class QueueAudit:
         return first
 
     def _is_shifted(self, log: CommitLog) -> bool:
-        """The last unit points at another good message of this queue: so do all since a shift.
+        """Return whether the last unit names another good message of this queue, as all units since a shift do.
 
         A single wrong unit before good ones is damage, and so are units in another order.
         """
@@ -371,7 +370,7 @@ class QueueAudit:
         return False
 
     def _claimed(self, log: CommitLog, position: int) -> int | None:
-        """The queue offset that the record at a position names, None if it is none of this queue."""
+        """Return the queue offset in the record at a position, None if the record is not of this queue."""
         record = log.records(np.array([position], np.int64))
         if not len(record):
             return None
@@ -383,11 +382,11 @@ class QueueAudit:
         return int(columns.ints("queue_offset")[0]) if mine else None
 
     def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
-        """Queue offset behind the last unit to keep, at or behind `begin`.
+        """Return the queue offset behind the last unit to keep, at or behind `begin`.
 
-        Units behind the last message of the log stay while they rise, lie before the log end and
-        point at no good record: those of lost records. `checked` false: whatever they point at. Those at the end
-        that name a place inside of a good record go: a start would keep them, and count on behind them.
+        Units behind the last message of the log stay while they rise, lie before the log's end and name no good record:
+        they are of lost records. checked False: whatever they name. Units at the end that name a place inside of a good
+        record go: a start would keep them, and count on behind them.
         """
         reach = self.last_position if begin == self.next else -1
         end = begin
@@ -412,10 +411,10 @@ class QueueAudit:
         return self._behind_unit(log, begin, end)
 
     def _behind_unit(self, log: CommitLog, begin: int, end: int) -> int:
-        """Queue offset behind the last unit of a range that is more than pre-fill and names no place inside of a
-        record, `begin` without one.
+        """Return the queue offset behind the last unit of a range that is not pre-fill and names no place inside of a
+        record, `begin` if there is none.
 
-        A queue that ends with pre-fill gets no unit of what is stored then (spec 7.12, B22).
+        A queue that ends with pre-fill gets no units of messages stored later (spec 7.12, B22).
         """
         for first, count in reversed(self.stream.ranges(begin, end, _LOOKED_UP_AT_ONCE)):
             units = self._read(first, count)
@@ -429,7 +428,7 @@ class QueueAudit:
         return begin
 
     def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
-        """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""
+        """Repeat the unit before a lost record that has no unit either: a gap ends a queue."""
         more_offsets, more_units = [offsets], [units]
         for hole in self.holes:
             for begin in range(hole.begin, hole.end, UNITS_AT_ONCE):
@@ -444,7 +443,7 @@ class QueueAudit:
         return np.concatenate(more_offsets), joined(more_units)
 
     def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:
-        """The unit as it will be at `offset`: one of those filled in, else the one on disk."""
+        """Return the unit that will be at `offset`: one filled in, else the one on disk."""
         for known, made in zip(reversed(offsets), reversed(units), strict=True):
             at = np.flatnonzero(known == offset)
             if len(at):
@@ -452,10 +451,10 @@ class QueueAudit:
         return self._read(offset, 1)
 
     def _fill_front(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
-        """Pre-fill units before the first message, in its file, where there is no unit.
+        """Add pre-fill units before the first message, in its file, where there is no unit.
 
-        In a log that begins at 0 a broker takes these for units of the queue, and leads consumers
-        from there to the next file: there the first message is repeated.
+        In a log that begins at 0 a broker takes these for units of the queue, and leads consumers from there to the
+        next file: then the first message is repeated instead.
         """
         first_of_file = self.first - self.first % (self.stream.files.file_size // PLAIN_UNIT_BYTES)
         there = self._read(first_of_file, self.first - first_of_file)
@@ -478,15 +477,15 @@ class QueueAudit:
         return bad, filled
 
     def _reaches_out(self, units: Units) -> Flags:
-        """bool[n]: units that name bytes behind the log's end."""
+        """Return which units name bytes behind the log's end: bool[n]."""
         return is_used(units) & reaches_beyond(units, self.log_end)
 
     def _expired_front(self) -> tuple[Ints, Units]:
-        """Units before the first message that name nothing, as if they named expired messages: a start ends the
-        queue before one that is invalid, or that reaches beyond the log's end.
+        """Make units of expired messages for those before the first message that name nothing: a start ends the queue
+        before a unit that is invalid, or that reaches beyond the log's end.
 
-        They lie below the next unit, or the log's start, and above the one before: there was room for their
-        records. Invalid ones before all others are none.
+        They lie below the next unit, or the log's start, and above the one before: there was room for their records.
+        Invalid units before all others are left out.
         """
         offset, position = self._around_dead()
         row, good = np.arange(len(offset)), position >= 0
@@ -500,9 +499,9 @@ class QueueAudit:
         return offset[fits], units
 
     def _around_dead(self) -> tuple[Ints, Ints]:
-        """Queue offsets before the first message: those whose unit names nothing, and what is beside them.
+        """Return queue offsets before the first message whose unit names nothing, and those beside them.
 
-        With the places that they name, _NONE of invalid ones, _OUT of those that reach beyond the log's end; the
+        With the positions in the units, _NONE for invalid ones, _OUT for those that reach beyond the log's end; the
         last row is the log's start.
         """
         offsets: list[Ints] = []

@@ -1,12 +1,11 @@
-"""What of the log is in order, told in few numbers, so that nobody looks twice.
+"""What of the log is in order, in few numbers, so that nothing is read twice.
 
-Most of a log is whole, and most queues name it rightly, also after a crash. One pass proves that
-(`prove`), on several cores; the start of a broker, the plan and the counting then take the runs of
-records as they are and look one by one only at what lies between them.
+Most of a log is whole, and most queues name its records rightly, also after a crash. One pass proves that (`prove`), on
+several cores; the start of a broker, the plan and the counts then take the runs of records as they are and read only
+what lies between them one by one.
 
-Index items of many records, kept in little memory until the index is written.
-
-What the proof finds is put together here: facts of windows to runs, runs and BLANKs to pieces.
+`PackedItems` keeps index items of many records in little memory until the index is written. `VerifiedPieces` puts the
+results of the proof together: facts of windows to runs, runs and BLANKs to pieces.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PackedItems:
-    """Items of n records that follow one another: 16 bytes a record, 4 an item.
+    """Index items of n consecutive records: 16 bytes per record, 4 per item.
 
-    begin: position of the first record. size, count: bytes of each record, and its items, int32[n];
+    begin: position of the first record. size, count: bytes and number of items of each record, int32[n].
     store_timestamp: int64[n], ms. key_hash: of all items, int32.
     """
 
@@ -51,7 +50,7 @@ class PackedItems:
 
     @classmethod
     def of(cls, batch: Batch, items: IndexItems) -> PackedItems:
-        """Those of a batch whose records lie one behind the other."""
+        """Return the items of a batch whose records are consecutive."""
         return cls(
             int(batch.position[0]),
             batch.columns.ints("total_size").astype(np.int32),
@@ -61,12 +60,12 @@ class PackedItems:
         )
 
     def kept_in(self, spill: Spill) -> PackedItems:
-        """The same where there is room for those of a whole log."""
+        """Return the same items, kept in `spill`, which has room for those of a whole log."""
         columns = ("size", "count", "store_timestamp", "key_hash")
         return replace(self, **{name: spill.keep(getattr(self, name)) for name in columns})
 
     def unpacked(self) -> IndexItems:
-        """The items as `dispatch` gave them."""
+        """Return the items as `dispatch` gave them."""
         record = np.repeat(np.arange(len(self.size), dtype=np.int64), self.count)
         ends = self.begin + np.cumsum(self.size, dtype=np.int64)
         position = ends - self.size
@@ -77,14 +76,15 @@ class PackedItems:
 _FEW_RUNS = 64
 _LONG_RUN_MESSAGES = 64
 _LONG_RUN_BYTES = 64 << 10
-"""Messages, and bytes, of each of its queues from which on a run is long."""
+"""Messages, or bytes, per queue that make a run long."""
 
 
 class QueueRange(NamedTuple):
     """Messages of one queue in a run: queue offsets `first` ≤ k < `next`, all there, and in order.
 
-    first_position, last_position: log positions of the first and the last; last_bytes: of its record. bytes: of all
-    their records. first_timestamp, last_timestamp: store times (ms), the least and the greatest."""
+    first_position, last_position: log positions of the first and last record; last_bytes: size of the last one. bytes:
+    of all records. first_timestamp, last_timestamp: least and greatest store time (ms).
+    """
 
     first: int
     next: int
@@ -101,11 +101,11 @@ class QueueRange(NamedTuple):
         return self.next - self.first
 
     def reach(self, whole: bool) -> int:
-        """How far it goes in the log: to the end of its last record (`whole`), or to its begin."""
+        """Return how far it goes in the log: to the end of its last record (`whole`), or to its start."""
         return self.last_position + (self.last_bytes if whole else 0)
 
     def after(self, before: QueueRange | None) -> QueueRange:
-        """Both together; `before` ends where this one begins."""
+        """Return both as one range; `before` ends where this one begins."""
         if before is None:
             return self
         return self._replace(
@@ -118,16 +118,16 @@ class QueueRange(NamedTuple):
 
 
 class VerifiedQueue(NamedTuple):
-    """A queue whose files hold the units of these messages, from the first file's first unit on, and
-    zeros behind them. entries: its files.
+    """A queue whose files have the units of these messages, from the first unit of the first file on, and zeros behind
+    them. entries: its files.
     """
 
     messages: QueueRange
     entries: tuple[DirectoryEntry, ...]
 
     def units(self, first: int, count: int) -> Units | None:
-        """Units from number `first` on, of which position and size count: the last one and zeros. None:
-        others are asked for, which have to be read.
+        """Return position and size of the units from `first` on: of the last one, then zeros. None if earlier units are
+        wanted, which must be read.
         """
         last = self.messages.next - 1
         if first < last:
@@ -140,20 +140,20 @@ class VerifiedQueue(NamedTuple):
 
 
 def is_long(queues: int, messages: int, size: int) -> bool:
-    """A run of so many messages, and bytes, of this number of queues costs less than its records do."""
+    """Return whether a run of so many queues, messages and bytes costs less than its records."""
     return messages >= _LONG_RUN_MESSAGES * queues or size >= _LONG_RUN_BYTES * queues
 
 
 class VerifiedRun(NamedTuple):
-    """Records of one file, one behind the other, from log position `begin` to `end`.
+    """Consecutive records of one file, from log position `begin` to `end`.
 
-    Each is whole, names its own position, has the checksum of its body, is a message of its own queue and of the LMQs
-    that it names, and no tombstone; the units there name it. last: position of the last one; store_timestamp,
-    first_timestamp: when the last and the first one were stored (ms). with_crc: some last record of a window ends with
-    a checksum of the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the first record with keys
-    that no sound index file covers, None: all are covered. recent: positions of the last ones. units: those of queues
-    that had none on disk, made from the records. items: of an index that had none. further_by: some record names
-    further queues: the generation whose rules tell which; "" without.
+    Each is whole, names its own position, matches the checksum of its body, is a message of its own queue and of the
+    LMQs that it names, and no tombstone; the units there name it. last: position of the last record; store_timestamp,
+    first_timestamp: store times of the last and the first one (ms). with_crc: some last record of a window ends with a
+    checksum of the whole. plain: all are of version 1, with 4-byte hosts. unindexed: position of the first record with
+    keys that no sound index file covers, None if all are covered. recent: positions of the last records. units: those
+    made for queues that had none on disk. items: those of an index that had none. further_by: some record names further
+    queues: the broker version whose rules say which; "" without.
     """
 
     path: str
@@ -173,19 +173,19 @@ class VerifiedRun(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """It costs less than its records do: it is many bytes, or messages, for each of its queues."""
+        """Whether it costs less than its records, because it has many bytes, or messages, for each of its queues."""
         messages = sum(queue_range.messages for queue_range in self.queues.values())
         return is_long(len(self.queues), messages, self.end - self.begin)
 
 
 @dataclass(frozen=True)
 class VerifiedLog:
-    """Runs in log order, and the BLANKs between files, with whatever lies between them.
+    """Runs in log order, and the BLANKs between files, with holes between them.
 
-    From the log's first byte up to `end` there is nothing else. index: the index files, which tell what `unindexed` is.
-    made_by: the rules by which units of queues without any were made. copied: the queues of a RocksDB, where they were
-    held against those. tagged: units carry the tags codes of their records, too. queues: those in files that are known
-    to have nothing else in them. reach: the end of the last good record that was seen, also behind what is in order.
+    There is no hole from the log's first byte up to `end`. index: the index files to which `unindexed` refers. made_by:
+    the rules by which units of queues without any were made. copied: the queues of a RocksDB, if the log was compared
+    with them. tagged: units have the tags codes of their records, too. queues: those in files that have nothing else in
+    them. reach: the end of the last good record that was seen, also behind what is in order.
     """
 
     items: list[VerifiedRun | Extent]
@@ -198,17 +198,17 @@ class VerifiedLog:
     reach: int = 0
 
     def is_exact(self, run: VerifiedRun) -> bool:
-        """All fields of the units of a run are those that its records ask for."""
+        """Return whether all fields of the units of a run are those that its records ask for."""
         return bool(run.units) or (self.tagged and not run.further_by)
 
     @property
     def runs(self) -> list[VerifiedRun]:
-        """Without the BLANKs."""
+        """The runs without BLANKs."""
         return [item for item in self.items if isinstance(item, VerifiedRun)]
 
     @property
     def recent(self) -> TailHistory:
-        """What a scan that begins at `end` has to know of the records before."""
+        """What a scan that begins at `end` must know of the records before."""
         recent = TailHistory()
         for run in self.runs:
             if run.end <= self.end:
@@ -216,7 +216,7 @@ class VerifiedLog:
         return recent
 
     def ranges(self) -> dict[QueueId, QueueRange]:
-        """The messages of each queue up to `end`."""
+        """Return the messages of each queue up to `end`."""
         found: dict[QueueId, QueueRange] = {}
         for run in self.runs:
             if run.end > self.end:
@@ -226,28 +226,28 @@ class VerifiedLog:
         return found
 
     def offsets(self) -> dict[QueueId, tuple[int, int]]:
-        """Of each queue, up to `end`: the first offset, and the one behind the last."""
+        """Return for each queue, up to `end`, the first offset and the one behind the last."""
         return {queue: (found.first, found.next) for queue, found in self.ranges().items()}
 
     def queue_of(self, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> VerifiedQueue | None:
-        """The queue if it has these files, and nothing but what is in order in them."""
+        """Return the queue if it has these files, and nothing in them but what is in order."""
         found = self.queues.get(name)
         return found if found is not None and found.entries == entries else None
 
     def after(self, before: VerifiedLog) -> VerifiedLog:
-        """Both together."""
-        goes_on = bool(self.runs) and self.items[0] is self.runs[0]
-        goes_on = goes_on and self.runs[0].begin == before.end
+        """Return both together; `before` is the part in front."""
+        continues = bool(self.runs) and self.items[0] is self.runs[0]
+        continues = continues and self.runs[0].begin == before.end
         reached = {queue: behind for queue, (_, behind) in before.offsets().items()}
-        for queue, (first, _) in self.offsets().items() if goes_on else ():
-            goes_on = goes_on and reached.get(queue, first) == first
-        end = self.end if goes_on else before.end
+        for queue, (first, _) in self.offsets().items() if continues else ():
+            continues = continues and reached.get(queue, first) == first
+        end = self.end if continues else before.end
         reach = max(before.reach, self.reach)
         return replace(before, items=[*before.items, *self.items], end=end, reach=reach)
 
     def of_long_runs(self) -> VerifiedLog:
-        """Without the short runs but the first, if there are many runs: a look at their records costs less
-        than what everybody does for each run and each of its queues.
+        """If there are many runs, leave out the short ones except the first: their records cost less to read than what
+        every user does for each run and each of its queues.
         """
         if len(self.runs) <= _FEW_RUNS:
             return self
@@ -261,7 +261,7 @@ class VerifiedLog:
         return replace(self, items=found, end=end)
 
     def beside(self, ranges: Iterable[tuple[int, int]]) -> VerifiedLog:
-        """Without the runs that one of these ranges of the log touches."""
+        """Return the log without the runs that touch one of these ranges."""
         found: list[VerifiedRun | Extent] = []
         changed, end = list(ranges), self.end
         for item in self.items:
@@ -275,20 +275,20 @@ class VerifiedLog:
 
 @runtime_checkable
 class SkipsRuns(Protocol):
-    """An auditor that need not see the records of a run."""
+    """An observer that may not need the records of a run."""
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """Whether it can do without them, here and now."""
+        """Return whether it does not need them, at this moment."""
 
     def skip(self, run: VerifiedRun) -> None:
-        """The records of a run, instead of `records` and `messages`."""
+        """Take a run, instead of its `records` and `messages`."""
 
 
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 
 class RecordFacts(NamedTuple):
-    """What is known of the records of a window, or of several, one behind the other."""
+    """Facts about the records of a window, or of several consecutive ones."""
 
     begin: int
     end: int
@@ -302,7 +302,7 @@ class RecordFacts(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> RecordFacts:
-        """Those of one window."""
+        """Return the facts of one window."""
         columns = batch.columns
         plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
         return cls(
@@ -318,7 +318,7 @@ class RecordFacts(NamedTuple):
         )
 
     def and_then(self, later: RecordFacts) -> RecordFacts:
-        """Both together."""
+        """Return the facts of both windows."""
         return later._replace(
             begin=self.begin,
             recent=last_of(self.recent, later.recent),
@@ -332,8 +332,8 @@ class RecordFacts(NamedTuple):
 class VerifiedPieces:
     """Runs and BLANKs of one part of a log, in pieces without a hole.
 
-    end: where the last piece ends, -1: it is complete. version: the generation whose rules tell
-    which further queues a message goes to.
+    end: where the last piece ends, -1 if no more can be added to it. version: of the broker whose rules say which
+    further queues a message goes to.
     """
 
     def __init__(self, log: CommitLog, start: int, version: str) -> None:
@@ -349,7 +349,7 @@ class VerifiedPieces:
 
     @property
     def only_long(self) -> bool:
-        """There are so many runs that no short one counts (`of_long_runs`)."""
+        """Whether there are so many runs that no short one counts (`of_long_runs`)."""
         return self._runs > _FEW_RUNS
 
     def take(
@@ -359,7 +359,7 @@ class VerifiedPieces:
         units: Mapping[QueueId, Units],
         items: Iterable[PackedItems],
     ) -> None:
-        """Records that are in order, behind all before; units and items: those that were made."""
+        """Add records that are in order, behind all before. units, items: those that were made."""
         if self.end != facts.begin or self._is_elsewhere(facts.begin):
             self._break()
         for queue, queue_range in queue_ranges.items():
@@ -371,7 +371,7 @@ class VerifiedPieces:
         self.end = facts.end
 
     def passes(self, extent: Extent) -> bool:
-        """It is the BLANK of a file whose last record is in order; else a piece ends here."""
+        """Add the BLANK of a file whose last record is in order; return False for others, which end the piece."""
         if not goes_on(self._log, extent, self.end):
             self._break()
             return False
@@ -381,7 +381,7 @@ class VerifiedPieces:
         return True
 
     def done(self) -> tuple[list[VerifiedRun | Extent], int]:
-        """Everything, and how far it goes from the start on without a hole."""
+        """Return everything, and how far it goes from the start without a hole."""
         self._break()
         for piece in self._pieces:
             drop_full_end(self._log, piece)
@@ -389,11 +389,11 @@ class VerifiedPieces:
         return list(chain(*self._pieces)), first[-1].end if first else self._start
 
     def end_run(self) -> None:
-        """What comes next begins another run."""
+        """Let what follows begin another run."""
         self._close()
 
     def _is_elsewhere(self, position: int) -> bool:
-        """It lies in another file than the run that grows."""
+        """Return whether a position lies in another file than the run that grows."""
         at = self._log.queue.file_at
         return self._facts is not None and at(self._facts.begin) != at(position)
 
@@ -403,7 +403,7 @@ class VerifiedPieces:
         self.end = -1
 
     def _close(self) -> None:
-        """The run is complete."""
+        """Complete the run."""
         facts, queues, self._facts, self._queues = self._facts, self._queues, None, {}
         units, items, self._units, self._items = self._units, self._items, {}, []
         file = self._log.queue.file_at(facts.begin) if facts else None
@@ -431,7 +431,7 @@ class VerifiedPieces:
 
 
 def drop_full_end(log: CommitLog, items: list[VerifiedRun | Extent]) -> None:
-    """Leave the last run to others where it fills its file: they have to see how that ends."""
+    """Remove the last run if it fills its file: others must see how the file ends."""
     while items and (isinstance(items[-1], Extent) or _fills_its_file(log, items[-1])):
         items.pop()
 
@@ -442,6 +442,6 @@ def _fills_its_file(log: CommitLog, run: VerifiedRun) -> bool:
 
 
 def goes_on(log: CommitLog, extent: Extent, end: int) -> bool:
-    """It is the BLANK that closes a file, and there is a next one."""
+    """Return whether it is the BLANK that closes a file, and there is a next file."""
     closes = extent.kind is ExtentKind.BLANK and not extent.reason and extent.position == end
     return closes and any(file.start == extent.end for file in log.queue.files_in(extent.end, extent.end + 1))
