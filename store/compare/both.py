@@ -1,10 +1,10 @@
-"""Two stores held against each other: one answer.
+"""Two stores compared: one answer.
 
-What a part of a store cannot be read is no difference: it is told, and the other parts are compared.
+A part of a store that cannot be read is no difference: it is reported, and the other parts are compared.
 
-Parts beside the log (queues, index, positions of groups, configuration, timers, epochs) are compared by what they
-say, not by their bytes: names of index files are times, a wheel's slots are taken in any turn, and a
-`dataVersion` counts how often a file was written.
+Parts beside the log (queues, index, offsets of groups, configuration, timers, epochs) are compared by their contents,
+not by their bytes: names of index files are times, slots of a wheel are used in any order, and a `dataVersion` counts
+how often a file was written.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ ONLY_A, ONLY_B, CHANGED = "only_a", "only_b", "changed"
 _UNITS_AT_ONCE = 1 << 16
 _BLOCKS = 1024
 _OF_WRITING = frozenset({DATA_VERSION.member, TIME_STAMP.name})
-"""Members that tell how often, or when, a file was written."""
+"""Members that say how often, or when, a file was written."""
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
 class Differs:
-    """One thing that differs. part: of the store. name: what it is, as commands name it. a, b: what each side has.
+    """One difference. part: of the store. name: what differs, as commands name it. a, b: what each side has.
 
-    position: in the log, or None. count: how many units, items, ticks it stands for.
+    position: in the log, or None. count: number of units, items or ticks.
     """
 
     part: str
@@ -64,7 +64,7 @@ class Differs:
 
 
 def how_of(a: Any, b: Any) -> str:
-    """What the values of both sides are to each other; they differ."""
+    """Return how two different values relate: only on one side, or changed."""
     if b is None:
         return ONLY_A
     return ONLY_B if a is None else CHANGED
@@ -76,15 +76,15 @@ def _differs(part: str, name: str, values: tuple[Any, ...]) -> Differs:
 
 
 def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
-    """Queues that one side alone has, and whose ends differ. units: the logs are the same, so units are, too.
+    """Yield queues that only one side has, or whose ends differ. units: the logs are the same, so compare units, too.
 
-    Raises Unreadable.
+    Raise Unreadable.
     """
     for store in (a, b):
-        if store.queues_problem:  # of both sides as well: nothing tells that they are the same
+        if store.queues_problem:  # even of both sides: nothing says that they are the same
             raise Unreadable(store.queues_problem)
     mine, other = queue_ends(a), queue_ends(b)
-    if bool(mine) != bool(other):  # a copy without this part
+    if bool(mine) != bool(other):  # one side is a copy without this part
         yield _differs("queue", "all queues", (len(mine) or None, len(other) or None))
         return
     for key in sorted(mine.keys() | other.keys()):
@@ -98,7 +98,7 @@ def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
 
 
 def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
-    """Units of offsets that both have: the first that differs, and how many do."""
+    """Yield the first different unit of offsets that both have, and how many differ."""
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
     try:
@@ -112,7 +112,7 @@ def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary,
                 if len(wrong) and first is None:
                     first = begin + int(wrong[0]), *(str(room[wrong[0]]) for room in found)
                 count += len(wrong)
-    except NotFound:  # batches, which have no units of this kind
+    except NotFound:  # a batch queue, which has no such units
         return
     if first is not None:
         offset, mine, other = first
@@ -120,10 +120,10 @@ def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary,
 
 
 def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Iterator[Differs]:
-    """Items of the index for records that both logs have, by blocks of the log. Raises Unreadable, and
-    Unsupported where the logs have nothing in common.
+    """Compare index items of records that both logs have, by blocks of the log. Raise Unreadable; raise Unsupported if
+    the logs have nothing in common.
 
-    Which file has an item, and in which slot, does not count.
+    Which file and slot has an item does not matter.
     """
     if common is None:
         if a.index.files or b.index.files:
@@ -145,7 +145,7 @@ def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Itera
 
 
 def _items(store: StoreReader, common: PositionRange) -> tuple[Ints, Any] | None:
-    """How many items there are of each block of the log, and the sum of their digests; None without an index."""
+    """Return the number of items in each block of the log, and the sum of their digests; None without an index."""
     count, total = np.zeros(_BLOCKS, np.int64), np.zeros(_BLOCKS, np.uint64)
     step = -(-common.size // _BLOCKS)
     if not store.index.files:
@@ -162,9 +162,9 @@ def _items(store: StoreReader, common: PositionRange) -> tuple[Ints, Any] | None
 
 
 def offsets(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
-    """Positions of groups and delay levels. Raises Unreadable."""
+    """Compare the offsets of groups and delay levels. Raise Unreadable."""
     if not (a.layout.config.is_dir() and b.layout.config.is_dir()):
-        return  # `config` tells that one has none
+        return  # `config` reports that one has none
     for each in positions(side_of(a), side_of(b)):
         if each.ahead is not Ahead.SAME:
             _, group, topic, queue_id = each.key
@@ -174,7 +174,7 @@ def offsets(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
 
 
 def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
-    """Members of the files of config/ but positions, and entries of its RocksDBs. Raises Unreadable."""
+    """Compare members of the files of config/ except offsets, and entries of its RocksDBs. Raise Unreadable."""
     there = tuple(store.layout.config.is_dir() or None for store in (a, b))
     if None in there:
         if any(there):
@@ -182,7 +182,7 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
         return
     unread: dict[str, StoreError] = {}
     files = [_files(store.layout, unread) for store in (a, b)]
-    yield from _apart("config", "", *({name: one[name] for name in one.keys() - unread.keys()} for one in files))
+    yield from _differing("config", "", *({name: one[name] for name in one.keys() - unread.keys()} for one in files))
     bases = [_databases(store.layout) for store in (a, b)]
     for name in sorted(bases[0].keys() | bases[1].keys()):
         one, two = (_entries(base[name]) if name in base else None for base in bases)
@@ -190,13 +190,13 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
             counts = tuple(None if each is None else len(each) for each in (one, two))
             yield _differs("config", name, counts)
         else:
-            yield from _apart("config", "", one, two)
+            yield from _differing("config", "", one, two)
     for error in unread.values():
-        raise error  # what can be compared has been
+        raise error  # all that can be read has been compared
 
 
 def _files(layout: Layout, unread: dict[str, StoreError]) -> dict[str, Any]:
-    """The values of every file, by its name. unread: gets those that cannot be read."""
+    """Return the values of every file, by name; put files that cannot be read into `unread`."""
     found: dict[str, Any] = {}
     left_out = {*offset_files(layout)}
     for kind, path, plain in config_files(layout.config):
@@ -208,8 +208,8 @@ def _files(layout: Layout, unread: dict[str, StoreError]) -> dict[str, Any]:
     return found
 
 
-def _apart(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
-    """Members that differ, as deep as both sides have them."""
+def _differing(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
+    """Yield members that differ, as deep as both sides have them."""
     if not (isinstance(a, Mapping) and isinstance(b, Mapping)):
         if a != b:
             yield _differs(part, name, (a, b))
@@ -217,7 +217,7 @@ def _apart(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
     for key in sorted({*a, *b} - _OF_WRITING, key=str):
         place = f"{name}{': ' if name in FILES else '.'}{key}" if name else str(key)
         if key in a and key in b:
-            yield from _apart(part, place, a[key], b[key])
+            yield from _differing(part, place, a[key], b[key])
         else:
             yield Differs(part, place, ONLY_A if key in a else ONLY_B, a.get(key), b.get(key))
 
@@ -226,7 +226,7 @@ def _databases(layout: Layout) -> dict[str, Path]:
     return {path.name: path for path in databases(layout.config)}
 
 
-def _tells_a_version(entry: RocksdbEntry) -> bool:
+def _is_data_version(entry: RocksdbEntry) -> bool:
     return any(record["type"] == "data_version" for record in entry.records)
 
 
@@ -236,14 +236,14 @@ def _entries(path: Path) -> dict[str, Any]:
             return {
                 f"{path.name}: {each.family} {each.key!r}": each.value.hex()
                 for each in read_entries(database)
-                if each.file != OFFSETS and not _tells_a_version(each)
+                if each.file != OFFSETS and not _is_data_version(each)
             }
     except StoreError as error:
         return {path.name: str(error)}
 
 
 def timers(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
-    """What waits in the wheel, by the hour in which it is due. Raises Unreadable."""
+    """Compare the number of waiting messages in the wheel, by the hour in which they are due. Raise Unreadable."""
     sides = [_ticks(store) for store in (a, b)]
     for hour in sorted(sides[0].keys() | sides[1].keys()):
         one, two = sides[0].get(hour), sides[1].get(hour)
@@ -269,8 +269,8 @@ def _ticks(store: StoreReader) -> dict[int, int]:
 
 
 def epochs(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
-    """Where terms of masters begin (spec 06, 6.2), of a store with a controller. Raises Unreadable."""
-    yield from _apart("epoch", "", _epochs(a.layout), _epochs(b.layout))
+    """Compare where terms of masters begin (spec 06, 6.2), in stores with a controller. Raise Unreadable."""
+    yield from _differing("epoch", "", _epochs(a.layout), _epochs(b.layout))
 
 
 def _epochs(layout: Layout) -> dict[str, Any]:
@@ -282,17 +282,17 @@ def _epochs(layout: Layout) -> dict[str, Any]:
 
 
 SHOWN = 1000
-"""Differences of a part that are kept; all of them are counted."""
+"""Most differences of a part to keep; all of them are counted."""
 WHAT = frozenset({"log", "queues", "index", "offsets", "config", "timers"})
-"""What can be asked for."""
+"""What can be compared."""
 _READ_LOGS = frozenset({"log", "queues", "index", "messages"})
-"""For the rest it is enough to know whether the logs are one."""
+"""Parts for which the logs are read; for the rest it is enough to know whether the logs are the same."""
 
 
 @dataclass
 class Comparison:
-    """The answer. differs: the first `SHOWN` of each part. counts: of all of them. unread: what could not be
-    compared, and why. quick: only ends, boundaries and samples were looked at.
+    """The answer. differs: the first `SHOWN` of each part. counts: of all differences. unread: what could not be
+    compared, and why. quick: only ends, starts of files and samples were compared.
     """
 
     logs: LogsCompared
@@ -303,11 +303,11 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Nothing differs of what was asked for, and all of it could be compared."""
+        """Whether nothing differs of what was asked for, and all of it could be compared."""
         return not self.counts and not self.unread
 
     def add(self, one: Differs) -> None:
-        """Something that differs."""
+        """Add a difference."""
         self.counts[one.part] += 1
         if self.counts[one.part] <= SHOWN:
             self.differs.append(one)
@@ -316,10 +316,10 @@ class Comparison:
 def compare_stores(
     a: StoreReader, b: StoreReader, only: frozenset[str] = WHAT, *, quick: bool = False, note: Note
 ) -> Comparison:
-    """Everything but messages one by one. only: of `WHAT`; with `messages` the logs are read for those. note: told how
-    many bytes of both logs were read. Raises Unreadable where a log cannot be read.
+    """Compare everything except single messages. only: parts of `WHAT`; with `messages` the logs are read for those.
+    note: called with the number of bytes of both logs that were read. Raise Unreadable if a log cannot be read.
 
-    Bytes that a disk does not give are noted, and differ.
+    Bytes that a disk does not return are noted, and count as different.
     """
     with noting():
         return _compared(a, b, only, quick, note)
@@ -348,7 +348,7 @@ def _compared(a: StoreReader, b: StoreReader, only: frozenset[str], quick: bool,
 
 
 def _of_log(a: StoreReader, b: StoreReader, logs: LogsCompared, *, fields: bool) -> Iterator[Differs]:
-    """Ranges, fields of records, epochs."""
+    """Yield ranges, fields of records, and epochs that differ."""
     yield from _ranges(logs)
     if logs.same and fields:
         yield from _records(a, b, logs)

@@ -1,7 +1,7 @@
-"""Two logs byte by byte, where both have files: a replica has the bytes of its master at the same places.
+"""Two logs compared byte by byte, where both have files: a replica has the bytes of its master at the same positions.
 
-Each byte is read once. Behind the end of a log there is nothing to compare: what a broker has cut off, or has
-allocated in advance, is its own affair. Records at the same place are compared field by field.
+Each byte is read once. Nothing is compared behind the end of a log: what a broker cut off there, or allocated in
+advance, does not count. Records at the same position are compared field by field.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ..log.message import Message
 from ..search.store import StoreReader
 
 RANGES_MAX = 10_000
-"""Of more ranges that differ the last one reaches to the end of what is left."""
+"""If more ranges differ, the last one extends to the end of the rest."""
 SAMPLES = 256
 SAMPLE_BYTES = 64 << 10
 _WINDOW_BYTES = 1 << 20
-"""Read and compared at once: both sides stay in the cache."""
+"""Bytes to read and compare at once: both sides fit into the cache."""
 _NEAR_BYTES = 4 << 10
-"""What differs so near to each other is one range."""
+"""Differences at most so far apart are one range."""
 
 
 class PositionRange(NamedTuple):
@@ -39,17 +39,17 @@ class PositionRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return self.stop - self.start
 
 
 @dataclass
 class LogsCompared:
-    """a, b: from where to where each log goes, None where a side has none. same: one is a copy of the other, as
-    far as both go; None where nothing tells. differing: ranges that both have, in order. expired_a, expired_b: what
-    one side alone has in front of where the other begins. only_a, only_b: what it alone has behind that.
-    compared: bytes of each. samples: ranges that were looked at, None where all was. apart: outside of these ranges
-    both logs have the same records, None where that is not known; expired ones do not count.
+    """a, b: range of each log, None if a side has none. same: one is a copy of the other, as far as both go; None if
+    nothing says so. differing: ranges that both have, in order. expired_a, expired_b: what only one side has in front
+    of the start of the other. only_a, only_b: what only one side has behind that. compared: bytes of each. samples:
+    number of ranges that were compared, None if all were. apart: outside of these ranges both logs have the same
+    records, expired ones aside; None if that is not known.
     """
 
     a: PositionRange | None
@@ -66,13 +66,13 @@ class LogsCompared:
 
     @property
     def first(self) -> int | None:
-        """Log position of the first byte that differs, or that only one side has, None without one."""
+        """Log position of the first byte that differs, or that only one side has; None without any."""
         found = [each.start for each in (*self.differing, *self.only_a, *self.only_b)]
         return min(found, default=None)
 
     @property
     def common(self) -> PositionRange | None:
-        """What both have of one log, from the later beginning to the earlier end; None without that."""
+        """What both have of one log, from the later start to the earlier end; None if the logs are not the same."""
         if self.a is None or self.b is None or not self.same:
             return None
         return PositionRange(max(self.a.start, self.b.start), min(self.a.stop, self.b.stop))
@@ -84,15 +84,15 @@ Note = Callable[[int], None]
 def compare_logs(
     a: StoreReader, b: StoreReader, *, quick: bool = False, heads: bool = False, note: Note
 ) -> LogsCompared:
-    """note: told how many bytes of both were read. quick: the ends of what both have, the beginnings of files, and
-    `SAMPLES` samples. heads: no more than tells whether they are one log. Raises Unreadable.
+    """Compare two logs. note: called with the number of bytes of both that were read. quick: only the ends of what both
+    have, the starts of files, and `SAMPLES` samples. heads: only whether they are one log. Raise Unreadable.
     """
     one, two = _extent_of(a), _extent_of(b)
     found = LogsCompared(one, two)
     if one is None or two is None:
         return found
     start, stop = max(one.start, two.start), min(one.stop, two.stop)
-    has_a, has_b = _has(a, one), _has(b, two)
+    has_a, has_b = _ranges_in_files(a, one), _ranges_in_files(b, two)
     both = [each for each in _common(has_a, has_b) if each.start < stop]
     logs = a.log_files, b.log_files
     found.same = _is_same(logs, both[0].start) if both else None
@@ -105,13 +105,12 @@ def compare_logs(
     found.differing = _joined(_differing(*logs, pieces, note), RANGES_MAX)
     found.compared = sum(each.size for each in pieces)
     if found.samples is None:
-        found.apart = _apart(a, b, start, [*found.differing, *found.only_a, *found.only_b])
+        found.apart = _widened(a, b, start, [*found.differing, *found.only_a, *found.only_b])
     return found
 
 
-def _apart(a: StoreReader, b: StoreReader, start: int, ranges: list[PositionRange]) -> list[PositionRange]:
-    """Ranges from where a reader is in step, so that they have each record with some byte in one of them whole. start:
-    of what both have."""
+def _widened(a: StoreReader, b: StoreReader, start: int, ranges: list[PositionRange]) -> list[PositionRange]:
+    """Widen ranges so that each record with a byte in a range lies in it whole. start: of what both have."""
     begins = (min(in_step(side.log, each.start) for side in (a, b)) for each in ranges)
     wide = [PositionRange(max(start, begin), each.stop) for begin, each in zip(begins, ranges, strict=True)]
     return _joined(sorted(wide))
@@ -120,7 +119,7 @@ def _apart(a: StoreReader, b: StoreReader, start: int, ranges: list[PositionRang
 def _alone(
     mine: list[PositionRange], other: list[PositionRange], start: int
 ) -> tuple[list[PositionRange], list[PositionRange]]:
-    """What only one side has before the log position `start`, and from there on."""
+    """Return what only `mine` has before the log position `start`, and from there on."""
     alone = _without(mine, other)
     before = [PositionRange(each.start, min(each.stop, start)) for each in alone if each.start < start]
     behind = [PositionRange(max(each.start, start), each.stop) for each in alone if each.stop > start]
@@ -128,23 +127,23 @@ def _alone(
 
 
 def _extent_of(store: StoreReader) -> PositionRange | None:
-    """From where to where a log goes."""
+    """Return the range of a log."""
     files = store.log_files
     if not files.files:
         return None
     return PositionRange(files.start, max(files.start, store.log_end.position))
 
 
-def _has(store: StoreReader, extent: PositionRange | None) -> list[PositionRange]:
-    """What the files of a log hold of it."""
+def _ranges_in_files(store: StoreReader, extent: PositionRange | None) -> list[PositionRange]:
+    """Return the ranges of a log that its files have."""
     end = extent.stop if extent else 0
     found = (PositionRange(f.start, min(f.start + f.size, f.end, end)) for f in store.log_files.files)
     return _joined([each for each in found if each.size > 0], near=0)
 
 
 def _is_same(logs: tuple[MappedFileQueue, MappedFileQueue], start: int) -> bool:
-    """The bytes of a record's head, which has when and where it came from, are the same in both, but for
-    damage: one of the first few places is enough.
+    """Return whether both logs have the same bytes of a record's head, with time and origin. Damage aside, one of the
+    first few places is enough.
     """
     places = [start + number * _WINDOW_BYTES for number in range(_PLACES)]
     pairs = [[_read(log, place, _HEAD_BYTES) for log in logs] for place in places]
@@ -163,7 +162,7 @@ def _read(files: MappedFileQueue, position: int, size: int) -> bytes:
 def _differing(
     a: MappedFileQueue, b: MappedFileQueue, pieces: Iterable[PositionRange], note: Note
 ) -> Iterator[PositionRange]:
-    """Ranges with bytes that differ, or that a disk does not give."""
+    """Yield ranges with bytes that differ, or that a disk does not return."""
     rooms = bytearray(_WINDOW_BYTES), bytearray(_WINDOW_BYTES)
     for piece in pieces:
         at = piece.start
@@ -181,7 +180,7 @@ def _differing(
 
 
 def _window(files: MappedFileQueue, position: int, size: int, room: bytearray) -> tuple[Bytes, list[PositionRange]]:
-    """Bytes of one file from a log position on, in `room`, and which of them cannot be read."""
+    """Return bytes of one file from a log position on, in `room`, and ranges of it that cannot be read."""
     file = files.file_at(position)
     if file is None:
         return np.zeros(0, np.uint8), []
@@ -192,7 +191,7 @@ def _window(files: MappedFileQueue, position: int, size: int, room: bytearray) -
 
 
 def _are_equal(a: Bytes, b: Bytes) -> bool:
-    """Word by word, which is quick."""
+    """Compare word by word, which is fast."""
     words = len(a) // 8 * 8
     return len(a) == len(b) and bool(
         (a[:words].view(np.uint64) == b[:words].view(np.uint64)).all() and (a[words:] == b[words:]).all()
@@ -211,7 +210,7 @@ def _ranges(a: Bytes, b: Bytes, position: int) -> Iterator[PositionRange]:
 
 
 def _joined(ranges: Iterable[PositionRange], most: int | None = None, near: int = _NEAR_BYTES) -> list[PositionRange]:
-    """Ranges in order, those near each other as one. most: of them; the last is as long as need be."""
+    """Return ranges in order, joined if near each other. most: number of ranges; the last one gets the rest."""
     found: list[PositionRange] = []
     for each in ranges:
         last = found[-1] if found else None
@@ -224,7 +223,7 @@ def _joined(ranges: Iterable[PositionRange], most: int | None = None, near: int 
 
 
 def _common(a: list[PositionRange], b: list[PositionRange]) -> list[PositionRange]:
-    """What is in both; each in order."""
+    """Return what is in both; both are in order."""
     found = []
     for mine in a:
         for other in b[max(0, bisect_right(b, mine) - 1) :]:
@@ -237,7 +236,7 @@ def _common(a: list[PositionRange], b: list[PositionRange]) -> list[PositionRang
 
 
 def _without(mine: list[PositionRange], other: list[PositionRange]) -> list[PositionRange]:
-    """What of the first is not in the second."""
+    """Return what of the first is not in the second."""
     found = []
     for each in mine:
         at = each.start
@@ -251,7 +250,7 @@ def _without(mine: list[PositionRange], other: list[PositionRange]) -> list[Posi
 
 
 def _samples(store: StoreReader, both: list[PositionRange]) -> Iterator[PositionRange]:
-    """Both ends of each range, the beginnings of files, and pieces at equal distances."""
+    """Yield both ends of each range, the starts of files, and pieces at equal distances."""
     total = sum(each.size for each in both)
     step = max(SAMPLE_BYTES, total // SAMPLES)
     wanted = list[PositionRange]()
@@ -266,16 +265,16 @@ def _samples(store: StoreReader, both: list[PositionRange]) -> Iterator[Position
 RANGES_LOOKED_AT = 20
 RECORDS_MAX = 100
 _RANGE_BYTES = 1 << 20
-"""So much of a range that differs is looked at."""
+"""Bytes at the start of a range in which records are compared."""
 _LEFT_OUT = frozenset({"type", "properties", "body", "body_base64", "body_truncated", "raw"})
 _AROUND = 40
-"""So much of a long text is shown around the first character that differs."""
+"""Characters of a long text to show on each side of the first difference."""
 
 
 class FieldDiffers(NamedTuple):
-    """A field of the record at a log position. name: `body`, `properties.KEYS`, …; "" for the whole record.
+    """A field that differs in the record at a log position. name: `body`, `properties.KEYS`, …; "" for all of it.
 
-    a, b: its value on each side, None where there is none.
+    a, b: its value on each side, None without any.
     """
 
     position: int
@@ -285,8 +284,8 @@ class FieldDiffers(NamedTuple):
 
 
 def differing_fields(a: StoreReader, b: StoreReader, ranges: Sequence[PositionRange]) -> Iterator[FieldDiffers]:
-    """What of the records differs whose bytes are in the first of these ranges. Raises Unreadable."""
-    left, seen = RECORDS_MAX, set[int]()
+    """Yield fields that differ in records with bytes in the first of these ranges. Raise Unreadable."""
+    room, seen = RECORDS_MAX, set[int]()
     for each in ranges[:RANGES_LOOKED_AT]:
         within = PositionRange(each.start, min(each.stop, each.start + _RANGE_BYTES))
         one, other = _records(a, within), _records(b, within)
@@ -295,14 +294,14 @@ def differing_fields(a: StoreReader, b: StoreReader, ranges: Sequence[PositionRa
                 continue
             seen.add(position)
             found = list(_fields(position, one.get(position), other.get(position)))
-            if found and not left:
+            if found and not room:
                 return
-            left -= bool(found)
+            room -= bool(found)
             yield from found
 
 
 def _records(store: StoreReader, within: PositionRange) -> dict[int, Message]:
-    """The records with some byte in a range, by their place."""
+    """Return the records with some byte in a range, by position."""
     found = dict[int, Message]()
     for batch in good_records(store.log.scan(in_step(store.log, within.start), within.stop, crc=True, reuse=True)):
         ends = batch.position + batch.columns.ints("total_size")
@@ -331,9 +330,9 @@ def _name(message: Message | None) -> str | None:
 
 
 def _values(message: Message) -> dict[str, Any]:
-    told = message.to_json(max_body=0)
-    found = {name: value for name, value in told.items() if name not in _LEFT_OUT}
-    properties = told.get("properties")
+    fields = message.to_json(max_body=0)
+    found = {name: value for name, value in fields.items() if name not in _LEFT_OUT}
+    properties = fields.get("properties")
     if isinstance(properties, dict):
         found |= {f"properties.{name}": value for name, value in properties.items()}
     found["body"] = message.stored_body.decode("utf-8", "backslashreplace")
@@ -341,7 +340,7 @@ def _values(message: Message) -> dict[str, Any]:
 
 
 def _short(value: Any, other: Any) -> Any:
-    """A value without what makes it long: a text around the first character that is not that of the other one."""
+    """Return a long text shortened to what is around the first difference from the other; other values as they are."""
     if not isinstance(value, str) or len(value) <= 4 * _AROUND:
         return value
     pairs = enumerate(zip(value, other if isinstance(other, str) else "", strict=False))
