@@ -1,6 +1,6 @@
-"""Group E: checkpoint and abort (docs/invariants.md, I-110 … I-118).
+"""Checks of group E: checkpoint and abort (docs/invariants.md, I-110 … I-118).
 
-Where the next start after a crash begins to read the log (spec 7.3).
+The checkpoint decides where the next start after a crash begins to read the log (spec 7.3).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .register import after
 _INDEX_TIME = "index_msg_timestamp"
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME)
 _FAR_BEHIND_MS = 60_000
-"""How old logics may be in a running 5.5; more in a store at rest is told."""
+"""Age that logics_msg_timestamp may have in a running 5.5 broker; I-115 reports more in a store at rest."""
 
 
 class _CheckpointFile:
-    """The file: its bytes and what they say."""
+    """The checkpoint file: its bytes and the values in them."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
@@ -38,8 +38,8 @@ class _CheckpointFile:
         self.values = Checkpoint.from_bytes(data)
 
 
-def _page(context: VerifyContext) -> _CheckpointFile | None:
-    """The checkpoint, None where there is none."""
+def _checkpoint_file(context: VerifyContext) -> _CheckpointFile | None:
+    """Return the checkpoint file, None if it is missing. It is read once per run."""
 
     def read() -> _CheckpointFile | None:
         path = context.store.layout.checkpoint
@@ -53,8 +53,8 @@ def _page(context: VerifyContext) -> _CheckpointFile | None:
 
 @after("I-110")
 def page(context: VerifyContext) -> None:
-    """One page: the fields, then zeros; and no page of zeros in a store with messages."""
-    found = _page(context)
+    """Check that the checkpoint is one page: fields, then zeros; and not only zeros if the log has messages."""
+    found = _checkpoint_file(context)
     if found is None:
         path = os.fspath(context.store.layout.checkpoint)
         if context.log.records:
@@ -86,8 +86,8 @@ def page(context: VerifyContext) -> None:
 
 @after("I-111")
 def times(context: VerifyContext) -> None:
-    """No time is negative or later than the newest message."""
-    found = _page(context)
+    """Check that no time is negative or later than the newest message."""
+    found = _checkpoint_file(context)
     if found is None:
         return
     for name in _TIMES:
@@ -105,14 +105,14 @@ def times(context: VerifyContext) -> None:
 
 
 def _newest(context: VerifyContext) -> int:
-    """Store time of the newest message, those among them that a start has cut off."""
+    """Return the store time of the newest message, including messages that a start cut off."""
     return max(context.log.newest, context.log.newest_dead)
 
 
 @after("I-112")
 def index_time(context: VerifyContext) -> None:
-    """The index time is the end of the newest full index file."""
-    found = _page(context)
+    """Check that the index time is not later than the end of the newest full index file."""
+    found = _checkpoint_file(context)
     if found is None or not found.values.index_msg_timestamp or context.live:
         return
     newest = _newest_full(context)
@@ -124,15 +124,15 @@ def index_time(context: VerifyContext) -> None:
             f"the newest full index file ends {value - newest} ms before" if newest else ("there is no full index file")
         )
         text = f"index_msg_timestamp is {value}, but {full}"
-        mend = None if _index_files(context) else "index"  # its time comes back with the index
+        mend = None if _index_files(context) else "index"  # the repair of the index restores the time
         context.findings.add("I-112", found.path, text, repair=mend)
 
 
 def _newest_full(context: VerifyContext) -> int | None:
-    """End time of the newest full index file, 0 without one, None where they cannot be read."""
+    """Return the end time of the newest full index file, 0 if none is full, None if a header cannot be read."""
     try:
         ends = [file.header.end_timestamp for file in _index_files(context) if file.full]
-    except StoreError:  # I-090 and others tell what is wrong with it
+    except StoreError:  # I-090 and others report the unreadable file
         return None
     return max(ends, default=0)
 
@@ -143,8 +143,8 @@ def _index_files(context: VerifyContext) -> list[IndexFile]:
 
 @after("I-113")
 def confirmed(context: VerifyContext) -> None:
-    """confirmPhyOffset lies on a record, or at the end of the log."""
-    found = _page(context)
+    """Check that confirmPhyOffset is the start of a record, or the end of the log."""
+    found = _checkpoint_file(context)
     if found is None or not context.profile.queues.has_confirm_offset or context.live:
         return
     values = found.values
@@ -163,13 +163,13 @@ def confirmed(context: VerifyContext) -> None:
 
 
 def _log_end(context: VerifyContext) -> int:
-    """End of the last record, or of the file that a BLANK closes behind it."""
+    """Return the end of the log file that contains the end of the last record, else the end of the last record."""
     file = context.store.log_files.file_at(context.log.end)
     return file.end if file is not None else context.log.end
 
 
 def _is_record(context: VerifyContext, position: int) -> bool:
-    """A record that names this position begins there, or a BLANK does."""
+    """Return whether a record that names this position, or a BLANK, begins there."""
     try:
         batch = context.store.log.record(position)
     except NotFound:
@@ -180,10 +180,10 @@ def _is_record(context: VerifyContext, position: int) -> bool:
 
 @after("I-114")
 def complete_after_a_stop(context: VerifyContext) -> None:
-    """Without `abort` no message lacks its unit."""
+    """Check that every message has its queue unit if there is no abort file."""
     if context.crashed or context.live:
         return
-    count = _missing(context).messages
+    count = _missing_units(context).messages
     if count:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         has = counted(count, "message has", "messages have")
@@ -194,8 +194,8 @@ def complete_after_a_stop(context: VerifyContext) -> None:
 
 @after("I-115")
 def far_behind(context: VerifyContext) -> None:
-    """After a stop in order the checkpoint is about as new as the log."""
-    found = _page(context)
+    """Check that after a clean shutdown the checkpoint is about as new as the log."""
+    found = _checkpoint_file(context)
     if found is None or context.crashed or context.live or not context.log.complete:
         return
     for name in _TIMES[:2]:
@@ -208,14 +208,14 @@ def far_behind(context: VerifyContext) -> None:
 
 @after("I-116", "I-118")
 def start_after_a_crash(context: VerifyContext) -> None:
-    """The next start begins before all that is missing in queues, and in index files it deletes."""
+    """Check that the next start begins before all messages without units and all index files that it deletes."""
     if not context.crashed or context.live:
         return
 
     start = start_of_recovery(context)
     if start is None:
         return
-    missing = _missing(context, start.position)
+    missing = _missing_units(context, start.position)
     path = os.fspath(context.store.layout.checkpoint)
     if missing.messages:
         gone = "" if queues_of(context).any_there else "consumequeue is missing: "
@@ -225,7 +225,7 @@ def start_after_a_crash(context: VerifyContext) -> None:
             f" the next start begins at {start.position} ({start.reason})"
         )
         context.findings.add("I-116", path, text, count=missing.messages)
-    found = _page(context)
+    found = _checkpoint_file(context)
     saved = found.values.index_msg_timestamp if found else 0
     for file in _index_files(context):
         try:
@@ -240,17 +240,16 @@ def start_after_a_crash(context: VerifyContext) -> None:
             context.findings.add("I-118", file.path, text)
 
 
-class _Missing(NamedTuple):
-    """Messages without a unit; where the first one lies, 0 without any."""
+class _MissingUnits(NamedTuple):
+    """Number of messages without a unit, and the log position of the first one, 0 if there is none."""
 
     messages: int
     position: int
 
 
-def _missing(context: VerifyContext, before: int | None = None) -> _Missing:
-    """Of all queues: all, or where a row of them begins in front of a log position.
-
-    A topic that was deleted before a stop in order is to have no queue.
+def _missing_units(context: VerifyContext, before: int | None = None) -> _MissingUnits:
+    """Count the messages without a unit in all queues; with `before`, only those in front of that log position. After a
+    clean shutdown the queues of deleted topics do not count.
     """
     messages, positions, queues = 0, list[int](), queues_of(context)
     for queue, check in queues.checks.items():
@@ -262,13 +261,13 @@ def _missing(context: VerifyContext, before: int | None = None) -> _Missing:
         if len(counts):
             messages += int(counts.sum())
             positions.append(int(position.min()))
-    return _Missing(messages, min(positions, default=0))
+    return _MissingUnits(messages, min(positions, default=0))
 
 
 @after("I-117")
 def flushed_position(context: VerifyContext) -> None:
-    """logicsPhysicalOffset is a record that has been dispatched with all before it."""
-    found = _page(context)
+    """Check that logicsPhysicalOffset is the start of a record, and that all messages before it have units."""
+    found = _checkpoint_file(context)
     if found is None or not context.profile.queues.has_flushed_position or context.live:
         return
     at = found.values.logics_physical_offset
@@ -278,21 +277,21 @@ def flushed_position(context: VerifyContext) -> None:
         text = f"logics_physical_offset is {at}: no record of the log begins there"
         context.findings.add("I-117", found.path, text)
         return
-    before = _missing(context, at)
+    before = _missing_units(context, at)
     if before.messages:
         text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
         context.findings.add("I-117", found.path, text)
 
 
 class StartPosition(NamedTuple):
-    """Log position where the start file begins, and why it is this one."""
+    """Log position where a start begins to read, and why it begins there."""
 
     position: int
     reason: str
 
 
 def start_of_recovery(context: VerifyContext) -> StartPosition | None:
-    """The start of the store's generation; None where it does not load, or is not known."""
+    """Return where a start of the store's broker version begins to read the log; None if that is not known."""
     layout = context.store.layout
     if layout.rocksdb_queues or layout.dledger is not None:
         return None
@@ -303,6 +302,6 @@ def start_of_recovery(context: VerifyContext) -> StartPosition | None:
             return None
         end, switches = context.log.dispatched, Switches.of(context.store.config)
         found = start_file(snapshot, loaded.files, context.profile, end, switches)
-    except StoreError:  # files that cannot be loaded are told by the layout
+    except StoreError:  # the checks of the layout report files that cannot be loaded
         return None
     return StartPosition(loaded.files[found.number].start, found.reason)

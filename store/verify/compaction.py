@@ -1,9 +1,9 @@
-"""Group H: compaction (docs/invariants.md, I-160 … I-167).
+"""Checks of group H: compaction (docs/invariants.md, I-160 … I-167), and files of brokers with a controller.
 
-One queue of a compaction topic as columns: units of its queue, records of its log (spec 06, 6.1).
+`CompactedQueue` has one queue of a compaction topic as columns: queue units and log records (spec 06, 6.1).
 
-The files of brokers with a controller, epochs and identity (I-170, I-171; spec 06, 6.2 and 6.3), are looked
-at wherever they are: nothing in a store says that its broker has a controller still.
+Epoch file and broker identity (I-170, I-171; spec 06, 6.2 and 6.3) are checked wherever they exist: nothing in a store
+says whether its broker still has a controller.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _NO_KEYS = -1
 
 
 class CompactedRecords(NamedTuple):
-    """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any. 0 or 1: torn, a NUL byte is
-    in the properties; foreign, it names another topic or queue; wrong_body, the body does not match its CRC.
+    """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without KEYS. Flags, 0 or 1: torn, the properties
+    contain a NUL byte; foreign, the record names another topic or queue; wrong_body, the body does not match its CRC.
     """
 
     position: Ints
@@ -62,7 +62,7 @@ class CompactedRecords(NamedTuple):
 
 
 class CompactedUnits(NamedTuple):
-    """n units that name a record. place: number in the file's name plus the byte in it."""
+    """n units that name a record. place: byte position of the unit in the queue, the start of its file included."""
 
     place: Ints
     physical_offset: Ints
@@ -72,7 +72,7 @@ class CompactedUnits(NamedTuple):
 
 
 class CompactedQueue:
-    """The files of one queue; each part is read when it is asked for."""
+    """The files of one compacted queue; each part is read when it is first used."""
 
     def __init__(self, context: VerifyContext, topic: str, queue_id: int) -> None:
         layout = context.store.layout
@@ -87,13 +87,11 @@ class CompactedQueue:
 
     @cached_property
     def queue_files(self) -> list[MappedFile]:
-        """The files of the queue."""
         with MappedFileQueue.open(self.queue_path) as files:
             return list(files.files)
 
     @cached_property
     def log_files(self) -> list[MappedFile]:
-        """The files of the log."""
         return list(self.log.queue.files)
 
     @cached_property
@@ -103,13 +101,13 @@ class CompactedQueue:
         return open_log(self._layout, self.topic, self.queue_id)
 
     def before_gap(self, file: MappedFile) -> bool:
-        """The file is the last that compaction wrote: behind it the names go on elsewhere."""
+        """Return whether no log file continues the log file of this file, which is there: compaction wrote it last."""
         log = next((one for one in self.log_files if one.start == file.start), None)
         return log is not None and all(one.start != log.end for one in self.log_files)
 
     @cached_property
     def records(self) -> CompactedRecords:
-        """Memory: 72 bytes for each. Raises Unreadable."""
+        """All records in order of position, without embedded ones. Memory: 72 bytes each. Raise Unreadable."""
         parts = [np.zeros((len(CompactedRecords._fields), 0), np.int64)]
         with self.log.queue:
             for item in self.log.scan(crc=not self._quick, reuse=True):
@@ -122,7 +120,7 @@ class CompactedQueue:
         return CompactedRecords(*found[:, np.argsort(found[0], kind="stable")])
 
     def _columns(self, batch: Batch) -> Ints:
-        """Rows of `CompactedRecords`."""
+        """Return the rows of `CompactedRecords` for a batch."""
         columns, no_body = batch.columns, np.zeros(len(batch), np.bool_)
         items = PropertyItems(columns.ragged("properties"))
         keys = items.find(names.KEYS)
@@ -138,7 +136,7 @@ class CompactedQueue:
 
     @cached_property
     def units(self) -> CompactedUnits:
-        """Memory: 40 bytes for each. Raises Unreadable."""
+        """All units that name a record. Memory: 40 bytes each. Raise Unreadable."""
         parts = [np.zeros((5, 0), np.int64)]
         with MappedFileQueue.open(self.queue_path) as files:
             for part in sparse_units(files):
@@ -167,7 +165,7 @@ def _unit_columns(place: Ints, units: Units) -> Ints:
 
 
 def compacted_queues(context: VerifyContext) -> list[CompactedQueue]:
-    """Those that either directory has, of the topic and queue that are asked for."""
+    """Return the queues that either compaction directory has, limited to the topic and queue of the scope."""
 
     def make() -> list[CompactedQueue]:
         layout, scope = context.store.layout, context.scope
@@ -184,7 +182,7 @@ def compacted_queues(context: VerifyContext) -> list[CompactedQueue]:
 
 
 def leftovers(context: VerifyContext) -> Iterator[Path]:
-    """What a compaction or a copy from the master has left in the queues' directories."""
+    """Yield files and directories that a compaction or a copy from the master left in the directories of the queues."""
     for queue in compacted_queues(context):
         for directory in (queue.log_path, queue.queue_path):
             for path in sorted(directory.iterdir()) if directory.is_dir() else ():
@@ -194,24 +192,24 @@ def leftovers(context: VerifyContext) -> Iterator[Path]:
 
 _BUSY = "compaction logs against their queues: a broker is writing"
 FEWEST_QUEUE_FILES = 5
-"""A log file is at least so many times as long as its queue file."""
+"""The least length of a log file, in lengths of its queue file."""
 
 
 @before("I-160")
 def files_come_in_pairs(context: VerifyContext) -> None:
-    """Each file of the log has one of the queue by its name, and the reverse."""
-    for queue in _at_rest(context):
+    """Check that each log file has a queue file of the same name, and the reverse."""
+    for queue in _queues_at_rest(context):
         of_log = {file.start: file.path for file in queue.log_files}
         of_queue = {file.start: file.path for file in queue.queue_files}
         for start in sorted(of_log.keys() ^ of_queue.keys()):
             path = of_log.get(start) or of_queue[start]
             other = "queue" if start in of_log else "log"
-            _tell(context, "I-160", queue, path, f"its file of the compaction {other} is missing")
+            _report(context, "I-160", queue, path, f"its file of the compaction {other} is missing")
 
 
 @before("I-161")
 def files_have_sizes_that_fit(context: VerifyContext) -> None:
-    """The length of log files follows from that of queue files."""
+    """Check that the lengths of log files follow from those of queue files."""
     wanted = context.store.config.get_int("compactionMappedFileSize")
     for queue in compacted_queues(context):
         sizes = {file.start: file.size for file in queue.queue_files}
@@ -225,11 +223,11 @@ def files_have_sizes_that_fit(context: VerifyContext) -> None:
                 can_merge = file.size == log_bytes(wanted, unit)
             if not can_merge or unit % UNIT_BYTES:
                 text = f"{counted(file.size, 'byte')}; its queue file has {unit}"
-                _tell(context, "I-161", queue, file.path, text)
+                _report(context, "I-161", queue, file.path, text)
 
 
 def log_bytes(wanted: int, queue_bytes: int) -> int:
-    """Length of a log file for the option and the length of a queue file."""
+    """Return the length of a log file. wanted: compactionMappedFileSize. queue_bytes: length of its queue file."""
     times, rest = divmod(wanted, queue_bytes)
     if times < FEWEST_QUEUE_FILES:
         return FEWEST_QUEUE_FILES * queue_bytes
@@ -239,28 +237,28 @@ def log_bytes(wanted: int, queue_bytes: int) -> int:
 
 @before("I-162")
 def records_are_those_of_the_queue(context: VerifyContext) -> None:
-    """A record names its own place, its topic and its queue. What else is damaged is told as in the commit log."""
+    """Check that records name their own position, topic and queue, and match their CRCs; properties are not torn."""
     for queue in compacted_queues(context):
         records, own = queue.records, queue.records.physical_offset
-        _tell_records(context, queue, "I-162", own != records.position, "it names another position:", own)
+        _report_records(context, queue, "I-162", own != records.position, "it names another position:", own)
         text = f"its topic or queue is not {queue.topic}, queue {queue.queue_id}"
-        _tell_records(context, queue, "I-162", records.foreign > 0, text)
-        _tell_records(context, queue, "I-023", records.wrong_body > 0, "the body does not match its CRC")
+        _report_records(context, queue, "I-162", records.foreign > 0, text)
+        _report_records(context, queue, "I-023", records.wrong_body > 0, "the body does not match its CRC")
         text = "a NUL byte in the properties: they are torn, keys and tags are lost"
-        _tell_records(context, queue, "I-055", records.torn > 0, text)
+        _report_records(context, queue, "I-055", records.torn > 0, text)
 
 
-def _tell_records(
+def _report_records(
     context: VerifyContext, queue: CompactedQueue, code: str, wrong: Flags, text: str, value: Ints | None = None
 ) -> None:
-    """Records of a compaction log. value: behind the text."""
+    """Report the `wrong` records of a compaction log. value: numbers to add to the text, one for each record."""
     records = queue.records
     if context.live:
         wrong[-1:] = False  # the broker may be writing it
     if not wrong.any():
         return
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         return f"record at {records.position[row]}: {text}{'' if value is None else f' {value[row]}'}"
 
     of_queue: Details = {"topic": queue.topic, "queue_id": queue.queue_id, "repair": "compaction"}
@@ -269,13 +267,13 @@ def _tell_records(
         mine = wrong & (records.position >= file.start) & (records.position < file.end)
         starts = records.position - file.start
         ends = starts + records.size
-        context.findings.add_rows(code, file.path, mine, starts, ends, told, **of_queue)
+        context.findings.add_rows(code, file.path, mine, starts, ends, message, **of_queue)
 
 
 @before("I-163")
 def units_name_their_records(context: VerifyContext) -> None:
-    """Unit and record agree, one for one, and queue offsets increase."""
-    for queue in _at_rest(context):
+    """Check that units and records match one to one, and that queue offsets increase."""
+    for queue in _queues_at_rest(context):
         units, records = queue.units, queue.records
         row, known = rows_of(records.position, units.physical_offset)
         same = known.copy()
@@ -284,10 +282,10 @@ def units_name_their_records(context: VerifyContext) -> None:
             same &= records.queue_offset[row] == units.base
             same &= records.store_timestamp[row] == units.store_time
         ordered = np.append(True, np.diff(units.base) > 0)[: len(units.base)]
-        _tell_units(context, queue, ~(same & ordered))
+        _report_units(context, queue, ~(same & ordered))
         for odd in queue.odd_units:
             file = next(f for f in queue.queue_files if f.start <= odd.position < f.end)
-            _tell(context, "I-163", queue, file.path, odd.reason, odd.position - file.start)
+            _report(context, "I-163", queue, file.path, odd.reason, odd.position - file.start)
         lost = ~rows_of(np.sort(units.physical_offset), records.position)[1]
         there = {file.start for file in queue.queue_files}
         for file in queue.log_files:
@@ -296,7 +294,7 @@ def units_name_their_records(context: VerifyContext) -> None:
         if lost.any():
             first = int(records.position[lost][0])
             text = f"no unit names the record at {first}"
-            _tell(
+            _report(
                 context,
                 "I-163",
                 queue,
@@ -308,10 +306,10 @@ def units_name_their_records(context: VerifyContext) -> None:
             )
 
 
-def _tell_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> None:
+def _report_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> None:
     units = queue.units
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         place = f"{counted(int(units.size[row]), 'byte')} at {units.physical_offset[row]}"
         return f"the unit of queue offset {units.base[row]} names {place}, which is another message"
 
@@ -320,28 +318,28 @@ def _tell_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> 
         starts = units.place - file.start
         ends = starts + UNIT_BYTES
         of_queue: Details = {"topic": queue.topic, "queue_id": queue.queue_id}
-        context.findings.add_rows("I-163", file.path, mine, starts, ends, told, **of_queue)
+        context.findings.add_rows("I-163", file.path, mine, starts, ends, message, **of_queue)
 
 
 @before("I-164")
 def full_files_are_closed(context: VerifyContext) -> None:
-    """A full queue file ends with the end unit, a full log file with a BLANK."""
-    for queue in _at_rest(context):
+    """Check that each full queue file ends with the end unit, each full log file with a BLANK."""
+    for queue in _queues_at_rest(context):
         units, records = queue.units, queue.records
         if not len(units.place) and not len(records.position):
             continue
         for file in queue.queue_files[:-1]:
             closed = any(file.start <= place < file.end for place in queue.closed)
             if not closed and not queue.before_gap(file):
-                _tell(context, "I-164", queue, file.path, "it has no end unit, but more files follow")
+                _report(context, "I-164", queue, file.path, "it has no end unit, but more files follow")
         for file in queue.log_files[:-1]:
             if file.end not in queue.blank_ends and not queue.before_gap(file):
-                _tell(context, "I-164", queue, file.path, "it has no BLANK, but more files follow")
+                _report(context, "I-164", queue, file.path, "it has no BLANK, but more files follow")
 
 
 @after("I-165")
 def compaction_is_not_ahead(context: VerifyContext) -> None:
-    """What position-checkpoint says was compacted is in the queue."""
+    """Check that the offsets in position-checkpoint lie inside their queues."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     try:
         file = read_config_file(path, "position-checkpoint")
@@ -365,7 +363,7 @@ def compaction_is_not_ahead(context: VerifyContext) -> None:
 
 @before("I-166")
 def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
-    """No directory of a running compaction, no file that was to be deleted."""
+    """Check that no directory of a running compaction is left, and no file that was to be deleted."""
     if context.live:
         return
     for path in leftovers(context):
@@ -377,7 +375,7 @@ def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
 
 @after("I-167")
 def keys_are_there_once(context: VerifyContext) -> None:
-    """Of each key only the newest message is left in what was compacted."""
+    """Check that the compacted part of a queue has only the newest message of each key."""
     path = context.store.layout.compaction_log.parent / POSITION_CHECKPOINT
     try:
         rows = list(read_config_file(path, "position-checkpoint").records())
@@ -391,11 +389,11 @@ def keys_are_there_once(context: VerifyContext) -> None:
         counts = np.unique(keys, return_counts=True)[1]
         if (extra := int((counts - 1).sum())) > 0:
             text = f"{counted(int((counts > 1).sum()), 'key is', 'keys are')} there more than once"
-            _tell(context, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
+            _report(context, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
 
 
-def _at_rest(context: VerifyContext) -> list[CompactedQueue]:
-    """The queues, or none where a broker may be writing: log and queue are not read at once."""
+def _queues_at_rest(context: VerifyContext) -> list[CompactedQueue]:
+    """Return the queues; none while a broker may be writing, since log and queue are read one after the other."""
     queues = compacted_queues(context)
     if not context.live or not queues:
         return queues
@@ -404,7 +402,7 @@ def _at_rest(context: VerifyContext) -> list[CompactedQueue]:
     return []
 
 
-def _tell(
+def _report(
     context: VerifyContext,
     code: str,
     queue: CompactedQueue,
@@ -420,32 +418,32 @@ def _tell(
 
 
 _IDENTITY, _EPOCHS = "broker-identity", "epoch-file"
-_NAMES = {"cluster_name": "brokerClusterName", "broker_name": "brokerName"}
-"""Parts of an identity, and the options that have to say the same."""
+_IDENTITY_OPTIONS = {"cluster_name": "brokerClusterName", "broker_name": "brokerName"}
+"""Fields of an identity, and the options that must have the same value."""
 
 
 @after("I-170")
 def epochs_are_those_of_the_log(context: VerifyContext) -> None:
-    """The epoch file that a broker takes is whole, its epochs and offsets increase, and each begins with a
-    record of the log, or at its end.
+    """Check the epoch file that a broker reads: it is whole, epochs and offsets increase, and each epoch begins with a
+    record of the log or at its end.
     """
-    path = _path(context, "storePathEpochFile", EPOCH_FILE)
-    file, backup = _read(path, _EPOCHS), _read(path.with_name(path.name + BACKUP), _EPOCHS)
+    path = _configured_path(context, "storePathEpochFile", EPOCH_FILE)
+    file, backup = _read_if_there(path, _EPOCHS), _read_if_there(path.with_name(path.name + BACKUP), _EPOCHS)
     taken, problem = file, file.problem if file is not None else None
     if file is None or (problem is not None and not problem.gives_up):
         taken = backup
     if problem is not None:
-        instead = taken is not file and _is_whole(taken)  # a broker reads that, as of a file that is missing
+        instead = taken is not file and _is_whole(taken)  # the broker reads the .bak, as if the file were missing
         text = f"cannot be read: {problem.reason}{'; its .bak is whole' if instead else ''}"
         level = Severity.WARNING if instead else None
         context.findings.add(
-            "I-170", os.fspath(path), text, offset=problem.position, severity=level, repair=_mend(path)
+            "I-170", os.fspath(path), text, offset=problem.position, severity=level, repair=_repair_of(path)
         )
     elif file is None and taken is not None and taken.problem is not None:
         text = f"missing, and its .bak cannot be read: {taken.problem.reason}"
         context.findings.add("I-170", os.fspath(path), text, repair="")
     if taken is not None and taken.problem is None:
-        mend = _mend(path) if taken is file else ""
+        mend = _repair_of(path) if taken is file else ""
         for text in _odd_epochs(context, taken):
             context.findings.add("I-170", os.fspath(taken.path), text, repair=mend)
 
@@ -455,7 +453,7 @@ def _is_whole(file: ConfigFile | None) -> bool:
 
 
 def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:
-    """What is wrong with epochs that a broker takes."""
+    """Yield what is wrong with the epochs that a broker reads."""
     if file.note:
         yield file.note
         return
@@ -467,51 +465,51 @@ def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:
             more = f" (and {counted(len(behind) - 1, 'epoch')} before it)" if behind[1:] else ""
             yield f"the last epoch begins at {rows[-1][1]}, the log ends at {end}{more}"
     for epoch, start in rows:
-        # what expired is not there any more, and a broker forgets its epochs
+        # records in front of the log have expired, and a broker forgets their epochs
         if context.store.log_files.start < start < end and not log.begins_at(start):
             yield f"epoch {epoch} begins at {start}, but no record does: a slave cannot be cut there"
 
 
 @before("I-171")
 def the_identity_is_this_broker(context: VerifyContext) -> None:
-    """Cluster, name and a number, in the file and in one that a registration has left; the names are
-    those of the configuration, where that is given.
+    """Check that the identity file, and one that a registration left, has a cluster, a name and a number, and that the
+    names are those of the configuration, where it gives them.
     """
-    path = _path(context, "storePathBrokerIdentity", IDENTITY_FILE)
+    path = _configured_path(context, "storePathBrokerIdentity", IDENTITY_FILE)
     for place in (path, path.with_name(path.name + TEMPORARY)):
-        file = _read(place, _IDENTITY)
+        file = _read_if_there(place, _IDENTITY)
         if file is None:
             continue
         for text, position in _odd_identity(context, file):
-            mend = _mend(place) if file.problem is not None else ""
+            mend = _repair_of(place) if file.problem is not None else ""
             context.findings.add("I-171", os.fspath(place), text, offset=position, repair=mend)
 
 
 def _odd_identity(context: VerifyContext, file: ConfigFile) -> Iterator[tuple[str, int | None]]:
-    """What is wrong with an identity, and where."""
+    """Yield what is wrong with an identity, and its byte position, None for the whole file."""
     if file.problem is not None:
         yield file.problem.reason, file.problem.position
         return
     record: dict[str, Any] = next(iter(file.records()), {})
-    for name, option in _NAMES.items():
+    for name, option in _IDENTITY_OPTIONS.items():
         configured = context.store.config.get(option)
         if configured is not None and record.get(name) not in (None, configured):
             text = f"{option} is {configured!r}, the {name.replace('_', ' ')} here {record[name]!r}"
             yield f"{text}: the broker does not register", None
 
 
-def _mend(path: Path) -> str | None:
-    """The copy comes back, as the catalogue says; "" where there is none."""
+def _repair_of(path: Path) -> str | None:
+    """Return the repair of a finding: None, that of the catalogue, if the file has a .bak to copy; else ""."""
     return None if path.with_name(path.name + BACKUP).exists() else ""
 
 
-def _path(context: VerifyContext, option: str, name: str) -> Path:
-    """Where the broker keeps a file: as configured, else in the root of the store."""
+def _configured_path(context: VerifyContext, option: str, name: str) -> Path:
+    """Return the path of a file: the value of `option`, else `name` in the root of the store."""
     root = context.store.layout.root
     return root / context.store.config.get(option, name)
 
 
-def _read(path: Path, kind: str) -> ConfigFile | None:
+def _read_if_there(path: Path, kind: str) -> ConfigFile | None:
     try:
         return read_config_file(path, kind)
     except Missing:

@@ -1,13 +1,11 @@
-"""Entries of `config/` held against the queues and against each other (I-142 … I-154).
+"""Checks of entries of `config/` against the queues and against each other (I-142 … I-154), and of tiered segments.
 
-Offsets that the configuration keeps, against the queues (I-144 … I-146, I-152).
+Offsets in the configuration are compared with the queues (I-144 … I-146, I-152). Topics, groups, filters and static
+topics must not contradict themselves or the store. Segments of the tiered store are compared with
+`tieredStoreMetadata.json` and the local log (I-153, I-157 … I-159).
 
-Topics, groups, filters and static topics: entries that contradict themselves or the store.
-
-Segments of the tiered store are held against `tieredStoreMetadata.json` and the local log (I-153, I-157 … I-159).
-
-A segment lies at `HASH_CLUSTER/PATH/KIND/` below tieredStoreFilePath with the POSIX provider (spec 05, 5.3).
-With any other one the segments are in an object storage: what is not on this machine is not looked at.
+With the POSIX provider a segment lies in `HASH_CLUSTER/PATH/KIND/` below tieredStoreFilePath (spec 05, 5.3). With other
+providers segments are in an object storage: what is not on this machine is not checked.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ _VALUE = "config_value"
 
 @counted_by_file(after, "I-144")
 def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """What a group has consumed lies between the ends of the queue."""
+    """Check that the consumer offset of each group lies between the ends of its queue."""
     tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     for row in tables.entries("consumer_offset", context.scope.topic):
@@ -77,7 +75,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
 def _outside(
     context: VerifyContext, queue: QueueId, offset: int, steps: int, *, known: bool
 ) -> tuple[str, Severity | None]:
-    """(what is wrong with an offset of a group, its severity), "" for nothing. steps: to its next message."""
+    """Return (what is wrong with a group's offset, severity). steps: to its next message. known: the topic exists."""
     if offset + steps < 0:
         return f"offset {offset}", None
     bounds = queue_bounds(context).of(queue)
@@ -99,7 +97,7 @@ def _is_of_delays(row: TableEntry) -> bool:
 
 @counted_by_file(before, "I-145")
 def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
-    """The topic and the group of an offset are known."""
+    """Check that the topic and the group of each consumer offset exist."""
     tables = config_tables(context)
     topics = tables.names("topic_config", "topic")
     groups = tables.names("subscription_group", "group")
@@ -115,7 +113,7 @@ def offsets_are_of_known_ones(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-146")
 def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """A delay level exists, and what was delivered of it lies inside its queue."""
+    """Check that each delay level exists, and that its offset lies inside its queue."""
     if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     option = options_of(context.store.layout).delay_levels
@@ -130,7 +128,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
             continue
         if not 1 <= level <= levels:
             text = f"delay level {level} is not one of 1 to {levels}"
-            # where the log has all there ever was, a level without a queue delivered nothing
+            # where no message has expired, a level without a queue delivered nothing
             guess = level > levels and not given and (context.log.start > 0 or offset == 0)
             text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
             yield FileFault(row.path, text, Severity.WARNING if guess else None)
@@ -153,7 +151,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
 
 @counted_by_file(after, "I-152")
 def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault]:
-    """An offset of an LMQ names one, and is not behind its end."""
+    """Check that an offset in the table of LMQs names an LMQ, and is not behind the end of its queue."""
     for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != LMQ_OFFSET_TABLE:
             continue
@@ -180,13 +178,13 @@ _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "reserve.time": None,
     LITE_EXPIRATION: None,
 }
-"""Attributes of a topic and what they may be; None: any number."""
+"""Attributes of a topic and their possible values; None: any number."""
 MODES = frozenset({"PULL", "POP"})
 
 
 @counted_by_file(before, "I-142")
 def topics_are_possible(context: VerifyContext) -> Iterator[FileFault]:
-    """A topic has its own name, permissions that exist, and queues."""
+    """Check that a topic entry has the topic's name, existing permissions, and queues."""
     for row in config_tables(context).entries("topic_config", context.scope.topic):
         if text := _wrong_topic(row.values):
             yield FileFault(row.path, text)
@@ -206,7 +204,7 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
 
 @counted_by_file(before, "I-143")
 def groups_are_possible(context: VerifyContext) -> Iterator[FileFault]:
-    """A consumer group has its own name."""
+    """Check that the entry of a consumer group has the group's name."""
     for row in config_tables(context).entries("subscription_group"):
         group = row.values["group"]
         if (name := row.values.get("group_name", group)) != group:
@@ -215,7 +213,7 @@ def groups_are_possible(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-148")
 def attributes_are_known(context: VerifyContext) -> Iterator[FileFault]:
-    """Attributes of topics are ones that brokers know, and fit the compaction directories."""
+    """Check that brokers know the attributes of topics, and that compaction topics match the compaction directories."""
     tables = config_tables(context)
     compacted = set()
     for row in tables.entries("topic_config", context.scope.topic):
@@ -256,7 +254,7 @@ def _compare_compaction(context: VerifyContext, tables: ConfigTables, compacted:
 
 @counted_by_file(before, "I-149")
 def filters_name_themselves(context: VerifyContext) -> Iterator[FileFault]:
-    """A filter has the topic and the group that it is filed under."""
+    """Check that a filter names the topic and the group that it is stored under."""
     for row in config_tables(context).entries("consumer_filter", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         inner = row.values.get("more", {}).get("topic", topic)
@@ -268,15 +266,15 @@ def filters_name_themselves(context: VerifyContext) -> Iterator[FileFault]:
 
 @counted_by_file(after, "I-150")
 def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
-    """Each topic with queues is in topics.json."""
+    """Check that each topic with queues has an entry in the table of topics."""
     tables = config_tables(context)
     database = _database_of_topics(context)
     known = tables.names("topic_config", "topic")
-    if database is not None and database.name == SECOND:  # no file counts beside it
+    if database is not None and database.name == SECOND:  # a broker ignores files beside it
         known = {row.values["topic"] for row in tables.entries("topic_config") if row.path == os.fspath(database)}
     whole = context.scope.topic is None and context.log.complete
     bare = whole and config_start_of(context).bare
-    repair = "" if bare or database else None  # what never had a configuration gets none
+    repair = "" if bare or database else None  # a store that never had a configuration gets none
     unknown = {queue.topic for queue in context.store.queues} - known
     if unknown:
         from ..inspect.own_topics import has_own_records  # where a topic has no entry
@@ -293,14 +291,14 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
 
 
 def _database_of_topics(context: VerifyContext) -> Path | None:
-    """The RocksDB that a broker of this generation reads its topics from, None where it reads a file."""
+    """Return the RocksDB from which a broker of the store's version reads its topics, None if it reads a file."""
     path = config_tables(context).force.databases.get(TOPICS)
     return path if path is not None and TOPICS in config_start_of(context).databases else None
 
 
 @counted_by_file(before, "I-151")
 def static_topics_are_ordered(context: VerifyContext) -> Iterator[FileFault]:
-    """A static topic is of this broker, and the parts of its queues follow one another."""
+    """Check that a static topic is of this broker, and that generations and offsets of each queue increase."""
     own = context.store.config.broker_name
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
@@ -323,7 +321,7 @@ def _odd_mapping(row: TableEntry, own: str | None) -> Iterator[str]:
 
 @counted_by_file(before, "I-154")
 def modes_are_known(context: VerifyContext) -> Iterator[FileFault]:
-    """A group pulls or pops."""
+    """Check that the request mode of a group is PULL or POP."""
     for row in config_tables(context).entries("message_request_mode", context.scope.topic):
         mode = row.values.get("mode")
         if mode not in MODES:
@@ -336,10 +334,11 @@ _QUEUE, _LOG = "CONSUME_QUEUE", "COMMIT_LOG"
 
 
 class FlatFile(NamedTuple):
-    """What the metadata says of one tiered file, and what is there of it.
+    """One tiered file: what the metadata says of it, and the segment files that are there.
 
-    source: the metadata file. path: BROKER/TOPIC/QUEUE. segments: rows by position, those marked
-    deleted apart. there: bytes of the segment files by position, None where no directory is on this machine.
+    source: the metadata file. path: BROKER/TOPIC/QUEUE. segments: metadata rows by position, without deleted ones.
+    deleted: their base offsets. there: length of each segment file by base offset, None without a directory on this
+    machine.
     """
 
     source: str
@@ -352,14 +351,14 @@ class FlatFile(NamedTuple):
 
     @property
     def queue(self) -> QueueId | None:
-        """The queue of a log or of units; None where the path names none."""
+        """The queue that the path names, None if it names none."""
         _, _, rest = self.path.partition("/")
         topic, _, number = rest.rpartition("/")
         return QueueId(topic, int(number)) if topic and start_of(number) is not None else None
 
 
 def flat_files(context: VerifyContext) -> list[FlatFile]:
-    """Those of the metadata, read once for a run. Raises Unreadable."""
+    """Return the tiered files of the metadata, read once per run. Raise Unreadable."""
     return context.kept("tiered files", lambda: list(_flat_files(context)))
 
 
@@ -386,9 +385,9 @@ def _flat_files(context: VerifyContext) -> Iterator[FlatFile]:
 
 @counted_by_file(before, "I-153")
 def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault]:
-    """Segments of one tiered file follow one another, and none is sealed behind an open one.
+    """Check that segments of a tiered file follow one another, and that no sealed one is behind an open one.
 
-    5.1 seals a segment when the next one begins, the classes of 5.3 to 5.5 seal none.
+    5.1 seals a segment when the next one begins; the classes of 5.3 to 5.5 seal none.
     """
     for file in flat_files(context):
         for one, later in pairwise(file.segments):
@@ -403,7 +402,7 @@ def tiered_segments_are_contiguous(context: VerifyContext) -> Iterator[FileFault
 
 @counted_by_file(before, "I-157")
 def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
-    """Each segment of the metadata has a file that holds its bytes, and each file a row."""
+    """Check that each segment of the metadata has a file with all its bytes, and each segment file a metadata row."""
     files = flat_files(context)
     away = sum(len(file.segments) for file in files if file.there is None)
     local = any(file.there is not None for file in files)
@@ -421,7 +420,7 @@ def tiered_segments_are_there(context: VerifyContext) -> Iterator[FileFault]:
 
 
 def _odd_segments(file: FlatFile) -> Iterator[str]:
-    """What is wrong with the segments of one file, those of a last one that is still open apart."""
+    """Yield what is wrong with the segments of one file. An unsealed last one may be longer than its row says."""
     there = file.there or {}
     for number, segment in enumerate(file.segments):
         base, size = segment["base_offset"], segment.get("size", 0)
@@ -438,15 +437,15 @@ def _odd_segments(file: FlatFile) -> Iterator[str]:
 
 @counted_by_file(after, "I-159")
 def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
-    """The segments of a tiered log are records, and each unit of the tiered queue names one."""
+    """Check that the segments of a tiered log consist of records, and that each unit of the tiered queue names one."""
     if context.live or context.scope.quick:
-        return  # both are told: a broker adds to them, CRCs are not asked for
+        return  # the verdict says so: a broker appends to segments, or a quick run does not check CRCs
     queues = defaultdict[str, dict[str, FlatFile]](dict)
     for file in flat_files(context):
         if file.there and file.queue is not None and _is_wanted(context, file.queue):
             queues[file.path][file.kind] = file
     for path, files in sorted(queues.items()):
-        if (reason := context.stopped()) and files:
+        if reason := context.stopped():
             context.unread.append(f"tiered segments from {path} on: {reason}")
             break
         log = _RecordsOfTier()
@@ -462,20 +461,20 @@ def _is_wanted(context: VerifyContext, queue: QueueId) -> bool:
 
 
 def _end_of(file: FlatFile) -> int:
-    """Where the metadata has it end: a broker goes on there after a start, whatever lies behind it."""
+    """Return where the file ends by its metadata: after a start a broker appends there, whatever follows."""
     last = file.segments[-1] if file.segments else {}
     end: int = last.get("base_offset", 0) + last.get("size", 0)
     return end
 
 
 class _RecordsOfTier:
-    """Where the records of one tiered log lie. Memory: 16 bytes for each."""
+    """Positions and sizes of the records of one tiered log. Memory: 16 bytes each."""
 
     def __init__(self) -> None:
         self._start, self._position, self._size = 0, np.empty(0, np.int64), np.empty(0, np.int64)
 
     def read(self, file: FlatFile) -> Iterator[FileFault]:
-        """Read all of them, and tell what is none. Raises Unreadable."""
+        """Read all records, and yield a fault for each range that is not a record. Raise Unreadable."""
         parts, end = [], _end_of(file)
         with open_segments(file.directory) as files:
             log = CommitLog(files)
@@ -486,17 +485,17 @@ class _RecordsOfTier:
                 if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                     size = item.columns.ints("total_size").astype(np.int64)
                     parts.append((item.position.copy(), size))
-                    for position in item.position[~_checked(item)].tolist():
+                    for position in item.position[~_body_crc_ok(item)].tolist():
                         yield FileFault(path, f"the body of the record at {position} does not match its CRC")
                 elif isinstance(item, Batch):
                     yield FileFault(path, f"the record at {item.position[0]} belongs to another log")
-                elif item.kind not in _TOLD_BY_SIZE and item.position < end:
+                elif item.kind not in _NO_FAULTS and item.position < end:
                     yield FileFault(path, f"{counted(item.size, 'byte')} at {item.position} are not a record")
         if parts:
             self._position, self._size = (np.concatenate(column) for column in zip(*parts, strict=True))
 
     def compare(self, file: FlatFile) -> Iterator[FileFault]:
-        """Hold the units of the queue against them; those of messages that expired apart. Raises Unreadable."""
+        """Yield each unit of the queue that names no record, unless its message expired. Raise Unreadable."""
         with open_segments(file.directory) as files:
             for one in files.files:
                 for begin, data in files.windows(one, 0, one.size, _WINDOW_BYTES, UNIT_BYTES):
@@ -514,20 +513,20 @@ class _RecordsOfTier:
                         yield FileFault(one.path, f"{text}, but there is no such record")
 
 
-def _checked(batch: Batch) -> Flags:
+def _body_crc_ok(batch: Batch) -> Flags:
     ok = batch.checked().body_crc_ok
     assert ok is not None
     return ok
 
 
-_TOLD_BY_SIZE = (ExtentKind.BLANK, ExtentKind.MISSING)
-"""What is as usual, and what I-157 tells."""
+_NO_FAULTS = (ExtentKind.BLANK, ExtentKind.MISSING)
+"""Extents that are no fault here: BLANK is usual, MISSING is reported by I-157."""
 _WINDOW_BYTES = 1 << 20
 
 
 @counted_by_file(after, "I-158")
 def nothing_is_between_tier_and_log(context: VerifyContext) -> Iterator[FileFault]:
-    """The tiered queue reaches to where the queue begins in the local log."""
+    """Check that the tiered queue reaches the first queue offset of the local log."""
     if not context.log.complete:
         return
     for file in flat_files(context):
@@ -545,5 +544,5 @@ def nothing_is_between_tier_and_log(context: VerifyContext) -> Iterator[FileFaul
             f"{queue.topic}/{queue.queue_id}: the tier ends at queue offset {end}, the log begins at "
             f"{first}: {counted(first - end, 'message')} in neither"
         )
-        # what the metadata says of a segment is older than the segment while it is written
+        # while a segment is written its row in the metadata is older than the segment
         yield FileFault(file.source, text, Severity.WARNING if found is None else None)

@@ -1,10 +1,8 @@
-"""The files of `config/` as such: whether they can be read, and what lies beside (I-140 … I-155).
+"""Checks of the files and databases of `config/`: whether they can be read, and what lies beside (I-140 … I-156).
 
-The tables of `config/` as a broker reads them: the file, else its .bak, else a RocksDB.
-
-Files of `config/` that are missing, or whole and of another shape: what a start does (I-156).
-
-What cannot be parsed is told by I-140 and I-141. Whether something is lost: `store/start/config`.
+`ConfigTables` has the tables as a broker reads them: the file, else its .bak, else a RocksDB. I-140 and I-141 report
+what cannot be parsed; I-156 reports what a start does with a table that is missing or has another shape. Whether a
+start loses something is decided in `store/start/config`.
 """
 
 from __future__ import annotations
@@ -36,13 +34,13 @@ from .queue_state import queue_bounds
 from .register import Once, after, before
 
 FAMILIES = frozenset({"default", KV_DATA_VERSION, FORBIDDEN})
-"""Column families of each database of the configuration (spec 05, 5.4)."""
+"""Column families of each configuration database (spec 05, 5.4)."""
 FAMILIES_5_4 = FAMILIES - {FORBIDDEN}
-"""From 5.4 on only those that are used, and of offsets no version."""
+"""Since 5.4 a database has only the families that it uses; offsets have no version."""
 
 
 class TableEntry(NamedTuple):
-    """An entry of a table, and the file that has it."""
+    """An entry of a table, and the path of the file that has it."""
 
     path: str
     values: dict[str, Any]
@@ -52,7 +50,7 @@ class TableEntry(NamedTuple):
 class ConfigTables:
     """All files of `config/`, read once.
 
-    main, backup: by name of the file; None where it is not there. rows: entries by record type, of what a broker takes.
+    main, backup: files and their .bak by name, None if missing. rows: entries that a broker reads, by record type.
     force: which databases it reads. problems: of RocksDBs that cannot be read. families: their column families.
     """
 
@@ -66,7 +64,7 @@ class ConfigTables:
 
     @classmethod
     def read(cls, directory: Path, options: Mapping[str, str] | None = None) -> ConfigTables:
-        """Of a `config` directory; empty where there is none. options: of the broker. Raises Unreadable."""
+        """Read a `config` directory; empty if it is missing. options: of the broker. Raise Unreadable."""
         found = cls(directory, in_force(directory, options))
         for name, kind in FILES.items():
             if KINDS[kind].place != "config":
@@ -81,7 +79,7 @@ class ConfigTables:
         return found
 
     def taken(self, name: str) -> ConfigFile | None:
-        """What a broker reads of a file: it, else its .bak, else what there is of it."""
+        """Return what a broker reads: the file or its .bak, whichever is whole first, else whichever is there."""
         both = [self.main.get(name), self.backup.get(name)]
         whole = [file for file in both if file is not None and file.problem is None]
         there = [file for file in both if file is not None]
@@ -89,13 +87,13 @@ class ConfigTables:
         return found[0] if found else None
 
     def entries(self, record_type: str, scope_topic: str | None = None) -> Iterator[TableEntry]:
-        """The entries of one type, of one topic where one is asked for."""
+        """Yield the entries of one record type; with `scope_topic`, only entries of that topic or of none."""
         for row in self.rows[record_type]:
             if scope_topic is None or row.values.get("topic", scope_topic) == scope_topic:
                 yield row
 
     def names(self, record_type: str, column: str) -> set[str]:
-        """The keys of one table."""
+        """Return the values of one column of a record type."""
         return {row.values[column] for row in self.rows[record_type]}
 
     def _read_databases(self) -> None:
@@ -122,13 +120,13 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
 
 
 def config_tables(context: VerifyContext) -> ConfigTables:
-    """Those of this run."""
+    """Return the tables of this run, read once."""
     layout = context.store.layout
     return context.kept("config tables", lambda: ConfigTables.read(layout.config, layout.broker_config))
 
 
 class FileFault(NamedTuple):
-    """Something wrong in a file. repair: what mends it, if not what the catalogue says."""
+    """A fault in a file. repair: the repair if it is not that of the catalogue."""
 
     path: str
     text: str
@@ -139,7 +137,7 @@ class FileFault(NamedTuple):
 def counted_by_file(
     moment: Callable[[str], Callable[[Once], Once]], code: str
 ) -> Callable[[Callable[[VerifyContext], Iterator[FileFault]]], Once]:
-    """Registers a check that yields what is wrong: of those alike in a file the first is told, all are counted."""
+    """Register a check that yields faults. Faults alike become one finding: the first text, the count of all."""
 
     def register(check: Callable[[VerifyContext], Iterator[FileFault]]) -> Once:
         @wraps(check)
@@ -156,22 +154,22 @@ def counted_by_file(
 
 
 _VERSIONS_APART = 100
-"""So many changes between two times that a file is written are not unusual."""
+"""Normal number of changes between two writes of a file."""
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
 _ASIDE = "mv {path} {aside}"
 _RENAMED = TIMERS + TEMPORARY
 
 
-def _checked(name: str) -> bool:
-    """Statistics are told by I-134; a file without .bak is no table that a start needs."""
+def _is_checked(name: str) -> bool:
+    """Return whether I-140 and I-141 check it: not statistics (I-134), not other syntaxes, which have no .bak."""
     kind = KINDS[FILES[name]]
     return name not in STATISTICS and kind.syntax is Syntax.JSON
 
 
 @before("I-140")
 def a_file_can_be_read(context: VerifyContext) -> None:
-    """The file or its .bak parses."""
+    """Check that each file or its .bak parses."""
     tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
@@ -179,7 +177,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
             if file is not None and file.path.is_dir():
                 path, text = os.fspath(file.path), "a directory of this name: a broker cannot write the file"
                 context.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
-        if not _checked(name) or (main is None and backup is None):
+        if not _is_checked(name) or (main is None and backup is None):
             continue
         if main is not None and main.larger and main.problem is not None:
             context.unread.append(f"config/{name}: {main.problem.reason}")
@@ -197,11 +195,11 @@ def a_file_can_be_read(context: VerifyContext) -> None:
 
 @before("I-141")
 def file_and_backup_agree(context: VerifyContext) -> None:
-    """A broker reads the file, not the .bak, and both are of about the same time."""
+    """Check that a broker reads the file, not the .bak, and that their data versions are close."""
     tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
-        if not _checked(name) or main is None or main.larger or (main.problem and backup is None):
+        if not _is_checked(name) or main is None or main.larger or (main.problem and backup is None):
             continue
         path = os.fspath(main.path)
         if main.problem is not None:
@@ -232,7 +230,7 @@ def _counter(value: dict[Any, Any]) -> int | None:
 
 @before("I-147")
 def nothing_is_left_of_a_write(context: VerifyContext) -> None:
-    """No file that a broker had begun to write."""
+    """Check that no temporary file of an interrupted write is left."""
     directory = context.store.layout.config
     names = sorted(os.listdir(directory)) if directory.is_dir() else []  # noqa: PTH208
     for name in names:
@@ -245,9 +243,9 @@ def nothing_is_left_of_a_write(context: VerifyContext) -> None:
 
 @before("I-155")
 def databases_can_be_opened(context: VerifyContext) -> None:
-    """Each RocksDB of the configuration opens and has its column families."""
+    """Check that each configuration RocksDB opens and has its column families."""
     tables = config_tables(context)
-    _tell_a_guess(context, tables)
+    _report_a_guess(context, tables)
     for name in sorted({path.name for path in tables.force.databases.values()}):
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
@@ -263,8 +261,8 @@ def databases_can_be_opened(context: VerifyContext) -> None:
         elif families is not None and (missing := _families(context, tables, name) - families):
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
             context.findings.add("I-155", path, text, severity=Severity.INFO)
-        elif problem is None and families is None and _is_left(context, name):
-            text, file = "is no longer a RocksDB, but the other databases of config/ are", _taken_for_it(context, name)
+        elif families is None and _is_lost(context, name):
+            text, file = "is no longer a RocksDB, but the other databases of config/ are", _imported_file(context, name)
             made = bool(file) and is_of_session(context.store.layout, file)
             if file:
                 text = f"is no longer a RocksDB: a start makes a new one and imports {file}"
@@ -272,9 +270,9 @@ def databases_can_be_opened(context: VerifyContext) -> None:
             context.findings.add("I-155", path, text, severity=Severity.INFO if made else None)
 
 
-def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
-    """Two forms side by side, where nothing says which a broker reads; one with queues in a RocksDB alone
-    reads what is in RocksDBs (spec 05, 5.4).
+def _report_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
+    """Report that files and databases are both there and nothing says which a broker reads. A broker with queues only
+    in a RocksDB reads databases (spec 05, 5.4).
     """
     force = tables.force
     if force.sure or context.store.layout.queues_for_rocksdb:
@@ -290,7 +288,7 @@ def _tell_a_guess(context: VerifyContext, tables: ConfigTables) -> None:
 
 
 def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozenset[str]:
-    """The column families that a broker of the store's generation makes."""
+    """Return the column families that a broker of the store's version makes in a database."""
     if tables.force.form is not ConfigForm.SEPARATE:
         return frozenset({"default"})
     if context.profile.version < _ONLY_USED_SINCE:
@@ -298,15 +296,15 @@ def _families(context: VerifyContext, tables: ConfigTables, name: str) -> frozen
     return FAMILIES_5_4 if name in _VERSIONED else FAMILIES_5_4 - {KV_DATA_VERSION}
 
 
-def _is_left(context: VerifyContext, name: str) -> bool:
-    """A directory of that name stands beside databases, without being one, or is gone."""
+def _is_lost(context: VerifyContext, name: str) -> bool:
+    """Return whether `config/` has other databases, while this one is missing or is not a RocksDB."""
     tables = config_tables(context)
     others = set(tables.families) | set(tables.problems)
     return bool(others) and name not in others
 
 
-def _taken_for_it(context: VerifyContext, name: str) -> str:
-    """The file that a start takes over into a database which is not there any more, "" where it does not."""
+def _imported_file(context: VerifyContext, name: str) -> str:
+    """Return the file that a start imports into a database that is gone, "" if it imports none."""
     layout, rules = context.store.layout, config_rules(context.profile)
     for file, path in config_tables(context).force.databases.items():
         taken = path.name == name and load_table(layout, file, rules).start is LoadAction.LOADS
@@ -316,7 +314,7 @@ def _taken_for_it(context: VerifyContext, name: str) -> str:
 
 
 def config_start_of(context: VerifyContext) -> ConfigStart:
-    """What a start makes of the configuration; once in a run."""
+    """Return what a start makes of the configuration, computed once per run."""
 
     def found() -> ConfigStart:
         queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
@@ -330,39 +328,39 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
 
 @after("I-156")
 def a_broker_takes_each_table(context: VerifyContext) -> None:
-    """Each table that the store once had is taken by a start as it is."""
+    """Check that a start loads each table that the store once had."""
     if context.scope.topic is not None or not context.log.complete:
         return
     start = config_start_of(context)
     tables = config_tables(context)
     main = tables.main
-    _tell_databases(context, start)
+    _report_databases(context, start)
     for file in start.files:
         there = main.get(file.file)
-        told = there is not None and there.problem is not None
-        if file.start is LoadAction.LOADS or file.file == TIMER_CHECK or told:
+        unreadable = there is not None and there.problem is not None  # I-140 and I-141 report it
+        if file.start is LoadAction.LOADS or file.file == TIMER_CHECK or unreadable:
             continue
         if file.start is LoadAction.EMPTY and file.file in start.databases:
             continue
-        if said := _said(file, start, missing=there is None):
-            text, severity = said
+        if fault := _fault_of(file, start, missing=there is None):
+            text, severity = fault
             path = os.fspath(context.store.layout.config / file.file)
             context.findings.add("I-156", path, text, severity=severity)
 
 
-def _tell_databases(context: VerifyContext, start: ConfigStart) -> None:
-    """A RocksDB that opens, or is made anew, and lacks what the store had: no file that is written stands in for it."""
+def _report_databases(context: VerifyContext, start: ConfigStart) -> None:
+    """Report databases that lack entries of the store, or that a start makes again, where no file has the entries."""
     force = config_tables(context).force
-    told = {name for name, _ in start.cut_databases}  # by I-155
-    lost = start.databases & start.forgotten - told if start.forgets else frozenset()
+    reported = {name for name, _ in start.cut_databases}  # by I-155
+    lost = start.databases & start.forgotten - reported if start.forgets else frozenset()
     for path in sorted({force.databases[name] for name in lost}):
         text = "is missing: a broker makes an empty one"
         text = "lacks entries that the rest of the store shows" if is_rocksdb(path) else text
         context.findings.add("I-156", os.fspath(path), text, repair="")
 
 
-def _said(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:
-    """(what a start does with a file that it does not take, how bad that is); None for nothing."""
+def _fault_of(file: ConfigFileStart, start: ConfigStart, *, missing: bool) -> tuple[str, Severity] | None:
+    """Return (what a start does with a file that it does not load, how bad that is), None for nothing to report."""
     what = "is missing" if missing else f"is not accepted: {file.problem}"
     lost = file.file in start.forgotten and not start.bare
     if file.start is LoadAction.REFUSES:

@@ -1,12 +1,11 @@
-"""Group C: consume queues (docs/invariants.md, I-060 … I-087), against the log in both directions.
+"""Checks of group C: consume queues against the log in both directions (docs/invariants.md, I-060 … I-087).
 
 consumequeue_ext: its units (I-079), and what the units of a queue address there (I-080).
 
-Log to queue: each message has its unit, at its queue offset, with its tag (I-065, I-070).
-
-Messages of a queue come in log order; the units at their offsets are read beside them and compared
-as columns. What is not where it belongs is looked for where its neighbours are: a queue that a
-broker has shifted (spec 7.12, B1) is shifted by the same number for long stretches.
+Log to queue: each message has its unit, at its queue offset, with its tag (I-065, I-070). The pass gives the messages
+of a queue in log order; the units at their offsets are read and compared as columns. A unit that is not at its offset
+is searched for at the distance of its neighbours: a queue that a broker shifted (spec 7.12, B1) is shifted by the same
+number for long stretches.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _SECOND_MS = 1000
 
 @after("I-079")
 def ext_files(context: VerifyContext) -> None:
-    """Units follow one another from the front of each file to its end mark, or to its zeros."""
+    """Check that units follow one another from the front of each ext file to its end mark, or to its zeros."""
     for directory in queue_directories(context.store.layout.consume_queue_ext):
         if context.scope.topic not in (None, directory.topic):
             continue
@@ -87,7 +86,7 @@ def _check_units(context: VerifyContext, directory: QueueDirectory, files: Mappe
 
 
 def compare_entries(context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints) -> None:
-    """Units of these messages have addresses (codes) instead of tags: what stands there is theirs."""
+    """Check that the addresses `codes`, which units of these messages have instead of tags, lead to their ext units."""
     queue = check.queue
     root = context.store.layout.consume_queue_ext
     path = os.fspath(queue.below(root))
@@ -106,7 +105,7 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
         unit, guess = found.get(position), False
         if unit is None and gone:
-            continue  # nobody knows what stands there
+            continue  # the unit may be in bytes that cannot be read
         if unit is None:
             text = "no unit begins there" if files.files else "its consumequeue_ext is missing"
         elif unit.tags_code != tags_code:
@@ -134,14 +133,14 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
         )
 
 
-_FARTHEST = np.iinfo(np.int64).max // 2
+_LARGEST_SHIFT = np.iinfo(np.int64).max // 2
 _SAMPLES = 8
-"""Messages that are searched for, of one lot which are not where they belong."""
+"""Number of messages to search for, of a batch of messages without a unit at their offsets."""
 
 
 @of_messages("I-065", "I-080", "I-082")
 def units_of_messages(context: VerifyContext, messages: Messages) -> None:
-    """Each message has its unit at its queue offset, with the tag that its record asks for."""
+    """Check that each message has its unit at its queue offset, with the tags code that its record asks for."""
     queues = queues_of(context)
     if context.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
         return
@@ -159,21 +158,21 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         units = check.reader.lookup(messages.offset)
     kinds = compare(units, messages)
     if not kinds.any():
-        _found(context, check, messages)
+        _note_found(context, check, messages)
         return
     wrong = kinds > DifferenceKind.ADDRESS
-    _found(context, check, messages.take(~wrong) if wrong.any() else messages)
+    _note_found(context, check, messages.take(~wrong) if wrong.any() else messages)
     _compare_tags(context, check, messages, units["tags_code"], kinds)
     if wrong.any():
         unread = check.reader.unread(messages.offset) & wrong
-        if unread.any():  # nobody can tell
+        if unread.any():  # units in bytes that cannot be read may be right
             check.right.add_any(messages.offset[unread])
         _look_elsewhere(context, queues, check, messages.take(wrong & ~unread))
 
 
 @of_settled("I-065", "I-080", "I-082")
 def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) -> bool:
-    """Nothing is wrong with these; False where what was read are not the files of each queue here."""
+    """Note that these queues are in order; False if the files that were read are not those of each queue here."""
     queues = queues_of(context)
     if context.scope.quick or queues.unreadable:
         return True
@@ -191,8 +190,8 @@ def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) ->
     return True
 
 
-def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
-    """These messages have their units."""
+def _note_found(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
+    """Note that these messages have their units."""
     if not len(messages.offset):
         return
     check.note_right(messages)
@@ -203,7 +202,7 @@ def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> Non
 def _compare_tags(
     context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints, kinds: npt.NDArray[np.int8]
 ) -> None:
-    """The units that name their messages' records carry the right codes."""
+    """Check the tags codes of units that name the records of their messages."""
     addresses = np.flatnonzero((kinds == DifferenceKind.ADDRESS) & ~messages.lost)
     if len(addresses):
         compare_entries(context, check, messages.take(addresses), codes[addresses])
@@ -218,16 +217,16 @@ def _compare_tags(
         context.findings,
         "I-065",
         offsets,
-        lambda row: _told(
+        lambda row: _wrong_tags(
             check, offsets[row], codes[rows[row]], messages.position[rows[row]], messages.tags_code[rows[row]]
         ),
     )
 
 
 def report_waits(context: VerifyContext, check: QueueCheck) -> None:
-    """Messages that wait as no level and no other message does. The log has been read.
+    """Report messages whose delay is that of no level and of no other message, after the pass over the log.
 
-    Where nobody says what the levels are, such a message may have one of its own.
+    If the levels are a guess, such a message may have a level of its own.
     """
     guess = not options_of(context.store.layout).delay_levels.is_given
     why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
@@ -238,29 +237,29 @@ def report_waits(context: VerifyContext, check: QueueCheck) -> None:
         context.findings,
         "I-065",
         offsets,
-        lambda row: _told(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked) + why,
+        lambda row: _wrong_tags(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked) + why,
         **more,
     )
 
 
-def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
+def _wrong_tags(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
     return f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
 
 
 def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages) -> None:
-    """Find units of messages at other queue offsets; what is in none is missing."""
-    found = _at_distance(context, queues, check, messages, check.shift)
+    """Find units of messages at other queue offsets; note messages without any unit as missing."""
+    found = _report_shifted(context, queues, check, messages, check.shift)
     messages = messages.take(~found)
     samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
     distances: set[int] = set()
     for row in np.unique(samples).tolist() if len(messages.offset) else ():
-        at = _find(check.reader, int(messages.position[row]))
+        at = _offset_of_unit(check.reader, int(messages.position[row]))
         if at is not None:
             distances.add(at - int(messages.offset[row]))
-    # a damaged record may say any number: what lies farther than numbers reach is no shift
-    near = {distance for distance in distances if abs(distance) <= _FARTHEST}
-    for distance in near - {check.shift}:
-        found = _at_distance(context, queues, check, messages, distance)
+    # a damaged record may have any queue offset: a shift that could overflow is none
+    plausible = {distance for distance in distances if abs(distance) <= _LARGEST_SHIFT}
+    for distance in plausible - {check.shift}:
+        found = _report_shifted(context, queues, check, messages, distance)
         if found.any():
             check.shift = distance
             messages = messages.take(~found)
@@ -268,8 +267,8 @@ def _look_elsewhere(context: VerifyContext, queues: QueueStates, check: QueueChe
 
 
 def _without_first(context: VerifyContext, check: QueueCheck, messages: Messages) -> Messages:
-    """Messages that are missing, but for the record at the beginning of the log in front of a queue in
-    a RocksDB: brokers leave it out when they fill a new database (B40). It is told.
+    """Return the messages without the record at position 0 in front of a queue in a RocksDB, and report that record:
+    brokers leave it out when they fill a new database (B40).
     """
     layout = context.store.layout
     first = (messages.position == 0) & (messages.offset < check.reader.first_offset)
@@ -288,8 +287,8 @@ def _without_first(context: VerifyContext, check: QueueCheck, messages: Messages
     return messages.take(~first)
 
 
-def _find(reader: QueueReader, position: int) -> int | None:
-    """Queue offset of the unit that names a position of the log, given that units rise."""
+def _offset_of_unit(reader: QueueReader, position: int) -> int | None:
+    """Return the queue offset of the unit that names a log position, found by bisection: positions must rise."""
     low, end = reader.first_offset, reader.files.end // UNIT_BYTES
     high = end
     while low < high:
@@ -303,10 +302,10 @@ def _find(reader: QueueReader, position: int) -> int | None:
     return low if low < end and unit["physical_offset"][0] == position else None
 
 
-def _at_distance(
+def _report_shifted(
     context: VerifyContext, queues: QueueStates, check: QueueCheck, messages: Messages, distance: int
 ) -> Flags:
-    """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
+    """Report messages whose unit lies `distance` behind its place; return which, bool[n]."""
     if not distance:
         return np.zeros(len(messages.offset), np.bool_)
     places = messages.offset + distance
@@ -335,7 +334,7 @@ def _at_distance(
     *("I-071", "I-072", "I-075", "I-084", "I-085", "I-086", "I-087"),
 )
 def units_of_queues(context: VerifyContext) -> None:
-    """All units of all queues, and the messages that have none."""
+    """Check all units of all queues, and report the messages that have none."""
     queues = queues_of(context)
     if queues.unreadable:
         check_database(context, queues)
@@ -346,7 +345,7 @@ def units_of_queues(context: VerifyContext) -> None:
         check = queues.check(queue)
         seen = QueuePass(context, queues, check)
         seen.run()
-        # of a queue without units a RocksDB still knows the end
+        # a RocksDB knows the end of a queue without units, too
         check.live_end = max(seen.live_end, check.reader.first_offset if queues.in_database(queue) else 0)
         report_ends(context, queues, check, seen)
         report_missing(context, queues, check)

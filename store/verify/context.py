@@ -1,14 +1,14 @@
-"""What checks look at: a store, what is asked of it (`Scope`), what the pass over its log has shown, and its batches.
+"""What checks look at: the store, the request (`Scope`), the facts of the pass over the log, and its batches.
 
-Of what that pass has not looked at nothing can be said. What several checks need of a batch is made once.
+Nothing can be said of parts of the log that the pass has not read. What several checks need of a batch is made once.
 
-Some checks have a state that goes on along the log. `--jobs` has parts of the log looked at in processes of their
-own. Each begins with no state, so what it has seen tells less than a run that comes from the start of the log would
-know. A run takes on the state of the part behind it only where that makes no difference: nothing is wrong in the part,
-and nothing at the seam in front of it.
+Some checks have a state that continues along the log. With `--jobs` other processes check parts of the log, each
+without the state of the part in front, so their findings may differ from those of one run from the start. A run merges
+the state of the part behind it (`Mergeable`) only if that makes no difference: nothing is wrong in the part, and
+nothing at the seam in front of it.
 
-Readers go around bytes that the disk does not give (I-015), and note them (`store/disk/byte_reader.py`); a
-check that cannot go around ends there. Whichever groups are asked for, what was met is told.
+Readers skip bytes that the disk does not return (I-015), and note them (`store/disk/byte_reader.py`); a check that
+cannot skip them ends there. Noted ranges are reported whichever groups are asked for.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ SENT_AGAIN = "; it comes again from the master, if still there"
 
 @dataclass
 class LogFacts:
-    """What the pass over the log has shown, for the checks behind it and for a run that goes on.
+    """What the pass over the log found, for the checks after it and for a run that continues.
 
-    end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
-    them, of its messages in the log. newest, newest_dead: largest store timestamp, ms,
-    of these and of those that a start has cut off. damage: where the first one begins, behind which a broker gives up
-    what is good; -1 without. stopped_at: where reading ended before its time.
+    end: log position behind the last good record. first_offset, next_offset: of the messages in the log, by queue, LMQ
+    included. newest, newest_dead: largest store timestamp, ms, of good records and of records that a start cut off.
+    damage: the first damage at which a broker gives up good records behind it; -1 without. stopped_at: where reading
+    ended early.
     """
 
     start: int = 0
@@ -76,28 +76,28 @@ class LogFacts:
     #: Bytes that the pass has read.
     bytes: int = 0
     stopped_at: int | None = None
-    #: Some part was not looked at, because it was not asked for.
+    #: Some part was not read, because it was not asked for.
     skipped: bool = False
     #: Log position behind the last message that has a unit in some queue.
     dispatched: int = 0
-    #: Where the last good records begin, and when the very last one was stored.
+    #: Log positions of the last good records, and the store timestamp of the very last one.
     last: list[int] = field(default_factory=list)
     last_timestamp: int = 0
-    #: By queue, of messages in a row without a unit: queue offset, count, log position, end.
+    #: By queue, for each run of messages without a unit: queue offset, count, log position, end.
     missing: dict[QueueId, array[int]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """All of the log was read: what it has not shown is not there."""
+        """Whether all of the log was read, so that what was not found is not there."""
         return not self.skipped and self.stopped_at is None
 
     def going_on(self, start: int) -> LogFacts:
-        """The same for a run that goes on, in a log that begins at `start` now."""
-        own = {name: deepcopy(getattr(self, name)) for name in _OWN}
+        """Return the facts for a run that continues, in a log that begins at `start` now."""
+        own = {name: deepcopy(getattr(self, name)) for name in _CHANGED_IN_PLACE}
         return replace(self, start=start, stopped_at=None, **own)
 
     def merge(self, other: LogFacts) -> None:
-        """What the pass over the part right behind has shown."""
+        """Add the facts of the pass over the part directly behind."""
         self.end, self.dispatched = other.end, max(self.dispatched, other.dispatched)
         self.records += other.records
         self.bytes += other.bytes
@@ -114,7 +114,7 @@ class LogFacts:
 
 
 def note_gaps(gaps: array[int], more: Sequence[int]) -> None:
-    """Add to `LogFacts.missing` of a queue what comes next; a run that goes on is no other one."""
+    """Append runs to `LogFacts.missing` of a queue; join the first one to the last of `gaps` if it continues that."""
     if gaps and more and gaps[-4] + gaps[-3] == more[0]:
         gaps[-3] += more[1]
         gaps[-1] = more[3]
@@ -122,11 +122,11 @@ def note_gaps(gaps: array[int], more: Sequence[int]) -> None:
     gaps.extend(more)
 
 
-_OWN = ("first_offset", "next_offset", "missing")
+_CHANGED_IN_PLACE = ("first_offset", "next_offset", "missing")
 
 
 class Predicted(NamedTuple):
-    """Findings about the next start, and why there are none: "" where it was predicted.
+    """Findings about the next start. why_not: why it was not predicted, "" if it was.
 
     facts: what it does, line by line, each with a label. recovered: `recover` has nothing to do; None: not known.
     config: what it makes of config/.
@@ -140,13 +140,13 @@ class Predicted(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
+    """What to check. quick: structure and ends only. topic, queue_id: one topic, one queue. groups: of the catalogue,
+    None for all. since_ms: begin at the log file that has messages of that time. sample_percent: read only so much of
+    the log.
 
-    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of that time.
-    sample_percent: so much of the log. start: log position to begin at; earlier: what the runs before it have shown of
-    the log up to there. max_duration_s: reading ends after it. broker_version: take the store for one of it. proof:
-    tell what of the log is in order for a start, too (`Verdict.verified`); anew: and of a log without queues and index
-    what these are to hold. watch: what else looks at the log in the same pass (`Verdict.watched`).
+    start: log position to begin at; earlier: the facts of runs over the log up to there. max_duration_s: time to read.
+    broker_version: take the store for one of this version. proof: also tell what of the log is in order for a start
+    (`Verdict.verified`); anew: and, without queues and index, what they should contain. watch: see `Verdict.watched`.
     """
 
     quick: bool = False
@@ -165,16 +165,16 @@ class Scope(NamedTuple):
 
 
 def never() -> bool:
-    """Nobody asks to stop."""
+    """Return False: the default of `asked_to_stop`."""
     return False
 
 
 class VerifyContext:
-    """One run over one store. unread: what was not looked at, and why.
+    """One run over one store. unread: what was not checked, and why.
 
-    asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
-    seen the store change. behind: log position where this run begins, for another one that looks at
-    what is in front of it and takes on what this one has seen (`context.py`).
+    asked_to_stop: returns whether somebody wants the run to end with what it has. changing: an earlier run has seen the
+    store change. behind: log position where this run begins, if another run reads the log in front of it and merges the
+    state of this one (see the module); None otherwise.
     """
 
     def __init__(
@@ -201,9 +201,9 @@ class VerifyContext:
         begin = store.log_files.start
         self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
         self.now_ms = clock_ms() if now_ms is None else now_ms
-        #: What the next start would do, once it is asked.
+        #: Predicts what the next start would do, when it is called.
         self.start: Callable[[], Predicted] = lambda: Predicted([])
-        #: What it was told to do.
+        #: What `start` predicted.
         self.predicted = Predicted([])
         #: The queues of a store that has all of them in a RocksDB, read once.
         self.copied: CopiedQueues | None = None
@@ -211,29 +211,29 @@ class VerifyContext:
 
     @cached_property
     def profile(self) -> Profile:
-        """How the brokers that wrote the store behave."""
+        """The behaviour of the brokers that wrote the store."""
         from ..broker.profiles import profile_of
 
         return profile_of(self.scope.broker_version or self.store.generation.version)
 
     @cached_property
     def progress(self) -> Progress:
-        """How far groups have come."""
+        """The offsets that consumer groups have reached."""
         from ..settings.read import read_progress
 
         return read_progress(self.store.layout.config, self.store.config)
 
     @cached_property
     def crashed(self) -> bool:
-        """`abort` is there: a broker runs, or did not stop in order."""
+        """Whether `abort` is there: a broker runs, or was not shut down cleanly."""
         return self.store.layout.abort.exists()
 
     @cached_property
     def groups(self) -> frozenset[str]:
-        """The groups of checks that are run: those asked for, and what these go by.
+        """The groups of checks to run: those asked for, and those that they depend on.
 
-        Which messages have units is found out by the checks of queues; those of the checkpoint ask for it, and so does
-        an index that is missing after a crash.
+        The checks of queues find out which messages have units; the checks of the checkpoint need that, and so does the
+        check of an index that is missing after a crash.
         """
         asked = self.scope.groups or frozenset(GROUPS)
         if "checkpoint" in asked or ("index" in asked and self.crashed):
@@ -242,37 +242,37 @@ class VerifyContext:
 
     @cached_property
     def again(self) -> str:
-        """What a finding says of the bytes behind the last good record, where a start ends the log in front of them and
-        a master sends them again; "" where none does.
+        """Text for findings about bytes behind the last good record of a slave, where a start cuts the log and the
+        master sends the bytes again; "" if no master does.
         """
         layout = self.store.layout
         if not layout.broker_config.is_slave or layout.dledger is not None:
             return ""
-        taken = self.crashed and self.profile.record.unequal_is_data  # for data (B26): then the slave asks behind them
+        taken = self.crashed and self.profile.record.unequal_is_data  # as data (B26): the slave asks behind them
         return "" if taken else SENT_AGAIN
 
     @property
     def behind_the_end(self) -> Details:
-        """How a finding about these bytes differs from others."""
+        """Severity and unclean flag for findings about these bytes; {} if no master sends them again."""
         return {"severity": Severity.INFO, "unclean": not self.live} if self.again else {}
 
     @property
     def read_at_once(self) -> bool:
-        """This run has read the whole log: what it has kept of records is complete, too."""
+        """Whether this run has read the whole log, so that what it has kept of records is complete, too."""
         return self.log.complete and self.scope.earlier is None
 
     @cached_property
     def live(self) -> bool:
-        """Somebody writes: what is behind the log end now may be there a moment later."""
+        """Whether somebody writes: what is behind the log end now may be records a moment later."""
         return self._changing or holder(self.store.layout.lock) not in (None, os.getpid())
 
     def begin_reading(self) -> None:
-        """The checks before the log are done: half of the time at least is for the log."""
+        """Give the pass over the log at least half of the time limit, now that the checks before it are done."""
         if self._end_s is not None and self.scope.max_duration_s is not None:
             self._end_s = max(self._end_s, time.monotonic() + self.scope.max_duration_s / 2)
 
     def stopped(self) -> str:
-        """Why the run is to end now, "" if it is not."""
+        """Return why the run has to end now, "" if it goes on."""
         if self._asked_to_stop():
             return "interrupted"
         if self._end_s is not None and time.monotonic() >= self._end_s:
@@ -280,32 +280,32 @@ class VerifyContext:
         return ""
 
     def kept(self, key: Any, make: Callable[[], T]) -> T:
-        """What a check keeps from one call to the next; made at the first."""
+        """Return what `make` returned at the first call with this key."""
         if key not in self._kept:
             self._kept[key] = make()
         found: T = self._kept[key]
         return found
 
     def states(self) -> dict[Any, Any]:
-        """All that checks have kept, by key."""
+        """Return all kept values by key."""
         return dict(self._kept)
 
     def place(self, position: int) -> tuple[str, int]:
-        """File of a log position and the byte in it; the log's directory where no file has it."""
+        """Return the file of a log position and the byte in it; without a file the log's directory and the position."""
         file = self.store.log_files.file_at(position)
         if file is None:
             return os.fspath(self.store.layout.commit_log_directories[0]), position
         return file.path, position - file.start
 
     def log_finding(self, code: str, position: int, size: int, message: Message, **more: Any) -> None:
-        """A finding about bytes of the log. more: as in `Findings.add`."""
+        """Add a finding about bytes of the log. more: as in `Findings.add`."""
         path, offset = self.place(position)
         self.findings.add(code, path, message, offset=offset, length=size, **more)
 
     def log_rows(
         self, code: str, wrong: Flags, position: Ints, ends: Ints, message: Callable[[int], str], **more: Any
     ) -> None:
-        """Rows of consecutive records of one file of the log, as in `Findings.add_rows`."""
+        """Add findings about consecutive records of one file of the log, as in `Findings.add_rows`."""
         if not wrong.any():
             return
         path, offset = self.place(int(position[0]))
@@ -314,90 +314,89 @@ class VerifyContext:
 
 
 class Mergeable(ABC):
-    """What a check keeps from batch to batch (`VerifyContext.kept`), and can take on from a part behind."""
+    """State of a check between batches (`VerifyContext.kept`), which can take in the state of a part behind it."""
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
-        """The state of a run that has kept nothing yet."""
+        """Return the state of a run that has seen nothing yet."""
         return cls()
 
     def export(self) -> Any:
-        """What the run in front needs of it, to be pickled: None where it cannot be taken on."""
+        """Return what the run in front needs of this state, to be pickled; None if it cannot be merged."""
         return self
 
-    def can_merge(self, left: Any) -> bool:
-        """Nothing would be found at the seam to what `export` gave of the part behind it."""
+    def can_merge(self, exported: Any) -> bool:
+        """Return whether nothing would be found at the seam. exported: what `export` returned of the part behind."""
         return True
 
     @abstractmethod
-    def merge(self, context: VerifyContext, left: Any) -> None:
-        """Go on as if this run had seen that part, too."""
+    def merge(self, context: VerifyContext, exported: Any) -> None:
+        """Continue as if this run had seen that part, too."""
 
 
 class LogWatcher(Mergeable):
-    """Looks at the log in the pass of the checks and finds nothing: for who wants to know what is in it.
+    """Looks at the log in the pass of the checks, without adding findings.
 
-    `Scope.watch` names the class, `Verdict.watched` has what was made of it.
+    `Scope.watch` names the class, `Verdict.watched` has the instance.
     """
 
     @abstractmethod
     def records(self, records: Records) -> None:
-        """Good records of this log, in order."""
+        """Take good records of this log, in order."""
 
     @abstractmethod
     def stale(self, records: Records) -> None:
-        """Whole records that are none of this log, or no longer."""
+        """Take whole records that do not belong to this log, or no longer."""
 
     @abstractmethod
     def extent(self, extent: Extent) -> None:
-        """What is no record."""
+        """Take a range that is not a record."""
 
 
 CACHES = frozenset({"index files", "ext files", "queue begins"})
-"""What else may be kept while the log is read: it says nothing of what was read so far."""
+"""Keys of kept values that do not depend on what was read of the log so far."""
 
 
 class Covered(Mergeable):
-    """Log positions, good records and all else."""
+    """Log positions that the pass has read: those of good records, and all."""
 
     def __init__(self) -> None:
         self._ranges, self._records = Ranges(), Ranges()
 
     def add(self, begin: int, end: int) -> None:
-        """The pass is over these bytes."""
+        """Note that the pass has read these bytes."""
         self._ranges.add_range(begin, end)
 
     def add_records(self, batch: Batch) -> None:
-        """It is over these good records."""
+        """Note that the pass has read these good records."""
         self.add(int(batch.position[0]), batch.end)
         for begin, end in batch.taken:
             self._records.add_range(begin, end)
 
     def has(self, positions: Ints) -> Flags:
-        """bool[n]: which of the log positions, int64[n], it has been at."""
+        """Return which of the log positions, int64[n], the pass has read: bool[n]."""
         return self._ranges.has(positions)
 
     def in_records(self, positions: Ints) -> Flags:
-        """bool[n]: which of the log positions, int64[n], good records take up (`Batch.taken`)."""
+        """Return which of the log positions, int64[n], lie in good records (`Batch.taken`): bool[n]."""
         return self._records.has(positions)
 
-    def merge(self, context: VerifyContext, left: Covered) -> None:
-        """That of the part, too."""
-        self._ranges.add_all(left._ranges)
-        self._records.add_all(left._records)
+    def merge(self, context: VerifyContext, exported: Covered) -> None:
+        self._ranges.add_all(exported._ranges)
+        self._records.add_all(exported._records)
 
 
 def covered_of(context: VerifyContext) -> Covered:
-    """That of a run."""
+    """Return the positions that the run has read."""
     return context.kept(Covered, Covered)
 
 
 LOOK = "mqstore get {store} --at {position} --format json"
-"""The next command where none mends a record: who knows the message can judge it."""
+"""Next command for a record that nothing repairs: whoever knows the message can judge it."""
 
 
 class Records:
-    """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
+    """n records in log order. dispatched: what they add to queues and index, None for stale records."""
 
     def __init__(self, batch: Batch, dispatched: Dispatched | None = None) -> None:
         self.batch = batch
@@ -408,12 +407,12 @@ class Records:
 
     @property
     def columns(self) -> Columns:
-        """Of MESSAGE."""
+        """The columns of MESSAGE."""
         return self.batch.columns
 
     @property
     def position(self) -> Ints:
-        """int64[n]: where each record begins in the log."""
+        """int64[n]: log position of each record."""
         return self.batch.position
 
     @cached_property
@@ -422,7 +421,7 @@ class Records:
         return self.position + self.ints("total_size")
 
     def ints(self, name: str) -> Ints:
-        """int64[n]: a number of MESSAGE."""
+        """Return a number of MESSAGE as int64[n]."""
         return self.columns.ints(name).astype(np.int64, copy=False)
 
     @cached_property
@@ -434,7 +433,7 @@ class Records:
 
     @cached_property
     def topics(self) -> Dictionary:
-        """Topics as stored, each once, and which one each record has."""
+        """The stored topics, each once, and the number of each record's topic among them."""
         if self.dispatched is not None:
             return self.dispatched.stored_topics
         return dictionary(self.columns.ragged("topic"))
@@ -445,7 +444,7 @@ class Records:
         return [java_string(value) for value in self.topics.values]
 
     def of_topic(self, topic: str) -> Ints:
-        """Rows of one topic."""
+        """Return the rows of one topic."""
         if topic not in self.topic_texts:
             return np.zeros(0, np.int64)
         return np.flatnonzero(self.topics.ids == self.topic_texts.index(topic))
@@ -468,22 +467,22 @@ def add_rows(
     severity: Severity | None = None,
     repair: str | None = None,
 ) -> None:
-    """A finding of each run of wrong records; values: a number of each, told behind the text."""
+    """Add a finding for each run of wrong records. values: a number for each record, put behind the text."""
     if not wrong.any():
         return
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         value = "" if values is None else f" {values[row]}"
         return f"record at {records.position[row]}: {text}{value}"
 
-    context.log_rows(code, wrong, records.position, records.ends, told, severity=severity, repair=repair)
+    context.log_rows(code, wrong, records.position, records.ends, message, severity=severity, repair=repair)
 
 
 NOT_CHECKED = "not checked to the end"
 
 
 def of_unread() -> Iterator[Finding]:
-    """What was met so far and could not be read."""
+    """Yield a finding for each range noted so far that could not be read."""
     for unread in noted():
         size = counted(unread.length, "byte")
         text = f"cannot read {size} at {unread.offset}: {unread.reason}"
@@ -492,13 +491,13 @@ def of_unread() -> Iterator[Finding]:
 
 
 def ended(context: VerifyContext) -> dict[str, set[str]]:
-    """Codes of checks that could not go on, by the place where they ended."""
+    """Return the codes of checks that could not continue, by the reason."""
     return context.kept(NOT_CHECKED, dict[str, set[str]])
 
 
 @contextmanager
 def going_on(context: VerifyContext, codes: Iterable[str]) -> Iterator[None]:
-    """A check in this block ends at bytes that cannot be read, the run does not. codes: its own."""
+    """Let a check in this block, but not the run, end at bytes that cannot be read. codes: of the check."""
     try:
         yield
     except UnreadableRange as error:
@@ -507,16 +506,14 @@ def going_on(context: VerifyContext, codes: Iterable[str]) -> Iterator[None]:
 
 
 def need_whole(paths: Iterable[str]) -> None:
-    """Raises UnreadableRange where something of these files could not be read: a check of what is
-    between their entries has nothing to go by.
-    """
+    """Raise UnreadableRange if a part of these files could not be read: a check of gaps between entries needs all."""
     for path in paths:
         for unread in noted_of(path):
             raise unread.error()
 
 
 def is_gone(context: VerifyContext, positions: Ints) -> Flags:
-    """bool[n]: log positions, int64[n], at which nobody can tell whether a record begins."""
+    """bool[n]: which log positions, int64[n], lie in bytes that cannot be read: there may be a record."""
     gone = np.zeros(len(positions), np.bool_)
     for begin, end in context.gone:
         gone |= (positions >= begin) & (positions < end)
@@ -524,7 +521,7 @@ def is_gone(context: VerifyContext, positions: Ints) -> Flags:
 
 
 class RepeatedChecks:
-    """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
+    """Checks that are called for each batch; a check that meets bytes that cannot be read is left out from then on."""
 
     def __init__(self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]) -> None:
         self._context = context
@@ -532,7 +529,7 @@ class RepeatedChecks:
         self._checks = checks
 
     def __call__(self, item: Any) -> None:
-        """Hand an item to all of them."""
+        """Call all checks with an item."""
         for check in self._checks:
             try:
                 check(self._context, item)

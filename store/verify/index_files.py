@@ -1,9 +1,7 @@
-"""Index files each for itself, and one after the other: names, lengths, headers (spec 3.1 … 3.4).
-
-Slots and chains of an index file (I-093 … I-098).
+"""Checks of index files without the log: names, lengths, headers, slots and chains (spec 3.1 … 3.4; I-090 … I-107).
 
 A broker links each item to the one before it in its slot, and the slot to the newest. So the chains of a sound file
-follow from the hashes of its items alone: they are made again, window by window, and compared as columns.
+follow from the hashes of its items alone: they are computed again, window by window, and compared as columns.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from .register import after, before
 
 
 def index_files(context: VerifyContext) -> list[IndexFile]:
-    """Index files with content, oldest first, read at the rate of the run."""
+    """Return the index files that are not empty, oldest first, read at the rate of the run."""
     return context.kept("index files", lambda: _with_content(context))
 
 
@@ -52,19 +50,19 @@ def _with_content(context: VerifyContext) -> list[IndexFile]:
 
 
 def add(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:
-    """A finding about an index file."""
+    """Add a finding about an index file."""
     name = file.path.rpartition("/")[2]
     context.findings.add(code, file.path, f"index file {name}: {text}", **more)
 
 
 def header_only(context: VerifyContext, code: str, file: IndexFile, text: str, **more: Any) -> None:
-    """A finding about its header."""
+    """Add a finding about the header of an index file."""
     add(context, code, file, text, offset=0, length=HEADER_BYTES, **more)
 
 
 @before("I-090", "I-091", "I-109")
 def names_and_lengths(context: VerifyContext) -> None:
-    """A name is a time, and a length that of so many slots and items; all files have the same."""
+    """Check that names are times, and that lengths fit the numbers of slots and items and are all the same."""
     if context.scope.topic is not None:
         return
     index = context.store.index
@@ -92,7 +90,7 @@ def names_and_lengths(context: VerifyContext) -> None:
 
 
 def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes) -> None:
-    """A broker goes by its options alone: with other slots, or fewer items than were put, it finds no key."""
+    """Compare a file with the broker's options: with other slots, or fewer items than put, a broker finds no key."""
     slots, items = sizes.index_slots, sizes.index_items
     if "configuration" not in (slots.origin, items.origin) or sizes.of_index == (file.slots, file.items):
         return
@@ -108,7 +106,7 @@ def _hold_against_options(context: VerifyContext, file: IndexFile, sizes: Sizes)
 
 @before("I-092", "I-103", "I-104")
 def headers(context: VerifyContext) -> None:
-    """Each header makes sense, only the newest file has room, and the files follow one another."""
+    """Check that headers make sense, that only the newest file has room, and that the files follow one another."""
     if context.scope.topic is not None:
         return
     files = index_files(context)
@@ -148,21 +146,21 @@ def headers(context: VerifyContext) -> None:
 
 
 def _is_new(context: VerifyContext, file: IndexFile) -> bool:
-    """Nothing was put yet. A writer puts the first item a moment after the file is there."""
+    """Return whether a file has no item yet: a writer adds the first item a moment after it makes the file."""
     return file.header.index_count == 0 and (context.live or not any(file.item(1)))
 
 
 def _clock_went_back(context: VerifyContext, file: IndexFile) -> bool:
-    """The first and the last message of the file were stored when its header says."""
+    """Return whether the first and the last message of the file were stored at the times in its header."""
     try:
         return stored_as_told(file.header, context.store.log)
     except StoreError:
-        return False  # it is told where the log is read
+        return False  # the pass over the log reports it
 
 
 @before("I-107")
 def unused_items(context: VerifyContext) -> None:
-    """Behind the last item there are zeros."""
+    """Check that there are only zeros behind the last item."""
     if context.scope.quick or context.scope.topic is not None or context.live:
         return
     for file in index_files(context):
@@ -177,7 +175,7 @@ def unused_items(context: VerifyContext) -> None:
 
 
 def _unused_from(file: IndexFile) -> int:
-    """Byte behind the last item."""
+    """Return the position in the file behind the last item."""
     return file_size(file.slots, max(1, file.last + 1))
 
 
@@ -185,7 +183,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def _first_data(files: MappedFileQueue, start: int) -> int | None:
-    """First byte from `start` on that is not zero."""
+    """Return the position of the first byte from `start` on that is not zero, None if there is none."""
     file: MappedFile = files.files[0]
     at = files.next_data(file, start)
     while at is not None and at < file.size:
@@ -199,7 +197,7 @@ def _first_data(files: MappedFileQueue, start: int) -> int | None:
 
 @after("I-105")
 def index_end(context: VerifyContext) -> None:
-    """The index does not reach beyond the log: it takes no message then until the log does (B30)."""
+    """Check that the index does not reach beyond the log: then it takes no message until the log is as long (B30)."""
     files = index_files(context)
     if context.scope.topic is not None or context.live or not context.log.complete or not files:
         return
@@ -213,16 +211,16 @@ def index_end(context: VerifyContext) -> None:
 
 _LARGEST_HASH = (1 << 31) - 1
 _SHARED = -1
-"""Stands for a moment where several items of a window have one slot."""
-_TOLD_APART = 4096
-"""More wrong links in one window are not told one by one."""
+"""Temporary mark of slots that have several items of a window."""
+_REPORTED_APART = 4096
+"""If a window has more wrong links, they are not reported one by one."""
 _WALKED = 1000
-"""Items that are followed to see whether a chain comes back to where it was."""
+"""Number of items to follow in search of a loop in a chain."""
 
 
 @before("I-093", "I-094", "I-095", "I-096", "I-097", "I-098")
 def chains(context: VerifyContext) -> None:
-    """Each item is in the chain of its slot, once, behind all older ones of it."""
+    """Check that each item is in the chain of its slot, once, behind all older items of the slot."""
     if context.scope.quick or context.scope.topic is not None:
         return
     for file in index_files(context):
@@ -235,7 +233,7 @@ def chains(context: VerifyContext) -> None:
 
 
 class _Chains:
-    """One file. newest: number of the newest item so far by slot, int32[slots]."""
+    """The chains of one file. _newest: number of the newest item so far by slot, int32[slots]."""
 
     def __init__(self, context: VerifyContext, file: IndexFile) -> None:
         self._context = context
@@ -245,13 +243,13 @@ class _Chains:
         self._settled = not context.live
 
     def run(self) -> None:
-        """Look at all items, then at all slots."""
+        """Check all items, then all slots."""
         for first, items in self._file.columns():
-            self._window(first, items)
+            self._check_window(first, items)
         if self._settled:
-            self._slots()
+            self._check_slots()
 
-    def _window(self, first: int, items: Structs) -> None:
+    def _check_window(self, first: int, items: Structs) -> None:
         hashes = items["key_hash"].astype(np.int32)
         previous = items["previous"].astype(np.int32)
         follow = 0
@@ -259,11 +257,11 @@ class _Chains:
             arrays = hashes, previous, self._newest
             follow = kernel.run(kernel.Operation.LINK, arrays, (first,))
         if follow < len(items):
-            self._chained(first + follow, hashes[follow:], previous[follow:])
-        self._positions(first, items["physical_offset"].astype(np.int64))
+            self._check_links(first + follow, hashes[follow:], previous[follow:])
+        self._check_positions(first, items["physical_offset"].astype(np.int64))
 
-    def _chained(self, first: int, hashes: npt.NDArray[np.int32], previous: npt.NDArray[np.int32]) -> None:
-        """Items that may be in no chain, or in another one."""
+    def _check_links(self, first: int, hashes: npt.NDArray[np.int32], previous: npt.NDArray[np.int32]) -> None:
+        """Check the links of items, from the first that may be wrong on."""
         numbers = np.arange(first, first + len(hashes), dtype=np.int64)
         good = hashes >= 0
         if good.all():
@@ -278,16 +276,16 @@ class _Chains:
         wrong &= good
         if wrong.any():
             links = previous[wrong].astype(np.int64)
-            self._links(numbers[wrong], slots[wrong], links, expected[wrong].astype(np.int64))
+            self._report_links(numbers[wrong], slots[wrong], links, expected[wrong].astype(np.int64))
 
-    def _links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
-        """Items whose `previous` is not the item before them in their slot."""
+    def _report_links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
+        """Report items whose `previous` is not the item before them in their slot."""
         impossible = cannot_follow(numbers, previous)
-        if len(numbers) > _TOLD_APART:
-            self._all_wrong(numbers, impossible)
+        if len(numbers) > _REPORTED_APART:
+            self._report_many(numbers, impossible)
             return
         for row in np.flatnonzero(impossible).tolist():
-            self._no_way_back(int(numbers[row]), int(previous[row]))
+            self._report_not_older(int(numbers[row]), int(previous[row]))
         rows = np.flatnonzero(~impossible)
         other = (previous[rows] > 0) & (self._slots_of(previous[rows]) != slots[rows])
         for row in rows[other].tolist():
@@ -297,12 +295,12 @@ class _Chains:
             text = f"it is in no chain: the link of item {numbers[row]} skips it"
             self._add("I-097", int(expected[row]), text)
 
-    def _all_wrong(self, numbers: Ints, impossible: Flags) -> None:
-        """Nearly all links of a window are wrong: one is as good as the other."""
+    def _report_many(self, numbers: Ints, impossible: Flags) -> None:
+        """Report many wrong links of a window in few findings."""
         self._report("I-096", numbers, impossible, lambda _: "its link does not lead to an older item")
         self._report("I-097", numbers, ~impossible, lambda _: "its chain skips items")
 
-    def _no_way_back(self, number: int, link: int) -> None:
+    def _report_not_older(self, number: int, link: int) -> None:
         text = f"its link leads to item {link}, which is not older"
         severity = None
         if self._is_loop(number, link):
@@ -311,7 +309,7 @@ class _Chains:
         self._add("I-096", number, text, severity)
 
     def _is_loop(self, number: int, link: int) -> bool:
-        """A chain of at least two items comes back to `number`."""
+        """Return whether a chain of at least two items comes back to `number`."""
         if link == number:
             return False
         for _ in range(_WALKED):
@@ -323,13 +321,13 @@ class _Chains:
         return False
 
     def _slots_of(self, numbers: Ints) -> Ints:
-        """int64[n]: slots of items, read one by one: they are few; -1 of a negative hash."""
+        """Return the slots of a few items, int64[n], read one by one; -1 for a negative hash."""
         found = [self._file.item(number).key_hash for number in numbers.tolist()]
         hashes = np.array(found, np.int64)
         return np.where(hashes >= 0, hashes % self._file.slots, -1)
 
-    def _positions(self, first: int, positions: Ints) -> None:
-        """Records of items lie in the header's range and do not go back."""
+    def _check_positions(self, first: int, positions: Ints) -> None:
+        """Check that the records of items lie in the range of the header, in increasing order."""
         header = self._file.header
         begin, end = header.begin_physical_offset, header.end_physical_offset
         before = np.empty_like(positions)
@@ -337,7 +335,7 @@ class _Chains:
         outside = is_outside(positions, header) if self._settled else positions < begin
         back = positions < before
 
-        def told(row: int) -> str:
+        def message(row: int) -> str:
             if outside[row]:
                 return f"its record {positions[row]} is outside {begin} … {end}"
             return f"its record {positions[row]} lies before {before[row]}, the record of the item before it"
@@ -345,46 +343,46 @@ class _Chains:
         wrong = outside | back
         if wrong.any():
             numbers = np.arange(first, first + len(positions), dtype=np.int64)
-            self._report("I-098", numbers, wrong, told)
+            self._report("I-098", numbers, wrong, message)
         self._position = int(positions[-1])
 
-    def _slots(self) -> None:
-        """Each slot names the newest item of it."""
+    def _check_slots(self) -> None:
+        """Check that each slot names its newest item."""
         file, count = self._file, self._file.header.index_count
         used = 0
         for first, items in file.slot_columns():
             used += int(np.count_nonzero(items))
             newest = self._newest[first : first + len(items)]
-            for row in np.flatnonzero(items != newest)[:_TOLD_APART].tolist():
-                self._slot(first + row, int(items[row]), int(newest[row]), count)
-        told = file.header.hash_slot_count
-        if told not in (used, file.last):  # up to 4.7.0 a broker counts puts
-            text = f"its header counts {counted(told, 'slot')} in use, not {used}"
+            for row in np.flatnonzero(items != newest)[:_REPORTED_APART].tolist():
+                self._report_slot(first + row, int(items[row]), int(newest[row]), count)
+        stored = file.header.hash_slot_count
+        if stored not in (used, file.last):  # up to 4.7.0 a broker counts puts
+            text = f"its header counts {counted(stored, 'slot')} in use, not {used}"
             header_only(self._context, "I-093", file, text)
 
-    def _slot(self, slot: int, item: int, newest: int, count: int) -> None:
-        """A slot that names another item than its newest."""
+    def _report_slot(self, slot: int, item: int, newest: int, count: int) -> None:
+        """Report a slot that does not name its newest item."""
         at = slots_offset() + slot * SLOT_BYTES
         file = self._file
 
-        def tell(code: str, text: str, **more: Any) -> None:
+        def report(code: str, text: str, **more: Any) -> None:
             text = f"slot {slot}: {text}"
             add(self._context, code, file, text, offset=at, length=SLOT_BYTES, **more)
 
         if item == count and self._context.crashed:
             text = f"it names item {item}, which the broker was writing when it died"
-            tell("I-094", text, severity=Severity.INFO, unclean=True)
+            report("I-094", text, severity=Severity.INFO, unclean=True)
             return
         if not 0 <= item < count:
-            tell("I-094", f"it names item {item}, but the next new item is {count}")
+            report("I-094", f"it names item {item}, but the next new item is {count}")
         elif item and file.item(item).key_hash % file.slots != slot:
-            tell("I-095", f"it names item {item}, which is of another slot")
+            report("I-095", f"it names item {item}, which is of another slot")
         if newest and item != newest:
             text = f"it is in no chain: slot {slot} names item {item}"
             self._add("I-097", newest, text)
 
     def _report(self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]) -> None:
-        """Findings about items in a row."""
+        """Add findings about consecutive items."""
         if not wrong.any():
             return
         starts = items_offset(self._file.slots) + numbers * ITEM_BYTES
@@ -406,9 +404,9 @@ class _Chains:
 
 
 def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:
-    """int32[n]: the item before each one in its slot, 0 without one; in `newest` they are the newest then.
+    """Return the number of the item before each item in its slot, int32[n], 0 without one; update `newest`, by slot.
 
-    Few items of a window share a slot: those alone are put in order.
+    Few items of a window share a slot: only those are sorted.
     """
     own = numbers.astype(np.int32)
     expected = newest[slots]
@@ -428,7 +426,7 @@ def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.N
 
 
 def _remainder(hashes: npt.NDArray[np.int32], slots: int) -> Ints:
-    """int64[n]: hashes, none of them negative, modulo slots. numpy is quicker at quotients."""
+    """Return hashes, none of them negative, modulo slots: int64[n]. A division is faster in numpy than its modulo."""
     if slots > _LARGEST_HASH:
         return hashes.astype(np.int64)
     quotient = hashes // np.int32(slots)

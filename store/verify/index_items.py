@@ -1,7 +1,4 @@
-"""The items of index files in the order of the log, a batch at a time.
-
-The items that records ask for: what an index of them has. Spec 3.3.
-"""
+"""Items of index files in the order of the log, a batch at a time, and the items that records ask for (spec 3.3)."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ _SECOND_MS = 1000
 _LARGEST_DIFF = (1 << 31) - 1
 _FIRST_ITEM = 1
 _BUFFERED_ITEMS = 1 << 20
-"""More are not held back for a later batch: they are damaged."""
+"""Items to hold back for later batches at most: more are damaged."""
 
 
 class Picked(Rows):
-    """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not
-    known.
+    """n items, int64[n] each. file: number of the index file. number: of the item. base_ms: what time_diff counts from,
+    -1 if that is not known.
     """
 
     file: Ints
@@ -41,7 +38,7 @@ class Picked(Rows):
     base_ms: Ints
 
     def seconds(self, stored: Ints) -> Ints:
-        """int64[n]: the time_diff of records stored at these times (ms); -1 where nobody knows."""
+        """Return the time_diff of records stored at these times (ms): int64[n], -1 where it is not known."""
         base = self.base_ms
         if len(base) and base[0] > 0 and (base == base[0]).all():
             since: Ints = (stored - base[0]) // _SECOND_MS
@@ -51,10 +48,10 @@ class Picked(Rows):
 
 
 class ItemCursor:
-    """One file, read from one of its items on.
+    """Reads one index file from one of its items on.
 
-    number: of the file. base_ms: what the first item's time counts from, None where the file
-    before it is not there. first: the item to begin with.
+    number: of the file. base_ms: what the time of the file's first item counts from, None if the file before it is
+    missing. first: number of the item to begin with.
     """
 
     def __init__(self, file: IndexFile, number: int, base_ms: int | None, first: int = _FIRST_ITEM) -> None:
@@ -64,7 +61,7 @@ class ItemCursor:
         self._base_ms = -1 if base_ms is None else max(0, base_ms)
         self._behind = first
         self._windows: Iterator[tuple[int, Structs]] | None = file.columns(first)
-        #: The least position in the first window, once that has been looked at.
+        #: The least log position in the first window, once that was read.
         self._least: int | None = None
         self._held = Picked.concat([])
         self._rising = True
@@ -72,22 +69,21 @@ class ItemCursor:
 
     @property
     def next(self) -> int | None:
-        """Number of the first item that was not taken; None where items are out of order."""
+        """Number of the first item that was not taken; None if items are out of order."""
         if not len(self._held):
             return self._behind
         return int(self._held.number[0]) if self._rising else None
 
     def from_item(self, first: int) -> ItemCursor:
-        """The same file, to be read from another item on."""
+        """Return a cursor of the same file from another item on; close this one."""
         self.file.close()
         return ItemCursor(self.file, self._number, self._base_ms, first)
 
     def take(self, begin: int, end: int, stray: Callable[[Picked], None]) -> Picked:
-        """Items of records before `end` that were not taken yet. stray: is given items of records before
+        """Return the items of records before `end` that were not taken yet. stray: called with items of records before
         `begin` as they are read: a broker that starts over puts all items of a log into its index again.
 
-        Items need not be in order: what lies far ahead of its neighbours is held back. Raises
-        Missing, Unreadable.
+        Items may be out of order: those far ahead of their neighbours are held back. Raise Missing, Unreadable.
         """
         if self._is_ahead_of(end):
             return self._held
@@ -97,8 +93,8 @@ class ItemCursor:
             return self._held
         if self._rising:
             cut = int(np.searchsorted(self._held.position, end))
-            taken, left = self._held.take(slice(0, cut)), self._held.take(slice(cut, None))
-            self._held = left if len(left) else Picked.concat([])  # a view would keep the window
+            taken, later = self._held.take(slice(0, cut)), self._held.take(slice(cut, None))
+            self._held = later if len(later) else Picked.concat([])  # a view would keep the window
             return taken
         now = self._held.position < end
         if len(self._held) > _BUFFERED_ITEMS:
@@ -107,7 +103,7 @@ class ItemCursor:
         return taken
 
     def rest(self) -> Iterator[Picked]:
-        """All items that were not taken yet, whatever their records. Raises Missing, Unreadable."""
+        """Yield all items that were not taken yet, whatever their records. Raise Missing, Unreadable."""
         while len(self._held) or self._windows is not None:
             taken, self._held = self._held, Picked.concat([])
             if len(taken):
@@ -115,14 +111,14 @@ class ItemCursor:
             self._read()
 
     def _is_ahead_of(self, end: int) -> bool:
-        """The first window has items of records from `end` on alone: until the log gets there nothing of the
-        file is held. There may be many such files.
+        """Return whether all items of the first window are of records from `end` on. Until the log gets there, nothing
+        of the file is held: there may be many such files.
         """
         if self._least is None:
             windows = self.file.columns(self.first)
             try:
                 found = list(islice(windows, 1))
-            except Missing:  # a running broker has deleted it: it is not asked again
+            except Missing:  # a running broker has deleted the file: do not try again
                 self._least, self._windows = -1, None
                 raise
             self._least = min((int(items["physical_offset"].min()) for _, items in found), default=-1)
@@ -133,7 +129,7 @@ class ItemCursor:
         return self._least >= end
 
     def _read(self, begin: int = 0, stray: Callable[[Picked], None] | None = None) -> None:
-        """Hold the next window, too, but for items of records before `begin`."""
+        """Hold the next window, too, except items of records before `begin` if `stray` takes them."""
         found = next(self._windows, None) if self._windows is not None else None
         if found is None:
             self._windows = None
@@ -158,7 +154,7 @@ class ItemCursor:
         self._held = Picked.concat([self._held, window]) if len(self._held) else window
 
     def _picked(self, first: int, items: Structs) -> Picked:
-        """Items of the file from the number `first` on."""
+        """Return the items of a window; first: number of its first item."""
         count = len(items)
         base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)
         if first == _FIRST_ITEM:
@@ -174,12 +170,12 @@ class ItemCursor:
 
 
 def _is_rising(position: Ints) -> bool:
-    """No item is of a record before that of the item before it."""
+    """Return whether log positions never decrease."""
     return bool((position[1:] >= position[:-1]).all())
 
 
 def item_from(file: IndexFile, position: int) -> int:
-    """The first item of a record at or behind a position, in a file whose items are in order."""
+    """Return the first item of a record at or behind a position, in a file whose items are in order."""
     header, end = file.header, file.last + 1
     if position <= header.begin_physical_offset:
         return _FIRST_ITEM
@@ -192,12 +188,12 @@ def item_from(file: IndexFile, position: int) -> int:
 
 
 def key_of(relative: Ints, key_hash: Ints) -> Ints:
-    """int64[n]: position in a batch and hash as one number."""
+    """Return position in a batch and hash as one number: int64[n]."""
     return relative << _HASH_BITS | key_hash & ((1 << _HASH_BITS) - 1)
 
 
 def among(some: Ints, known: Ints) -> Flags:
-    """bool[n]: which of the numbers are among the known ones."""
+    """Return which of the numbers are among the known ones: bool[n]."""
     ordered = np.sort(known)
     if not len(ordered):
         return np.zeros(len(some), np.bool_)
@@ -207,7 +203,7 @@ def among(some: Ints, known: Ints) -> Flags:
 
 
 def surplus(one: Ints, other: Ints) -> Flags:
-    """bool[n]: which numbers of `one` it has more often than `other`; the later ones of equals."""
+    """Return which numbers `one` has more often than `other`, bool[n]; of equal numbers the last ones."""
     order = np.argsort(one, kind="stable")
     ordered = one[order]
     rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
@@ -219,7 +215,7 @@ def surplus(one: Ints, other: Ints) -> Flags:
 
 
 class ExpectedItems(Rows):
-    """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
+    """Items that a batch of records asks for, int64[n] each, in the order in which a broker puts them."""
 
     record: Ints
     position: Ints
@@ -228,7 +224,7 @@ class ExpectedItems(Rows):
 
     @classmethod
     def of(cls, records: Records, *, tags: bool | None = None) -> ExpectedItems:
-        """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
+        """Return the items of records. tags: with or without items of tags; None: as in the dispatch of the pass."""
         dispatched = records.dispatched
         if tags is not None or dispatched is None:
             dispatched = dispatch(records.batch, Dispatching(bool(tags), multi_dispatch=False))
@@ -238,7 +234,7 @@ class ExpectedItems(Rows):
 
 
 def asked_for(log: CommitLog, picked: Picked) -> Flags:
-    """bool[n]: items that the record at their position asks for."""
+    """Return which items the record at their position asks for: bool[n]."""
     records = Records(log.records(np.unique(picked.position)))
     if not len(records):
         return np.zeros(len(picked), np.bool_)

@@ -1,8 +1,8 @@
-"""Index and log, in lock step: each key of each record has its item, each item its record.
+"""Checks of the index against the log, in lock step: each key of each record has its item, each item its record.
 
-Items lie in the order of the log, so those of a batch of records come in one piece, and normally
-are the very columns that the records ask for. Where they differ, both sides are sorted and compared
-as multisets of (position, hash). Spec 3.2, 3.3; I-099 … I-102, I-106.
+Items lie in the order of the log, so the items of a batch of records are consecutive, and normally equal the columns
+that the records ask for. If they differ, both sides are sorted and compared as multisets of (position, hash). Spec 3.2,
+3.3; I-099 … I-102, I-106.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
 
 
-class _IndexLeft(NamedTuple):
-    """What a part of the log leaves. items: by file, the first item of the part and that behind it.
+class _IndexExport(NamedTuple):
+    """State of a part of the log. items: path of each file, its first item in the part, and the item behind the part.
 
-    tags_from: as of `IndexCompare`. unlike: some batch had other items than its records ask for.
-    with_keys: records with a key, counted where there is no index.
+    tags_from: as in `IndexCompare`. unlike: some batch had other items than its records ask for. with_keys: number of
+    records with a key, counted without an index.
     """
 
     items: list[tuple[str, int, int | None]]
@@ -46,14 +46,14 @@ class _IndexLeft(NamedTuple):
 
 
 class IndexCompare(Mergeable):
-    """The index while the log is read."""
+    """Compares the index with the log while that is read."""
 
     def __init__(self, context: VerifyContext) -> None:
         self._context = context
         files = index_files(context)
         ends = [0, *(file.header.end_timestamp for file in files)]
         self._cursors = [
-            ItemCursor(file, number, ends[number] if number else None, self._first_of(file))
+            ItemCursor(file, number, ends[number] if number else None, self._first_item_of(file))
             for number, file in enumerate(files)
         ]
         self.first = min((file.header.begin_physical_offset for file in files), default=-1)
@@ -65,45 +65,44 @@ class IndexCompare(Mergeable):
         self._strays: list[Picked] = []
         self._strayed = False
 
-    def _first_of(self, file: IndexFile) -> int:
-        """Where the items of this run begin."""
+    def _first_item_of(self, file: IndexFile) -> int:
+        """Return the number of the first item that this run compares."""
         return 1 if self._context.behind is None else item_from(file, self._context.behind)
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
-        """Those of a run."""
         return cls(context)
 
-    def export(self) -> _IndexLeft | None:
-        """None where there were items of no record here: they may be of one in front of the part."""
+    def export(self) -> _IndexExport | None:
+        """Return the state; None if items of no record were found, which may be of a record in front of the part."""
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
-        return _IndexLeft(items, self._tags_from, self._unlike, self._with_keys)
+        return _IndexExport(items, self._tags_from, self._unlike, self._with_keys)
 
-    def can_merge(self, left: _IndexLeft) -> bool:
-        """The items of the part come directly behind those that were taken."""
+    def can_merge(self, exported: _IndexExport) -> bool:
+        """Return whether the items of the part come directly behind those that were taken."""
         taken = [(cursor.file.path, cursor.next) for cursor in self._cursors]
         return (
-            taken == [(path, first) for path, first, _ in left.items]
-            and all(behind is not None for *_, behind in left.items)
+            taken == [(path, first) for path, first, _ in exported.items]
+            and all(behind is not None for *_, behind in exported.items)
             and not any(map(len, self._strays))
-            and not (left.unlike and self._tags_from is not None)
+            and not (exported.unlike and self._tags_from is not None)
         )
 
-    def merge(self, context: VerifyContext, left: _IndexLeft) -> None:
-        """Go on with the items behind those of the part."""
-        behind = [number for *_, number in left.items if number is not None]
+    def merge(self, context: VerifyContext, exported: _IndexExport) -> None:
+        """Continue with the items behind those of the part."""
+        behind = [number for *_, number in exported.items if number is not None]
         self._cursors = [cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)]
-        self._tags_from = left.tags_from if self._tags_from is None else self._tags_from
-        self._unlike |= left.unlike
-        self._with_keys += left.with_keys
+        self._tags_from = exported.tags_from if self._tags_from is None else self._tags_from
+        self._unlike |= exported.unlike
+        self._with_keys += exported.with_keys
 
     def compare(self, records: Records) -> None:
-        """A batch of good records of the log."""
+        """Compare a batch of good records of the log with the items of their positions."""
         if not self._cursors:
             lacking = ExpectedItems.of(records).record
-            self._with_keys += len(np.unique(lacking[self._asked_for(records, lacking)]))
+            self._with_keys += len(np.unique(lacking[self._in_scope(records, lacking)]))
             return
         begin, end = int(records.position[0]), int(records.ends[-1])
         taken = (cursor.take(begin, end, self._add_strays) for cursor in self._cursors)
@@ -114,7 +113,7 @@ class IndexCompare(Mergeable):
             picked = picked.take(~stray)
         wanted = ExpectedItems.of(records)
         if len(wanted.record) == len(picked) and self._same(wanted, picked):
-            self._times(picked, wanted.store_timestamp)
+            self._check_times(picked, wanted.store_timestamp)
             if self._tags_from is None and self._context.profile.dispatch.index_tags:
                 tagged = records.properties.find(names.TAGS).length > 0
                 self._note_tags(records.position[tagged & (records.transaction != SysFlag.ROLLBACK)])
@@ -122,13 +121,13 @@ class IndexCompare(Mergeable):
         if not len(picked) and not 0 <= self.first < end:
             self._report_lacking(records, wanted)
         else:
-            self._differ(records, wanted, picked, begin)
+            self._compare_multisets(records, wanted, picked, begin)
 
     def _same(self, wanted: ExpectedItems, picked: Picked) -> bool:
         return bool((wanted.position == picked.position).all() and (wanted.key_hash == picked.key_hash).all())
 
-    def _differ(self, records: Records, wanted: ExpectedItems, picked: Picked, begin: int) -> None:
-        """Both sides as multisets."""
+    def _compare_multisets(self, records: Records, wanted: ExpectedItems, picked: Picked, begin: int) -> None:
+        """Compare both sides as multisets."""
         self._unlike = True
         plain, tagged = (ExpectedItems.of(records, tags=tags) for tags in (False, True))
         keys = key_of(picked.position - begin, picked.key_hash)
@@ -148,21 +147,21 @@ class IndexCompare(Mergeable):
         known = among(keys, allowed)
         twice = picked.take(extra & known)
         self._report_items("I-102", twice, _twice(len(np.unique(twice.position))))
-        self._unasked(records, picked.take(extra & ~known))
-        self._match_times(picked.take(known), keys[known], tagged, allowed)
+        self._report_unasked(records, picked.take(extra & ~known))
+        self._check_matched_times(picked.take(known), keys[known], tagged, allowed)
 
     def _note_tags(self, position: Ints) -> None:
-        """The tags of the records at these positions are indexed."""
+        """Note that the tags of the records at these positions are indexed."""
         if self._tags_from is None and len(position):
             self._tags_from = int(position.min())
 
-    def _match_times(self, picked: Picked, keys: Ints, wanted: ExpectedItems, asked: Ints) -> None:
+    def _check_matched_times(self, picked: Picked, keys: Ints, wanted: ExpectedItems, asked: Ints) -> None:
         order = np.argsort(asked, kind="stable")
         at = order[np.searchsorted(asked[order], keys)]
-        self._times(picked, wanted.store_timestamp[at])
+        self._check_times(picked, wanted.store_timestamp[at])
 
-    def _times(self, picked: Picked, stored: Ints) -> None:
-        """Items tell the seconds since their file began (I-099)."""
+    def _check_times(self, picked: Picked, stored: Ints) -> None:
+        """Check that items have the seconds since their file began (I-099)."""
         expected = picked.seconds(stored)
         wrong = picked.time_diff != expected
         if not wrong.any():
@@ -170,22 +169,22 @@ class IndexCompare(Mergeable):
         wrong &= expected >= 0
         if wrong.any():
             some, right = picked.take(wrong), expected[wrong]
-            told = "{} s since the file began, but it should be {} s"
-            self._report_items("I-099", some, lambda row: told.format(some.time_diff[row], right[row]))
+            text = "{} s since the file began, but it should be {} s"
+            self._report_items("I-099", some, lambda row: text.format(some.time_diff[row], right[row]))
 
     def _report_lacking(self, records: Records, lacking: ExpectedItems) -> None:
-        """Records with a key that the index lacks (I-101), from the first indexed record on."""
+        """Report records with a key that the index lacks (I-101), from the first indexed record on."""
         if not len(lacking.position):
             return
-        kept = (lacking.position != self.first) & self._asked_for(records, lacking.record)
-        kept &= ~tombstones(records.columns)[lacking.record]  # nobody asks for these by their tag
+        kept = (lacking.position != self.first) & self._in_scope(records, lacking.record)
+        kept &= ~tombstones(records.columns)[lacking.record]  # no query asks for these by their tag
         early = lacking.position < self.first
         late = ~early & (lacking.position >= self.last)
         between = ~early & ~late & ~self._in_some_file(lacking.position)
         dying: dict[str, Any] = {}
         if self._context.crashed or self._context.live:
             dying = {"severity": Severity.INFO, "unclean": not self._context.live}
-        for rows, told, more in (
+        for rows, text, more in (
             (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
             (late, _NOT_INDEXED, dying),
             (between, _NO_FILE, {}),
@@ -193,19 +192,19 @@ class IndexCompare(Mergeable):
         ):
             wrong = np.zeros(len(records), np.bool_)
             wrong[lacking.record[rows & kept]] = True
-            message = _of_record(records.position, told)
+            message = _of_record(records.position, text)
             self._context.log_rows("I-101", wrong, records.position, records.ends, message, **more)
 
     def _in_some_file(self, position: Ints) -> Flags:
-        """bool[n]: some index file begins before and ends behind these."""
+        """Return which positions lie in the range of some index file: bool[n]."""
         inside = np.zeros(len(position), np.bool_)
         for header in (cursor.file.header for cursor in self._cursors):
             begins = position >= header.begin_physical_offset
             inside |= begins & (position <= header.end_physical_offset)
         return inside
 
-    def _asked_for(self, records: Records, rows: Ints) -> Flags:
-        """bool[n]: these records are of the queue, or topic, that this run is about."""
+    def _in_scope(self, records: Records, rows: Ints) -> Flags:
+        """Return which records are of the topic and queue of this run: bool[n]."""
         scope, kept = self._context.scope, np.ones(len(rows), np.bool_)
         if scope.topic is not None:
             kept &= among(rows, records.of_topic(scope.topic))
@@ -213,8 +212,8 @@ class IndexCompare(Mergeable):
                 kept &= records.ints("queue_id")[rows] == scope.queue_id
         return kept
 
-    def _unasked(self, records: Records, extra: Picked) -> None:
-        """Items that no record of the batch asks for."""
+    def _report_unasked(self, records: Records, extra: Picked) -> None:
+        """Report items that no record of the batch asks for."""
         if not len(extra):
             return
         at = np.searchsorted(records.position, extra.position, side="right") - 1
@@ -236,7 +235,7 @@ class IndexCompare(Mergeable):
         )
 
     def _add_strays(self, strays: Picked) -> None:
-        """Items between batches, or out of order: where the pass has been, they are looked at."""
+        """Keep items between batches, or out of order, for `_look_at_strays`, if the pass has read their positions."""
         self._strayed |= bool(len(strays))
         inside = strays.position >= self._context.log.start
         inside &= covered_of(self._context).has(strays.position)
@@ -255,7 +254,7 @@ class IndexCompare(Mergeable):
             self._report_items("I-100", wrong, _no_record(wrong))
 
     def finish(self) -> None:
-        """What is left when the log has been read."""
+        """Check the remaining items after the pass over the log."""
         self._look_at_strays()
         context = self._context
         if not self._cursors and self._with_keys:
@@ -274,7 +273,7 @@ class IndexCompare(Mergeable):
     def _report_items(
         self, code: str, picked: Picked, message: Callable[[int], str], severity: Severity | None = None
     ) -> None:
-        """Findings about items, those in a row of one file as one."""
+        """Add findings about items; consecutive items of one file are one finding."""
         for number, cursor in enumerate(self._cursors):
             rows = np.flatnonzero(picked.file == number)
             if not len(rows):
@@ -294,9 +293,9 @@ class IndexCompare(Mergeable):
 
 
 def _report_no_index(context: VerifyContext, with_keys: int) -> None:
-    """There is no index at all, and somebody would look for these messages by a key."""
+    """Report that there is no index, unless the options say that the broker has none."""
     config = context.store.config
-    wanted = all(config.get_bool(option, True) for option in ("messageIndexEnable", _FILES_WANTED))
+    wanted = all(config.get_bool(option, True) for option in ("messageIndexEnable", _INDEX_FILES_OPTION))
     if not wanted:
         return
     many = counted(with_keys, "message has a key", "messages have keys", form=",")
@@ -311,20 +310,20 @@ def _report_no_index(context: VerifyContext, with_keys: int) -> None:
     context.findings.add("I-101", os.fspath(context.store.layout.index), text, **more)
 
 
-_FILES_WANTED = "indexFileWriteEnable"
-"""Since 5.4: false where the index is in rocksdbstore alone."""
+_INDEX_FILES_OPTION = "indexFileWriteEnable"
+"""Option since 5.4; false if the index is only in rocksdbstore."""
 _NO_FILE = "the index file that had its keys is missing"
 _LACKING = "the index lacks one of its keys"
 _NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it and all messages behind it are not indexed"
 
 
-def _of_record(position: Ints, told: str) -> Callable[[int], str]:
-    return lambda row: f"record at {position[row]}: {told}"
+def _of_record(position: Ints, text: str) -> Callable[[int], str]:
+    return lambda row: f"record at {position[row]}: {text}"
 
 
 def _twice(records: int) -> Callable[[int], str]:
-    """One record is put again by every start after a crash; more where a broker started over."""
+    """A start after a crash puts the items of one record again, a broker that starts over those of many."""
     why = "after a crash (B10)" if records == 1 else "that index old records again (B20)"
     return lambda _: f"this key of its record is indexed twice, as by brokers {why}"
 
@@ -351,7 +350,7 @@ def _compare_of(context: VerifyContext) -> IndexCompare:
 
 @of_records("I-099", "I-100", "I-101", "I-102", "I-106")
 def items_of_records(context: VerifyContext, records: Records) -> None:
-    """Each key of each record has its item, and no item is there for nothing."""
+    """Check that each key of each record has its item, and that each item has a record."""
     if context.scope.quick:
         return
     try:
@@ -363,6 +362,6 @@ def items_of_records(context: VerifyContext, records: Records) -> None:
 
 @after("I-100")
 def items_left(context: VerifyContext) -> None:
-    """Items that no batch of the log has met."""
+    """Check the items that belong to no batch of the log."""
     if not context.scope.quick:
         _compare_of(context).finish()

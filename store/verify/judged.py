@@ -1,9 +1,9 @@
-"""The verdict on a store for a command that plans a change of it.
+"""The verdict on a store for a command that plans a change of the store.
 
-What `recover` has found out about the next start is part of the verdict and not found out twice; what
-`verify` has found in order in the log is not read again for the plan.
+What `recover` finds out about the next start becomes part of the verdict and is not found out twice; what `verify`
+finds in order in the log is not read again for the plan.
 
-All that looks at more than single records is imported behind a first look at the store.
+Modules for more than a first look at the store are imported after that first look.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .verdict import Verdict
 
 _TAGS = "I-065"
-"""The code of units with another tags code than their messages ask for."""
+"""The finding about a unit with another tags code than its message asks for."""
 
 
 class JudgedRecovery(NamedTuple):
-    """A store as `recover` sees it: the plan, and the verdict that this is part of."""
+    """A store as `recover` sees it: the recovery, and the verdict with it."""
 
     recovery: Recovery
     verdict: Verdict
@@ -43,20 +43,20 @@ def verified_before(
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> tuple[Verdict, Proved | None]:
-    """`verify` of a whole store but for the next start, and what `analyze` need not read for that.
+    """Verify a whole store except the next start; also return what `analyze` need not read after that.
 
-    version: the broker's, None: the guess. anew: with the next start, for a repair that makes queues and
-    index of the log, or has just made them. tell: called with the log position reached. jobs: processes.
-    Raises Unreadable.
+    version: of the broker, None to guess. anew: also the next start, for a repair that makes queues and index again
+    from the log, or has just done so. tell: called with the log position reached. jobs: number of processes. Raise
+    Unreadable.
     """
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
-    _look(layout)
+    _first_look(layout)
     from .context import Scope
 
-    groups = None if anew else _others()
+    groups = None if anew else _groups_but_start()
     scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
-    from ..recover.recovery import Proved  # with all that plans: behind the pass over the log
+    from ..recover.recovery import Proved  # imports all of planning: only after the pass over the log
 
     verified = verdict.verified
     if verified is not None and verified.copied is None and _tags_are_right(verdict, groups):
@@ -66,15 +66,15 @@ def verified_before(
 
 
 def _tags_are_right(verdict: Verdict, groups: frozenset[str] | None) -> bool:
-    """All units were read, and carry the tags codes of their messages."""
+    """Return whether all units were read and have the tags codes that their messages ask for."""
     from .log_pass import not_asked_for
 
     unread = set(verdict.unread) - set(not_asked_for(groups))
     return not unread and all(finding.code != _TAGS for finding in verdict.findings)
 
 
-def _look(layout: Layout) -> bool:
-    """A first look at records, which the pass goes by: whether messages are in further queues."""
+def _first_look(layout: Layout) -> bool:
+    """Take a first look at records for an option that the pass uses: whether messages are in further queues."""
     with noting():
         return options_of(layout).multi_dispatch.value
 
@@ -82,7 +82,7 @@ def _look(layout: Layout) -> bool:
 def _verified(
     layout: Layout, scope: Scope, rate_bytes: int | None, jobs: int = 1, tell: Callable[[int], None] | None = None
 ) -> Verdict:
-    """The verdict, without what only a run that goes on needs."""
+    """Return the verdict of `verify`, without the facts that only a continuing run needs."""
     from ..search.store import StoreReader
     from .context import LogFacts
     from .run import verify
@@ -92,14 +92,14 @@ def _verified(
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:
-    """The verdict of all other groups, with what a start would do. found: its plan repairs parts, too."""
+    """Return the verdict of all other groups with what a start would do. found: its plan may repair parts, too."""
     from ..findings.findings import order
     from .log_pass import not_asked_for
     from .start import findings_of_start
     from .verdict import status_of
 
     findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
-    unread = [text for text in verdict.unread if text not in not_asked_for(_others())]
+    unread = [text for text in verdict.unread if text not in not_asked_for(_groups_but_start())]
     shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None
     return replace(
         verdict,
@@ -111,8 +111,8 @@ def with_start(verdict: Verdict, found: Recovery) -> Verdict:
     )
 
 
-def _others() -> frozenset[str]:
-    """The groups of checks but that of the next start."""
+def _groups_but_start() -> frozenset[str]:
+    """Return all groups of checks except that of the next start."""
     from ..findings.catalogue import GROUPS
     from .start import GROUP
 

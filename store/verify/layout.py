@@ -1,6 +1,5 @@
-"""Group A: layout (docs/invariants.md, I-001 … I-015).
-
-The directories of logs and queues: names, lengths and order of files (I-001 … I-005, I-011).
+"""Checks of group A: layout (docs/invariants.md, I-001 … I-015): directories of logs and queues (I-001 … I-005, I-011),
+the files beside them, permissions, disk space, and the RocksDBs with queues or more about messages.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
 _SLASH_NAMES = "4.9"
-"""The generation that makes directories for LMQs with a slash in their name (B12)."""
+"""The broker version that makes directories for LMQs with a slash in their name (B12)."""
 
 
 class Directory(NamedTuple):
     """Files that form one stream, in one or several directories.
 
-    file_bytes: their length, 0 where nothing tells. gaps: they may be missing in the middle.
+    file_bytes: length of each file, 0 if not known. gaps: files may be missing in the middle.
     """
 
     paths: tuple[Path, ...]
@@ -68,13 +67,13 @@ class Directory(NamedTuple):
 
     @property
     def files(self) -> list[tuple[int, DirectoryEntry]]:
-        """Those that a name makes files, by position."""
+        """The files whose name is a position, with it, in order."""
         found = [(start_of(plain_name(e.name)), e) for e in self.entries if not e.directory]
         return sorted((start, e) for start, e in found if start is not None)
 
 
 def check_directories(context: VerifyContext) -> None:
-    """All of them. A queue that is not asked for is left out."""
+    """Check all directories of logs, queues and the index, limited to the topic and queue of the scope."""
     for directory in _directories(context):
         _check_entries(context, directory)
         if not directory.gaps:
@@ -97,7 +96,7 @@ def _directories(context: VerifyContext) -> Iterator[Directory]:
     ):
         yield from _queues(context, root, _configured(config.size(option)))
     yield from _queues(context, layout.compaction_log, 0, gaps=True)
-    # file names of compactionCq are those of the log beside it, whatever they hold
+    # files of compactionCq have the names of the log beside it, not their own positions
 
 
 def _configured(size: tuple[int, str]) -> int:
@@ -106,7 +105,7 @@ def _configured(size: tuple[int, str]) -> int:
 
 
 def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool = False) -> Iterator[Directory]:
-    """The queue directories below one root; tells those that have no number for a name."""
+    """Yield the queue directories below a root; report directories whose name is not a number."""
     scope, found = context.scope, []
     for topic in list_entries(root):
         if not topic.directory or scope.topic not in (None, topic.name):
@@ -115,7 +114,7 @@ def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool =
             if not queue.directory:
                 continue
             if not queue.name.isdigit():
-                _odd_queue(context, topic.name, queue)
+                _report_odd_queue(context, topic.name, queue)
             elif scope.queue_id in (None, int(queue.name)):
                 entries = list_entries(queue.path)
                 found.append((topic.name, int(queue.name), Path(queue.path), entries))
@@ -126,8 +125,8 @@ def _queues(context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool =
         yield Directory((path,), entries, file_bytes, name, queue_id, gaps=gaps)
 
 
-def _odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> None:
-    """A directory beside the queues of a topic, with another name."""
+def _report_odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> None:
+    """Report a directory whose name is not the number of a queue."""
     lmq = context.profile.version == _SLASH_NAMES and topic.startswith(LMQ_PREFIX)
     if lmq:
         text = f"of an LMQ {topic}/{queue.name}: 4.9 makes such a queue and forgets it at the next start (B12)"
@@ -138,7 +137,7 @@ def _odd_queue(context: VerifyContext, topic: str, queue: DirectoryEntry) -> Non
 
 
 def _check_entries(context: VerifyContext, directory: Directory) -> None:
-    """Each entry for itself."""
+    """Check each entry of a directory by itself."""
     last = max((entry.name for entry in directory.entries), default="")
     for entry in directory.entries:
         fault = _fault(context, directory, entry, last=entry.name == last)
@@ -151,17 +150,17 @@ def _check_entries(context: VerifyContext, directory: Directory) -> None:
                 severity=severity,
                 topic=directory.topic,
                 queue_id=directory.queue_id,
-                repair=_mend(directory, entry),
+                repair=_repair_of(directory, entry),
             )
 
 
-def _mend(directory: Directory, entry: DirectoryEntry) -> str | None:
-    """What mends an entry where that is not as in the catalogue: no plan is made beside such a file."""
+def _repair_of(directory: Directory, entry: DirectoryEntry) -> str | None:
+    """Return the repair of an entry if it is not that of the catalogue: no plan is made beside such a file."""
     if is_compressed_name(entry.name):
         return unpacking(entry.name)
     if not directory.is_log:
         return None
-    from ..plan.normalize import right_name  # a run of few checks asks for no plan
+    from ..plan.normalize import right_name  # a run of few checks needs no plan
 
     names = {each.name for each in directory.entries}
     if path := right_name(entry, names, directory.file_bytes):
@@ -173,23 +172,23 @@ COMPRESSED = "compressed: mqstore can read it, a broker cannot"
 
 
 def unpacking(name: str) -> str:
-    """The command by hand for a compressed file of this name."""
+    """Return the command that unpacks a compressed file of this name."""
     return f"{'gunzip' if name.endswith('.gz') else 'zstd --decompress --rm'} {{path}}"
 
 
 def _fault(
     context: VerifyContext, directory: Directory, entry: DirectoryEntry, *, last: bool
 ) -> tuple[str, str, Severity | None] | None:
-    """Code, what is wrong, and how bad it is where that is not as usual."""
+    """Return the code, what is wrong, and the severity if it is not that of the code; None if nothing is wrong."""
     rules, size = context.profile.load, directory.file_bytes
     start = start_of(plain_name(entry.name))
     if entry.directory:
         ignored = rules.directory is OnOddFile.IGNORE
         return "I-005", "a directory among the files", Severity.WARNING if ignored else None
     if directory.is_log and entry.name.startswith(BARRIER_PREFIX):
-        left = barriers_left(context.store.layout)
-        if entry.name not in {path.name for path in left}:
-            return None  # whoever is at work takes it away, or has done it
+        barriers = barriers_left(context.store.layout)
+        if entry.name not in {path.name for path in barriers}:
+            return None  # a tool at work removes its barrier, or has removed it
     if start is None:
         return "I-005", f"{entry.name!r} is not a file of a broker", None
     if is_compressed_name(entry.name):
@@ -197,7 +196,7 @@ def _fault(
     if len(entry.name) != NAME_DIGITS or (size and start % size and not directory.gaps):
         return "I-001", f"its name is not a multiple of {size} in {NAME_DIGITS} digits", None
     if context.live and last:
-        return None  # it is being made
+        return None  # the broker is making it
     if not entry.size:
         harmless = last and rules.empty_last is not OnOddFile.REFUSE
         return "I-004", "it is empty", Severity.WARNING if harmless else None
@@ -207,7 +206,7 @@ def _fault(
 
 
 def _check_order(context: VerifyContext, directory: Directory) -> None:
-    """No file is missing between the others."""
+    """Check that no file is missing between the others."""
     size = directory.file_bytes
     for (first, previous), (second, entry) in pairwise(directory.files):
         if not size or second <= first + size:
@@ -230,13 +229,13 @@ def _check_order(context: VerifyContext, directory: Directory) -> None:
 
 
 def _is_zero(context: VerifyContext, start: int) -> bool:
-    """The file of the log that begins there has nothing but zeros."""
+    """Return whether the log file that begins at `start` has only zeros."""
     file = context.store.log_files.file_at(start)
     return file is not None and LogItems(context.store.log, file).is_zero(0, file.size)
 
 
 def _check_index(context: VerifyContext) -> None:
-    """Index files have one length; an empty one is told by the index checks."""
+    """Check that index files have one length; checks of the index report an empty one."""
     files = [e for e in list_entries(context.store.layout.index) if not e.directory and e.size]
     files = [e for e in files if e.name.isdigit() and len(e.name) == INDEX_DIGITS]
     lengths = Counter(entry.size for entry in files)
@@ -251,17 +250,17 @@ def _check_index(context: VerifyContext) -> None:
 
 _FULL_PERCENT = 90
 _TOLERANCE_S = 60
-"""How far the times of files may be out of order: pages reach the disk as they like."""
+"""How far file times may be out of order: the system writes pages in any order."""
 _FILE_STORES = frozenset({"default", ""})
 _LOCK_BYTES_MAX = 64
 
 
 @before("I-001", "I-002", "I-003", "I-004", "I-005", "I-011")
 def directories(context: VerifyContext) -> None:
-    """Names, lengths and order of the files of logs and queues, and what else lies there."""
+    """Check names, lengths and order of the files of logs and queues, and other entries beside them."""
     check_directories(context)
     if context.store.log_files.start and not context.live:
-        from ..plan.normalize import told_lost_front  # of most new stores nobody asks
+        from ..plan.normalize import told_lost_front  # few stores need it
 
         layout = context.store.layout
         for text in told_lost_front(Snapshot.listed(layout)):
@@ -271,7 +270,7 @@ def directories(context: VerifyContext) -> None:
 
 @before("I-006")
 def one_file_of_a_name(context: VerifyContext) -> None:
-    """A name occurs in one of several log directories only."""
+    """Check that a file name occurs in only one of several log directories."""
     seen: dict[str, str] = {}
     for directory in context.store.layout.commit_log_directories:
         for entry in list_entries(directory):
@@ -286,29 +285,29 @@ def one_file_of_a_name(context: VerifyContext) -> None:
 
 
 @dataclass
-class _Waiting(Mergeable):
-    """Whole files of zeros behind the end of the log."""
+class _ZeroFiles(Mergeable):
+    """Files behind the end of the log that have only zeros."""
 
     files: list[MappedFile] = field(default_factory=list)
 
-    def merge(self, context: VerifyContext, left: _Waiting) -> None:
-        """Those of the part come later."""
-        self.files += left.files
+    def merge(self, context: VerifyContext, exported: _ZeroFiles) -> None:
+        """Append the files of the part."""
+        self.files += exported.files
 
 
 @of_extents("I-007")
 def file_of_zeros(context: VerifyContext, extent: Extent) -> None:
-    """Note whole files of zeros behind the end of the log."""
+    """Note a file behind the end of the log that has only zeros."""
     if extent.kind is ExtentKind.ZEROS:
         file = context.store.log_files.file_at(extent.position)
         if file is not None and (file.start, file.size) == (extent.position, extent.size):
-            context.kept(_Waiting, _Waiting).files.append(file)
+            context.kept(_ZeroFiles, _ZeroFiles).files.append(file)
 
 
 @after("I-007")
 def files_made_in_advance(context: VerifyContext) -> None:
-    """At most one file of zeros waits behind the end."""
-    waiting = context.kept(_Waiting, _Waiting).files
+    """Check that at most one file of zeros is behind the end of the log."""
+    waiting = context.kept(_ZeroFiles, _ZeroFiles).files
     for file in waiting[1:]:
         text = f"{len(waiting)} files of zeros behind the end of the log: a start removes them"
         context.findings.add("I-007", file.path, text)
@@ -316,7 +315,7 @@ def files_made_in_advance(context: VerifyContext) -> None:
 
 @before("I-008")
 def lock(context: VerifyContext) -> None:
-    """The lock says `lock`; whether somebody holds it is told, too."""
+    """Check that the lock file contains `lock`; report whether a process holds it."""
     path = context.store.layout.lock
     if path.is_dir():
         text = "the lock is a directory: no broker starts"
@@ -328,7 +327,7 @@ def lock(context: VerifyContext) -> None:
         return
     if content and content != CONTENT:
         text = f"its content is {content[:20]!r}, not {CONTENT!r}"
-        # a broker rewrites it when it starts
+        # a broker writes it again when it starts
         context.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
     process = holder(path)
     if process is not None:
@@ -338,7 +337,7 @@ def lock(context: VerifyContext) -> None:
 
 @before("I-009")
 def no_abort(context: VerifyContext) -> None:
-    """`abort` is there while a broker runs, and after one that did not stop in order."""
+    """Check that there is no `abort`, which exists while a broker runs and after a shutdown that was not clean."""
     if context.crashed and not context.live:
         path = os.fspath(context.store.layout.abort)
         context.findings.add("I-009", path, "the last broker did not shut down cleanly", unclean=True)
@@ -346,14 +345,14 @@ def no_abort(context: VerifyContext) -> None:
 
 @before("I-010")
 def kind_of_queues(context: VerifyContext) -> None:
-    """consumequeue holds topics or a RocksDB, as storeType says."""
+    """Check that consumequeue has topics or a RocksDB, as storeType says."""
     layout, config = context.store.layout, context.store.config
     store_type = config.get("storeType")
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
     if store_type and not config.get_bool("rocksdbCQDoubleWriteEnable"):
         if store_type not in _FILE_STORES and topics:
             text = f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
-            # beside the RocksDB that it looks into they do no harm
+            # beside the RocksDB that the broker reads they do no harm
             severity = None if layout.queue_database is None else Severity.WARNING
             context.findings.add("I-010", os.fspath(layout.consume_queue), text, severity=severity)
         if store_type in _FILE_STORES and not topics:
@@ -368,7 +367,7 @@ _BOTH = ("rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable")
 
 
 def _place_of_database(context: VerifyContext) -> None:
-    """The RocksDB of queues is whole enough to be one, and lies where it is looked for (spec 2.10)."""
+    """Check that the RocksDB of queues has its CURRENT and lies where the configuration says (spec 2.10)."""
     layout, config = context.store.layout, context.store.config
     apart = layout.root / ROCKSDB_CONSUME_QUEUE
     for path in (layout.consume_queue, apart):
@@ -390,19 +389,19 @@ def _has_queues(entry: DirectoryEntry) -> bool:
 
 
 _OWNERS, _GROUPS, _OTHERS = (stat.S_IRUSR | stat.S_IWUSR, stat.S_IRGRP | stat.S_IWGRP, stat.S_IROTH | stat.S_IWOTH)
-"""Rights of who reads and writes a file."""
+"""Permission bits to read and write a file."""
 
 
 @before("I-012")
 def can_be_written(context: VerifyContext) -> None:
-    """The owner of the store owns all files of it and may write them; there is room on the disk."""
+    """Check that the owner of the store owns all its files and may write them, and that the disk has room."""
     root = context.store.layout.root
     try:
         owner = root.stat()
         disk = os.statvfs(root)
     except OSError:
         return
-    for path in _everything(root):
+    for path in _all_paths(root):
         try:
             status = path.lstat()
         except OSError:
@@ -431,7 +430,7 @@ def can_be_written(context: VerifyContext) -> None:
 
 
 def may_write(file: os.stat_result, store: os.stat_result) -> bool:
-    """Whether a broker of the store's owner may read and write a file, or make files in a directory."""
+    """Return whether a broker run by the owner of the store may read and write a file, or add files to a directory."""
     if store.st_uid == 0:
         return True
     if file.st_uid == store.st_uid:
@@ -441,8 +440,8 @@ def may_write(file: os.stat_result, store: os.stat_result) -> bool:
     return file.st_mode & _OTHERS == _OTHERS
 
 
-def _everything(root: Path) -> Iterator[Path]:
-    """All files and directories of the store, without what mqstore keeps to undo its changes."""
+def _all_paths(root: Path) -> Iterator[Path]:
+    """Yield all files and directories of the store, except the journal that mqstore keeps to undo its changes."""
     for directory, directories, files in os.walk(root):
         if directory == os.fspath(root) and JOURNAL in directories:
             directories.remove(JOURNAL)
@@ -452,7 +451,7 @@ def _everything(root: Path) -> Iterator[Path]:
 
 @after("I-013")
 def times_of_files(context: VerifyContext) -> None:
-    """The files with messages were changed in the order of their names."""
+    """Check that files with messages were changed in the order of their names."""
     newest, before_it, older = 0.0, "", ""
     for file in context.store.log_files.files:
         if file.start >= context.log.end and context.log.end:
@@ -472,9 +471,9 @@ def times_of_files(context: VerifyContext) -> None:
 
 @before("I-014")
 def databases_of_messages(context: VerifyContext) -> None:
-    """The RocksDBs in which brokers keep more of messages are there, have lost nothing, and can be read.
+    """Check that RocksDBs in which brokers keep more about messages are there, have lost nothing, and can be read.
 
-    Where a broker writes its files come and go: nobody can tell then.
+    While a broker writes, its files come and go: then nothing can be said.
     """
     config = context.store.config
     for name, kept in KEPT_THERE.items():
@@ -483,11 +482,11 @@ def databases_of_messages(context: VerifyContext) -> None:
         there = f": it keeps {' and '.join(used)}" if used else ""
         level = Severity.ERROR if used else None
         if not list_entries(path):  # a broker makes one in an empty directory, too
-            _is_gone(context, path, used)
+            _report_missing_database(context, path, used)
             continue
         loss = None if context.live else database_loss(path)
         if loss is None:
-            _can_be_read(context, path, bool(used), there)
+            _check_readable(context, path, bool(used), there)
             continue
         mend = ALL if loss.manifest else "" if loss.opens else None
         if used and name == KV_STORE and not loss.opens:
@@ -504,16 +503,16 @@ KEPT_THERE = {
     },
     KV_STORE: {KV_OPTION: "messages that POP consumers have"},
 }
-"""Directories of such RocksDBs, options of brokers, and what they have them keep there."""
+"""Directories of such RocksDBs, the options of brokers to use them, and what brokers keep there."""
 _KEPT_TOO = {
     _TRANSACTIONS: (ROCKSDB_HALF_TOPIC, "checks no earlier half message (inspect --transactions names them)"),
     _TIMERS: (TIMER_TOPIC, "delivers timers that wait, and again those that were delivered or cancelled, by the log"),
 }
-"""What has messages that are kept there as well, and what a start with a new RocksDB does."""
+"""By what is kept there: the topic that has these messages as well, and what a start with a new RocksDB does."""
 
 
-def _is_gone(context: VerifyContext, path: Path, used: list[str]) -> None:
-    """Tell of a RocksDB that is not there: a start makes a new one. Timers it has again by the log."""
+def _report_missing_database(context: VerifyContext, path: Path, used: list[str]) -> None:
+    """Report a RocksDB that is missing: a start makes a new one, and fills it with timers from the log."""
     topics = {queue.topic for queue in context.store.queues}
     kept = {what: does for what, (topic, does) in _KEPT_TOO.items() if what in used and topic in topics}
     if kept:
@@ -523,15 +522,15 @@ def _is_gone(context: VerifyContext, path: Path, used: list[str]) -> None:
         level = Severity.ERROR if _TRANSACTIONS in kept else Severity.WARNING
         context.findings.add("I-014", os.fspath(path), text, severity=level, repair="")
     elif used and path.name == KV_STORE:
-        _kept_for_pop(context, path, *used)
+        _report_missing_kv_store(context, path, *used)
 
 
-def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:
-    """Tell of a kvStore that is missing where groups have consumed.
+def _report_missing_kv_store(context: VerifyContext, path: Path, what: str) -> None:
+    """Report that kvStore is missing where groups have consumed.
 
-    A broker makes it at its first start with its option, and has no check points in its own topics from then on: a
-    group that consumes by POP, or has read its retries of POP, had them in it where those have none. Else it is not
-    known whether there was one.
+    A broker makes it at its first start with its option, and has no check points in its own topics from then on: if
+    those have none, a group that consumes by POP, or has read its retries of POP, had its check points in kvStore.
+    Otherwise it is not known whether there was one.
     """
     reached = {(group, q.topic) for q, offsets in context.progress.items() for group, n in offsets.items() if n > 0}
     rules = config_rules(context.profile)
@@ -548,8 +547,8 @@ def _kept_for_pop(context: VerifyContext, path: Path, what: str) -> None:
         context.findings.add("I-014", os.fspath(path), text, repair="")
 
 
-def _can_be_read(context: VerifyContext, path: Path, used: bool, there: str) -> None:
-    """What is kept in a RocksDB can be read; where it is not known to be kept there, a warning."""
+def _check_readable(context: VerifyContext, path: Path, used: bool, there: str) -> None:
+    """Check that a RocksDB can be read; only a warning if brokers are not known to use it."""
     why, failed, files = "", None, _names(path)
     if context.scope.quick:
         return

@@ -1,6 +1,6 @@
-"""The chain of records, and where it stops (docs/invariants.md, I-020 … I-022, I-040 … I-043, I-054).
+"""Checks of the chain of records and where it ends (docs/invariants.md, I-020 … I-022, I-040 … I-043, I-054).
 
-The scan tells what lies between records; here it gets its code, and what a broker makes of it.
+The scan says what lies between records; these checks add the code, and what a broker does there.
 
 The entries around the records of a DLedger log, and their index (docs/invariants.md, I-052, I-053).
 """
@@ -35,17 +35,17 @@ from .register import after, of_extents, of_records, of_stale
 _CODES = {Fault.NO_ROOM: "I-040", Fault.NO_MAGIC: "I-020", Fault.BAD_SIZE: "I-021", Fault.UNEVEN: "I-022"}
 _SAME_BATCH = ("queue_id", "born_timestamp", "store_timestamp")
 _BATCH_ROWS = 4096
-"""Records behind a BLANK that may have come as one batch."""
+"""Number of records behind a BLANK that may have come as one batch."""
 
 
 @dataclass
 class Chain(Mergeable):
     """What lies before the next record.
 
-    end: log position behind the last item. open: a range without records, until it shows whether what follows is of
-    this log. damage: where the first one begins that a broker stops at; -1 without. lost: some range was passed that
-    may have had records. blank: the BLANK that came last. mended: before it is a tombstone: a recovery has closed what
-    was lost there.
+    end: log position behind the last item. open: a range without records; what follows decides whether it is damage.
+    damage: begin of the first damage at which a broker ends the log; -1 without. lost: some range that was passed may
+    have had records. blank: the BLANK directly before. mended: a tombstone is directly before: a recovery closed a hole
+    with it.
     """
 
     end: int | None = None
@@ -56,32 +56,32 @@ class Chain(Mergeable):
     mended: bool = False
 
     def follows(self, context: VerifyContext, records: Records) -> bool:
-        """The records come directly behind the last item; if not, others were not read."""
+        """Return whether the records come directly behind the last item; if not, the run did not read those between."""
         first = int(records.position[0])
         return self.end is not None and first - context.store.payload_at(first) == self.end
 
-    def can_merge(self, left: Chain) -> bool:
-        """Nothing in front of the part makes a difference to what is in it."""
+    def can_merge(self, exported: Chain) -> bool:
+        """Return whether nothing in front of the part makes a difference to what is in it."""
         return not (self.open or self.damage >= 0 or self.lost or self.blank)
 
-    def merge(self, context: VerifyContext, left: Chain) -> None:
-        """The last item is that of the part."""
-        self.end, self.blank, self.mended = left.end, left.blank, left.mended
+    def merge(self, context: VerifyContext, exported: Chain) -> None:
+        """Continue behind the last item of the part."""
+        self.end, self.blank, self.mended = exported.end, exported.blank, exported.mended
 
 
 def chain_of(context: VerifyContext) -> Chain:
-    """The state of a run; up to date for what comes before the records that are checked."""
+    """Return the chain of a run: what comes before the records that are checked now."""
     return context.kept(Chain, lambda: Chain(damage=context.log.damage))
 
 
 @of_extents("I-020", "I-021", "I-022", "I-040", "I-041", "I-043")
 def no_record(context: VerifyContext, extent: Extent) -> None:
-    """From the first file to the end of the log there is one record behind the other."""
+    """Check that from the first file to the end of the log one record follows the other."""
     chain, kind = chain_of(context), extent.kind
-    _close(context, chain)
+    _report_open(context, chain)
     chain.end = extent.end
     if kind is ExtentKind.BLANK:
-        _blank(context, chain, extent)
+        _note_blank(context, chain, extent)
     elif kind is ExtentKind.MISSING:
         chain.lost, chain.blank = True, None
     elif kind is ExtentKind.DAMAGE:
@@ -93,7 +93,7 @@ def no_record(context: VerifyContext, extent: Extent) -> None:
         context.log_finding("I-043", extent.position, extent.size, text)
 
 
-def _blank(context: VerifyContext, chain: Chain, extent: Extent) -> None:
+def _note_blank(context: VerifyContext, chain: Chain, extent: Extent) -> None:
     chain.blank = extent
     dead = "dead records" in extent.reason
     if extent.reason and not dead:
@@ -101,10 +101,10 @@ def _blank(context: VerifyContext, chain: Chain, extent: Extent) -> None:
         context.log_finding("I-040", extent.position, extent.size, text, severity=Severity.WARNING)
 
 
-def _close(context: VerifyContext, chain: Chain, *, is_last: bool = False) -> None:
-    """A range without records is damage. is_last: nothing has followed."""
+def _report_open(context: VerifyContext, chain: Chain, *, is_last: bool = False) -> None:
+    """Report the open range as damage. is_last: nothing follows it."""
     if chain.open is not None:
-        _damage(context, chain.open, is_last=is_last)
+        _report_damage(context, chain.open, is_last=is_last)
         if chain.damage < 0:
             chain.damage = context.log.damage = chain.open.position
         chain.open = None
@@ -112,15 +112,15 @@ def _close(context: VerifyContext, chain: Chain, *, is_last: bool = False) -> No
 
 @after("I-020", "I-021", "I-022", "I-040")
 def damage_at_the_end(context: VerifyContext) -> None:
-    """Nothing has followed; a run that goes on there sees it once more."""
+    """Report damage that nothing follows, unless a run that continues sees it again."""
     chain, stopped_at = chain_of(context), context.log.stopped_at
     if chain.open is not None and (stopped_at is None or chain.open.position < stopped_at):
-        _close(context, chain, is_last=True)
+        _report_open(context, chain, is_last=True)
 
 
-def _damage(context: VerifyContext, extent: Extent, *, is_last: bool) -> None:
+def _report_damage(context: VerifyContext, extent: Extent, *, is_last: bool) -> None:
     file = context.store.log_files.file_at(extent.position)
-    if file is None or extent.unread:  # I-015 tells of it
+    if file is None or extent.unread:  # I-015 reports it
         return
     items, at = LogItems(context.store.log, file), extent.position - file.start
     if items.blank(at) is not None:
@@ -137,7 +137,7 @@ def _damage(context: VerifyContext, extent: Extent, *, is_last: bool) -> None:
 
 
 def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
-    """Somewhere behind byte `at` a BLANK stands that names the rest of the file."""
+    """Return whether somewhere behind byte `at` a BLANK names the rest of the file."""
     frame: Frame = items.frame
     magic = (frame.blank_magic).to_bytes(4, "big")
     begin = max(at, file.size - WINDOW_BYTES)
@@ -153,9 +153,9 @@ def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
 
 
 def torn(context: VerifyContext, extent: Extent) -> None:
-    """The last record is not whole: a message is lost, but on a slave, and the log ends in front of it.
+    """Report a last record that is not whole: the log ends before it, and except on a slave its message is lost.
 
-    No kill of a broker tears a record, since it writes to the page cache; a loss of power does.
+    A killed broker leaves no torn record, since it writes to the page cache; a loss of power does.
     """
     file = context.store.log_files.file_at(extent.position)
     if file is None:
@@ -169,26 +169,26 @@ def torn(context: VerifyContext, extent: Extent) -> None:
 
 @of_records("I-021", "I-041")
 def room_for_a_blank(context: VerifyContext, records: Records) -> None:
-    """A record leaves room for a BLANK, and a BLANK stands where there was none for a record."""
+    """Check that a record leaves room for a BLANK, and that a BLANK is only where the next record had no room."""
     chain = chain_of(context)
     position, size = int(records.position[-1]), int(records.columns.ints("total_size")[-1])
     file = context.store.log_files.file_at(position)
     if file is not None and not file.compressed:
         frame = context.store.log.frame_of(file)
         if position + size > file.end - frame.spare:
-            text = f"record at {position}: its size {size} leaves no room for a BLANK{_of_a_cut_file(context)}"
+            text = f"record at {position}: its size {size} leaves no room for a BLANK{_hint_of_a_cut_file(context)}"
             context.log_finding("I-021", position, size, text)
     blank = chain.blank
     if blank is not None and chain.follows(context, records) and file is not None:
-        needed = _first_put(records, context.store.log.frame_of(file))
+        needed = _bytes_needed(records, context.store.log.frame_of(file))
         if needed <= blank.size:
             text = f"a BLANK at {blank.position}, but there was room for the next record of {needed} bytes"
             level = Severity.INFO if chain.mended or _begins_file(context, blank) else None
             context.log_finding("I-041", blank.position, blank.size, text, severity=level)
 
 
-def _of_a_cut_file(context: VerifyContext) -> str:
-    """What to do where the file itself may be too short: the only one, whose length is known of nothing else."""
+def _hint_of_a_cut_file(context: VerifyContext) -> str:
+    """Return a hint if the file may have been cut: it is the only one, and its length is not configured."""
     option = "mappedFileSizeCommitLog"
     if len(context.store.log_files.files) > 1 or context.store.layout.broker_config.size(option)[1] == "configuration":
         return ""
@@ -196,19 +196,19 @@ def _of_a_cut_file(context: VerifyContext) -> str:
 
 
 def _begins_file(context: VerifyContext, blank: Extent) -> bool:
-    """No broker puts a BLANK there: a recovery has closed a file that was lost."""
+    """Return whether a BLANK begins a file: no broker writes such a BLANK; a recovery closed a lost file with it."""
     file = context.store.log_files.file_at(blank.position)
     return file is not None and blank.position == file.start
 
 
 def _is_tombstone(records: Records, row: int) -> bool:
-    if records.ints("store_host.port")[row]:  # most are none: one number tells
+    if records.ints("store_host.port")[row]:  # most records are none, and this number shows it
         return False
     return bool(tombstones(records.columns.take(np.array([row])))[0])
 
 
-def _first_put(records: Records, frame: Frame) -> int:
-    """Bytes that a broker wanted for the first record, or for the batch that it came in."""
+def _bytes_needed(records: Records, frame: Frame) -> int:
+    """Return the number of bytes that a broker needed for the first record, or for the batch that it came in."""
     some = slice(0, _BATCH_ROWS)
     same = np.ones(len(records.position[some]), np.bool_)
     for name in _SAME_BATCH:
@@ -222,9 +222,9 @@ def _first_put(records: Records, frame: Frame) -> int:
 
 @of_records("I-042", "I-054")
 def behind_the_end(context: VerifyContext, records: Records) -> None:
-    """Good records behind the place where a broker's recovery stops."""
+    """Report good records behind the place where the recovery of a broker ends the log."""
     chain = chain_of(context)
-    _close(context, chain)
+    _report_open(context, chain)
     if chain.damage >= 0:
         first, end, damage = int(records.position[0]), records.batch.end, chain.damage
 
@@ -239,7 +239,7 @@ def behind_the_end(context: VerifyContext, records: Records) -> None:
 
 @of_stale("I-042", "I-043", "I-054")
 def not_of_this_log(context: VerifyContext, records: Records) -> None:
-    """Whole records behind the end: given up by a start before, or of an earlier life."""
+    """Report whole records behind the end: given up by an earlier start, or of an earlier life of the files."""
     chain, mark = chain_of(context), records.batch.mark
     first, end = int(records.position[0]), records.batch.end
     if mark is Mark.DEAD_TAIL and chain.open is not None:
@@ -247,24 +247,24 @@ def not_of_this_log(context: VerifyContext, records: Records) -> None:
         text = f"the end of the log, with the rest of a record that a start cut off: {rest.reason}"
         context.log_finding("I-043", rest.position, rest.size, text)
     elif mark is not Mark.EMBEDDED:
-        _close(context, chain)
+        _report_open(context, chain)
     if mark is Mark.DEAD_TAIL:
-        _given_up(context, first, end, len(records))
+        _report_given_up(context, first, end, len(records))
     elif mark is Mark.EARLIER_LIFE:
-        _new_again(context, first, end, len(records), int(records.columns.ints("physical_offset")[0]))
+        _report_earlier_life(context, first, end, len(records), int(records.columns.ints("physical_offset")[0]))
     if mark is not Mark.EMBEDDED:
         chain.end, chain.blank = end, None
 
 
-def _given_up(context: VerifyContext, first: int, end: int, count: int) -> None:
+def _report_given_up(context: VerifyContext, first: int, end: int, count: int) -> None:
     def text(count: int) -> str:
         return f"{counted(count, 'whole record')} from {first} on that a broker's start gave up"
 
     context.log_finding("I-042", first, end - first, text, count=count, severity=Severity.INFO)
 
 
-def _new_again(context: VerifyContext, first: int, end: int, count: int, own: int) -> None:
-    """own: the position that the first of them names."""
+def _report_earlier_life(context: VerifyContext, first: int, end: int, count: int, own: int) -> None:
+    """Report records of an earlier life. own: the position that the first of them names."""
 
     def text(count: int) -> str:
         return counted(
@@ -278,7 +278,7 @@ def _new_again(context: VerifyContext, first: int, end: int, count: int, own: in
 
 @after("I-041")
 def blank_at_the_end(context: VerifyContext) -> None:
-    """The last used file has no BLANK. A run that ends early does not know whether it is the last one."""
+    """Report a BLANK at the end of the log, unless the run ended early: the next file has no record."""
     blank = chain_of(context).blank
     if blank is not None and context.log.stopped_at is None and not context.live and not blank.reason:
         text = f"the log ends with a BLANK, at {blank.position}: the next file has no record"
@@ -291,23 +291,23 @@ _INDEX = "index"
 
 @dataclass
 class _Entries:
-    """What has been read of the entries: position and size by number, and the last of them."""
+    """What was read of the entries: position, size and term of each, and the last one."""
 
     first: int | None = None
     index: int | None = None
     term: int = -1
-    #: Log position behind the last one.
+    #: Log position behind the last entry.
     end: int = 0
     position: list[Ints] = field(default_factory=list)
     size: list[Ints] = field(default_factory=list)
     term_of: list[Ints] = field(default_factory=list)
-    #: The numbers do not rise by one: the index cannot be compared.
+    #: The numbers do not increase by one: the index cannot be compared.
     broken: bool = False
 
 
 @of_records("I-052")
 def entries(context: VerifyContext, records: Records) -> None:
-    """Entries are numbered, name their place, and hold one record each; terms do not fall."""
+    """Check that entries have their number and position and one record each, and that terms do not decrease."""
     file = context.store.log_files.file_at(int(records.position[0]))
     if file is None or context.store.log.frame_of(file) is not DLEDGER:
         return
@@ -316,13 +316,13 @@ def entries(context: VerifyContext, records: Records) -> None:
     index, term, size = (heads[name].astype(np.int64) for name in ("index", "term", "size"))
     position = records.position - DLEDGER.payload
     skipped = not context.log.complete and int(position[0]) != state.end
-    first = state.index is None or skipped  # a part of the log was left out
+    first = state.index is None or skipped  # the run has not read a part of the log
     whole = size == records.ints("total_size") + DLEDGER.payload
-    _rows(context, records, ~whole, "it does not hold exactly one record: size", size)
+    _report_entries(context, records, ~whole, "it does not hold exactly one record: size", size)
     last = -1 if first or state.index is None else state.index
     for rule in entry_rules(heads, position, last, state.term):
-        wrong = ~rule.kept & (whole | (rule.field != "body_length"))  # which of the two sizes it is
-        _rows(context, records, wrong, f"{rule.why}: {rule.field}", heads[rule.field])
+        wrong = ~rule.kept & (whole | (rule.field != "body_length"))  # not twice for one wrong size
+        _report_entries(context, records, wrong, f"{rule.why}: {rule.field}", heads[rule.field])
         state.broken |= rule.field == "index" and bool(wrong.any())
     state.first = int(index[0]) if state.first is None else state.first
     state.index, state.term = int(index[-1]), int(term[-1])
@@ -332,7 +332,7 @@ def entries(context: VerifyContext, records: Records) -> None:
     state.term_of.append(term)
 
 
-def _rows(context: VerifyContext, records: Records, wrong: Flags, text: str, values: Ints) -> None:
+def _report_entries(context: VerifyContext, records: Records, wrong: Flags, text: str, values: Ints) -> None:
     if wrong.any():
         context.log_rows(
             "I-052",
@@ -345,7 +345,7 @@ def _rows(context: VerifyContext, records: Records, wrong: Flags, text: str, val
 
 @after("I-053")
 def index_of_entries(context: VerifyContext) -> None:
-    """The index names the place of each entry, and the state says how far it goes."""
+    """Check that the index names the position of each entry, and that the state says how far it goes."""
     directory = context.store.layout.dledger
     if directory is None or context.live:
         return
@@ -370,32 +370,32 @@ def index_of_entries(context: VerifyContext) -> None:
             seen[rows] = True
             for at in np.flatnonzero(wrong).tolist():
                 text = f"unit {number[at]} of the DLedger index does not name its entry"
-                _of_index(context, files, int(number[at]), text)
+                _report_unit(context, files, int(number[at]), text)
             for number_behind in part.number[part.number >= end].tolist()[:1]:
                 text = f"the DLedger index continues behind the last entry, {end - 1}"
-                _of_index(context, files, number_behind, text)
+                _report_unit(context, files, number_behind, text)
         for row in np.flatnonzero(~seen)[:1].tolist():
             text = f"entry {state.first + row} has no unit in the DLedger index"
-            _of_index(context, files, state.first + row, text)
-    _state(context, directory.parent, end - 1)
+            _report_unit(context, files, state.first + row, text)
+    _check_state(context, directory.parent, end - 1)
 
 
-def _of_index(context: VerifyContext, files: MappedFileQueue, number: int, text: str) -> None:
+def _report_unit(context: VerifyContext, files: MappedFileQueue, number: int, text: str) -> None:
     file = files.file_at(number * UNIT_BYTES)
     path = file.path if file else os.fspath(files.directories[0])
     offset = number * UNIT_BYTES - (file.start if file else 0)
     context.findings.add("I-053", path, text, offset=offset, length=UNIT_BYTES)
 
 
-def _state(context: VerifyContext, directory: Path, last: int) -> None:
-    """committedIndex ≤ endIndex ≤ number of the last entry."""
+def _check_state(context: VerifyContext, directory: Path, last: int) -> None:
+    """Check that committedIndex ≤ endIndex ≤ number of the last entry."""
     path = directory / "checkpoint"
     try:
         text = read_regular(path, _STATE_BYTES_MAX).decode("latin-1")
     except Missing:
         return
-    told = parse_properties(text)
-    end, committed = told.get(END_INDEX, ""), told.get(COMMITTED_INDEX, "")
+    values = parse_properties(text)
+    end, committed = values.get(END_INDEX, ""), values.get(COMMITTED_INDEX, "")
     numbers = [entry_number(text) for text in (committed, end)]
     if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"

@@ -1,6 +1,6 @@
-"""What records say of those before them: times, queue offsets (I-028, I-031).
+"""Checks of records against earlier ones: store times, queue offsets (I-028, I-031), unique keys (I-051).
 
-Unique keys that more than one message of a topic has (I-051), as far as memory for it lasts.
+A unique key that more than one message of a topic has is found as far as the memory for keys lasts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .queue_state import queues_of
 from .register import after, of_records
 
 _QUEUES = 1 << 16
-"""Queues of a topic that are looked at; a damaged number must not ask for memory."""
+"""Highest number of queues to check per topic: a damaged queue number must not take memory."""
 _UNKNOWN = -1
 
 
@@ -39,7 +39,7 @@ def _none_known() -> Ints:
 
 
 class _Jump(NamedTuple):
-    """A record, its position and size, that has a lower queue offset than it should."""
+    """Position and size of a record that has a lower queue offset than expected, and the text of its finding."""
 
     position: int
     size: int
@@ -50,8 +50,8 @@ class _Jump(NamedTuple):
 class _LogOrder(Mergeable):
     """newest, oldest: store timestamps of the last record and of the first. topics: a number for each.
 
-    next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met. first_offset: the
-    same of the first one. open: by topic and queue, a jump back that nothing of the queue has followed yet.
+    next_offset: int64[topics, queues], behind the last message of the queue, -1 without any. first_offset: the same, of
+    the first message. open: by topic and queue number, a jump back that no message of the queue has followed yet.
     """
 
     newest: int = 0
@@ -62,7 +62,7 @@ class _LogOrder(Mergeable):
     open: dict[tuple[int, int], _Jump] = field(default_factory=dict)
 
     def room(self, records: Records, queues: int) -> Ints:
-        """Make room for all queues; int64[n]: the number of each topic of the records."""
+        """Make room for all queues; return the number of each topic of the records, int64[n]."""
         for value in records.topics.values:
             self.topics.setdefault(value, len(self.topics))
         self._widen(queues)
@@ -78,34 +78,34 @@ class _LogOrder(Mergeable):
                 wider[: have[0], : have[1]] = getattr(self, name)
                 setattr(self, name, wider)
 
-    def can_merge(self, left: _LogOrder) -> bool:
-        """Times and queue offsets go on where they were."""
-        if self.open or (left.oldest is not None and left.oldest < self.newest):
+    def can_merge(self, exported: _LogOrder) -> bool:
+        """Return whether times and queue offsets of the part continue those seen so far."""
+        if self.open or (exported.oldest is not None and exported.oldest < self.newest):
             return False
-        queues = min(self.next_offset.shape[1], left.first_offset.shape[1])
-        for topic, number in left.topics.items():
+        queues = min(self.next_offset.shape[1], exported.first_offset.shape[1])
+        for topic, number in exported.topics.items():
             if topic in self.topics:
                 known = self.next_offset[self.topics[topic], :queues]
-                first = left.first_offset[number, :queues]
+                first = exported.first_offset[number, :queues]
                 if ((known != first) & (known != _UNKNOWN) & (first != _UNKNOWN)).any():
                     return False
         return True
 
-    def merge(self, context: VerifyContext, left: _LogOrder) -> None:
-        """What follows the part is compared with its last records."""
-        self.newest = left.newest
-        for topic in left.topics:
+    def merge(self, context: VerifyContext, exported: _LogOrder) -> None:
+        """Compare what follows the part with its last records."""
+        self.newest = exported.newest
+        for topic in exported.topics:
             self.topics.setdefault(topic, len(self.topics))
-        queues = left.next_offset.shape[1]
+        queues = exported.next_offset.shape[1]
         self._widen(queues)
-        for topic, number in left.topics.items():
-            row, known = self.next_offset[self.topics[topic]], left.next_offset[number]
+        for topic, number in exported.topics.items():
+            row, known = self.next_offset[self.topics[topic]], exported.next_offset[number]
             row[:queues] = np.where(known == _UNKNOWN, row[:queues], known)
 
 
 @of_records("I-028")
 def rising_times(context: VerifyContext, records: Records) -> None:
-    """Store timestamps do not fall along the log."""
+    """Check that store timestamps do not decrease along the log."""
     order = context.kept(_LogOrder, _LogOrder)
     time = records.columns.ints("store_timestamp")
     before = np.empty_like(time)
@@ -128,17 +128,17 @@ def rising_times(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-031")
 def queue_offsets(context: VerifyContext, records: Records) -> None:
-    """In each queue the next message has the next queue offset."""
+    """Check that in each queue the next message has the next queue offset."""
     order, chain = context.kept(_LogOrder, _LogOrder), chain_of(context)
     if not chain.follows(context, records) and not chain.lost:
-        order.next_offset[:] = _UNKNOWN  # what lies between was not read
+        order.next_offset[:] = _UNKNOWN  # the records between were not read
         close_jumps(context)
     flags = records.columns.ints("sys_flag")
     queue_id = records.columns.ints("queue_id")
     rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
     if not len(rows):
         return
-    if not order.open and _go_on(context, order, records, rows):
+    if not order.open and _all_continue(context, order, records, rows):
         return
     rows, group = _by_queue(records, rows)
     offset = records.columns.ints("queue_offset")[rows]
@@ -154,7 +154,7 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
     if order.open:
         for at, queue in enumerate(zip(topics.tolist(), queues.tolist(), strict=True)):
             if queue in order.open:
-                _tell_jump(context, order.open.pop(queue), bool(offset[first[at]] == known[at]))
+                _report_jump(context, order.open.pop(queue), bool(offset[first[at]] == known[at]))
     order.next_offset[topics, queues] = offset[last] + count[last]
     new = order.first_offset[topics, queues] == _UNKNOWN
     order.first_offset[topics[new], queues[new]] = offset[first[new]]
@@ -164,9 +164,9 @@ def queue_offsets(context: VerifyContext, records: Records) -> None:
         _report_jumps(context, records, rows, wrong, offset, expected, ends)
 
 
-def _go_on(context: VerifyContext, order: _LogOrder, records: Records, rows: Ints) -> bool:
-    """All go on where their queues were, and that is noted. False: some do not, or there is no kernel; whoever
-    asks looks at them row by row.
+def _all_continue(context: VerifyContext, order: _LogOrder, records: Records, rows: Ints) -> bool:
+    """Return whether all rows continue their queues, and note that. False: some do not, or there is no kernel: then the
+    caller checks row by row.
     """
     if not kernel.is_wanted(len(rows)):
         return False
@@ -180,7 +180,7 @@ def _go_on(context: VerifyContext, order: _LogOrder, records: Records, rows: Int
 
 
 def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
-    """The rows queue by queue, each queue's in log order, and a number for the queue of each."""
+    """Return the rows queue by queue, in log order within each queue, and for each row a number of its queue."""
     queue_id = records.columns.ints("queue_id")[rows].astype(np.int64)
     queue_id -= queue_id.min()
     width = int(queue_id.max()) + 1
@@ -193,8 +193,8 @@ def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _messages_in(context: VerifyContext, records: Records, rows: Ints) -> Ints:
-    """How many queue offsets each row takes: one, or those of an inner batch. In a queue of batches that is
-    any record with the number, as the tombstone of a batch is.
+    """Return how many queue offsets each row takes: one, or those of an inner batch. In a queue of batches any record
+    with the number counts: a tombstone of a batch has it, too.
     """
     count = np.ones(len(rows), np.int64)
     inner = records.columns.ints("sys_flag")[rows] & SysFlag.INNER_BATCH != 0
@@ -216,7 +216,7 @@ def _report_jumps(
     expected: Ints,
     ends: dict[int, tuple[int, int]],
 ) -> None:
-    """Told record by record, in log order. ends: the last row of each queue, and which queue that is."""
+    """Report wrong queue offsets record by record, in log order. ends: by the last row of a queue, which queue."""
     order, lost = context.kept(_LogOrder, _LogOrder), chain_of(context).lost
     for at in wrong[np.argsort(rows[wrong])].tolist():
         row = int(rows[at])
@@ -226,61 +226,61 @@ def _report_jumps(
         position, end = int(records.position[row]), int(records.ends[row])
         text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
         jump = _Jump(position, end - position, text)
-        again = queue_begins(context.store.layout)
-        if found < wanted and position <= again(topic, queue_id, 0):
-            left = again.left.get(QueueId(topic, queue_id), 0)
-            in_front = counted(left, "message before it has", "messages before it have")
+        queue_starts = queue_begins(context.store.layout)
+        if found < wanted and position <= queue_starts(topic, queue_id, 0):
+            without_unit = queue_starts.left.get(QueueId(topic, queue_id), 0)
+            in_front = counted(without_unit, "message before it has", "messages before it have")
             why = ": the queue was deleted and created again, or lost before a start"
-            _tell(context, jump, f"{why}; {in_front} no unit")
+            _report(context, jump, f"{why}; {in_front} no unit")
         elif found > wanted:
-            _tell(context, jump, "; records before it are lost" if lost else "")
+            _report(context, jump, "; records before it are lost" if lost else "")
         elif at not in ends:
-            _tell_jump(context, jump, bool(offset[at + 1] == expected[at + 1]))
+            _report_jump(context, jump, bool(offset[at + 1] == expected[at + 1]))
         elif context.behind is None:
             order.open[ends[at]] = jump
-        else:  # the run in front looks itself
-            _tell_jump(context, jump, goes_on=False)
+        else:  # the run in front reads the part itself then
+            _report_jump(context, jump, continues=False)
 
 
-def _tell_jump(context: VerifyContext, jump: _Jump, goes_on: bool) -> None:
-    """A start of an older broker gives out once more what it has cut: the queue goes on from there."""
-    _tell(context, jump, ": a start used these queue offsets again from here on" if goes_on else "")
+def _report_jump(context: VerifyContext, jump: _Jump, continues: bool) -> None:
+    """Report a jump. continues: the queue goes on from it, after an older broker's start that cut units, say."""
+    _report(context, jump, ": a start used these queue offsets again from here on" if continues else "")
 
 
-def _tell(context: VerifyContext, jump: _Jump, why: str) -> None:
+def _report(context: VerifyContext, jump: _Jump, why: str) -> None:
     severity = Severity.WARNING if why else None
     context.log_finding("I-031", jump.position, jump.size, jump.text + why, severity=severity)
 
 
 @after("I-031")
 def close_jumps(context: VerifyContext) -> None:
-    """Nothing of their queues has followed."""
+    """Report jumps back that no message of their queue follows."""
     order = context.kept(_LogOrder, _LogOrder)
     for jump in order.open.values():
-        _tell_jump(context, jump, goes_on=False)
+        _report_jump(context, jump, continues=False)
     order.open.clear()
 
 
 _PLACE_BITS = 20
-"""Room for so many unique keys, as a power of two: the same one is looked for among these."""
+"""Number of places for unique keys, as a power of two: a repeated key is found if it is still in its place."""
 _ROW_BITS = 17
-"""The same for those of one batch, few enough to stay in a processor's cache."""
+"""Number of places for the keys of one batch, as a power of two: few enough for a processor's cache."""
 _FREE = np.uint32(0)
-"""No mark is 0."""
+"""An unused place: no mark is 0."""
 _NEW, _AGAIN = 0, 2
-"""What the native kernel says of a number: kernel/src/rows.rs."""
+"""Answers of the native kernel about a number: kernel/src/rows.rs."""
 _SEED_BYTES = 8
 _SEEDS = 1 << 16
-"""Topics whose numbers are kept."""
+"""Number of topics whose seeds are cached."""
 _AT_A_SEAM = 10_000
-"""More keys that repeat one in front of a part of the log are not looked up one by one."""
+"""Keys that repeat one in front of a part of the log are looked up one by one, if they are not more."""
 
 Numbers = npt.NDArray[np.uint64]
 
 
 @of_records("I-051")
 def unique_keys(context: VerifyContext, records: Records) -> None:
-    """No two messages of a topic have one unique key, as far as memory for it lasts."""
+    """Check that no two messages of a topic have the same unique key, as far as the memory for keys lasts."""
     if context.scope.quick:
         return
     keys, topics = records.properties.find(UNIQ_KEY), records.topics
@@ -299,7 +299,7 @@ def unique_keys(context: VerifyContext, records: Records) -> None:
 
 @dataclass
 class _Repeat:
-    """Messages of a topic with the unique key of one before: where the first stands, how many."""
+    """Messages of a topic with the unique key of an earlier one: position and size of the first, number of all."""
 
     position: int
     size: int
@@ -308,7 +308,7 @@ class _Repeat:
 
 @after("I-051")
 def repeated_keys(context: VerifyContext) -> None:
-    """Told once for each topic: retries and batches make many of them."""
+    """Report repeated keys once per topic: retries and batches make many of them."""
     repeats = context.kept(Met, Met).repeats
     for topic, repeat in repeats.items():
         many = counted(repeat.count, f"message of {topic} has", f"messages of {topic} have")
@@ -317,8 +317,8 @@ def repeated_keys(context: VerifyContext) -> None:
         context.log_finding("I-051", repeat.position, repeat.size, text, **more)
 
 
-class _OrderLeft(NamedTuple):
-    """What a part of the log leaves. numbers: keys that came first to their place, uint64[n]."""
+class _KeysExport(NamedTuple):
+    """Keys of a part of the log. numbers: keys that found their place unused, uint64[n]. position: of their records."""
 
     marks: npt.NDArray[np.uint32]
     numbers: Numbers
@@ -327,10 +327,10 @@ class _OrderLeft(NamedTuple):
 
 
 class Met(Mergeable):
-    """Unique keys that were met, as numbers: each has a place, and the next one there takes it.
+    """Unique keys that were met, as numbers: each has a place, and the next key with that place replaces it.
 
-    repeats: by topic. behind: another run comes to the start of this one; those that came first to
-    their place are kept for it.
+    repeats: by topic. behind: another run reads the log in front of this one: keep the keys that found their place
+    unused, for its `merge`.
     """
 
     def __init__(self, *, behind: bool = False) -> None:
@@ -341,24 +341,23 @@ class Met(Mergeable):
         self._first: list[tuple[Numbers, Ints]] = []
 
     def add(self, numbers: Numbers, position: Ints) -> Flags:
-        """Note them, of the records at `position`.
-
-        Returns bool[n]: which of them were met before, or stand here twice.
+        """Note the keys of the records at `position`; return which of them were met before, or occur twice here:
+        bool[n].
         """
         twice: Flags
         if kernel.is_wanted(len(numbers)):
-            told = np.empty(len(numbers), np.uint8)
-            kernel.run(kernel.Operation.MEET, (numbers, self._marks, told))
-            twice, first = told == _AGAIN, told == _NEW
+            answers = np.empty(len(numbers), np.uint8)
+            kernel.run(kernel.Operation.MEET, (numbers, self._marks, answers))
+            twice, first = answers == _AGAIN, answers == _NEW
         else:
-            twice, before = self._meet(numbers)
+            twice, before = self._note_keys(numbers)
             first = (before == _FREE) & ~twice
         if self._behind:
             self._first.append((numbers[first], position[first]))
         return twice
 
-    def _meet(self, numbers: Numbers) -> tuple[Flags, npt.NDArray[np.uint32]]:
-        """Which were met before, and what stood in the place of each."""
+    def _note_keys(self, numbers: Numbers) -> tuple[Flags, npt.NDArray[np.uint32]]:
+        """Note keys without the kernel; return which were met before, and the former mark of each place."""
         place, mark = _place_and_mark(numbers)
         before = self._marks[place]
         twice: Flags = before == mark
@@ -367,7 +366,7 @@ class Met(Mergeable):
         small = place >> (_PLACE_BITS - _ROW_BITS)
         self._rows[small[::-1]] = own[::-1]
         first = self._rows[small]
-        shared = np.flatnonzero(first != own)  # one of these before it has the same small place
+        shared = np.flatnonzero(first != own)  # an earlier one of these keys has the same small place
         if len(shared):
             some = np.zeros(len(numbers), np.bool_)
             some[shared] = some[first[shared]] = True
@@ -377,65 +376,65 @@ class Met(Mergeable):
         return twice, before
 
     def note(self, records: Records, rows: Ints) -> None:
-        """These rows repeat a key."""
+        """Note that these rows repeat a key."""
         topics = records.topics.ids[rows]
         for topic in np.flatnonzero(np.bincount(topics)).tolist():
             some = rows[topics == topic]
             row = int(some[0])
             position = int(records.position[row])
             repeat = _Repeat(position, int(records.ends[row]) - position, len(some))
-            self._repeat(records.topic_texts[topic], repeat)
+            self._add_repeat(records.topic_texts[topic], repeat)
 
-    def _repeat(self, topic: str, repeat: _Repeat) -> None:
+    def _add_repeat(self, topic: str, repeat: _Repeat) -> None:
         known = self.repeats.setdefault(topic, repeat)
         if known is not repeat:
             first = min(known, repeat, key=lambda each: each.position)
             count = known.count + repeat.count
             self.repeats[topic] = _Repeat(first.position, first.size, count)
 
-    def export(self) -> _OrderLeft:
-        """Marks, and what stands against those of the run in front."""
-        numbers = np.concatenate([np.zeros(0, np.uint64), *(one for one, _ in self._first)])
-        position = np.concatenate([np.zeros(0, np.int64), *(one for _, one in self._first)])
-        return _OrderLeft(self._marks, numbers, position, self.repeats)
+    def export(self) -> _KeysExport:
+        """Return the marks, and the keys to compare with the marks of the run in front."""
+        numbers = np.concatenate([np.zeros(0, np.uint64), *(keys for keys, _ in self._first)])
+        position = np.concatenate([np.zeros(0, np.int64), *(positions for _, positions in self._first)])
+        return _KeysExport(self._marks, numbers, position, self.repeats)
 
-    def _again(self, left: _OrderLeft) -> Ints:
-        """int64[m]: the records of the part that repeat a key of a record in front of it."""
-        place, mark = _place_and_mark(left.numbers)
-        again: Ints = left.position[self._marks[place] == mark]
+    def _repeated(self, exported: _KeysExport) -> Ints:
+        """Return the positions of records of the part that repeat a key of a record in front of it: int64[m]."""
+        place, mark = _place_and_mark(exported.numbers)
+        again: Ints = exported.position[self._marks[place] == mark]
         return again
 
-    def can_merge(self, left: _OrderLeft) -> bool:
-        """There are few of them."""
-        return len(self._again(left)) <= _AT_A_SEAM
+    def can_merge(self, exported: _KeysExport) -> bool:
+        """Return whether few keys are repeated across the seam."""
+        return len(self._repeated(exported)) <= _AT_A_SEAM
 
-    def merge(self, context: VerifyContext, left: _OrderLeft) -> None:
-        """The keys of the part are the newer ones."""
-        again = self._again(left)
+    def merge(self, context: VerifyContext, exported: _KeysExport) -> None:
+        """Note repeats across the seam and those of the part; its keys are the newer ones."""
+        again = self._repeated(exported)
         if len(again):
             records = Records(context.store.log.records(again))
             front = Met()
-            front.repeats = left.repeats
+            front.repeats = exported.repeats
             front.note(records, np.arange(len(records)))
-        for topic, repeat in left.repeats.items():
-            self._repeat(topic, repeat)
-        self._marks = np.where(left.marks == _FREE, self._marks, left.marks)
+        for topic, repeat in exported.repeats.items():
+            self._add_repeat(topic, repeat)
+        self._marks = np.where(exported.marks == _FREE, self._marks, exported.marks)
 
 
 def _place_and_mark(numbers: Numbers) -> tuple[Ints, npt.NDArray[np.uint32]]:
-    """Where each is looked for, and what stands there."""
+    """Return the place of each key, and its mark there."""
     place = (numbers >> np.uint64(64 - _PLACE_BITS)).astype(np.int64)
     return place, numbers.astype(np.uint32) | np.uint32(1)
 
 
 @lru_cache(_SEEDS)
 def _seed(topic: bytes) -> int:
-    """Not `hash`, which is another one in each process that is not forked off this one."""
+    """Return a number for a topic; `hash` would differ in a process that is not forked from this one."""
     return int.from_bytes(blake2b(topic, digest_size=_SEED_BYTES).digest())
 
 
 def key_numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
-    """A number for topic and key: equal for equal ones, and for others hardly ever."""
+    """Return a number for each topic and key: equal for equal ones, hardly ever equal for others."""
     seeds = np.array([_seed(topic) for topic in topics], np.uint64)
     mixed = seeds.take(topic_ids)
     mixed ^= keys.length.view(np.uint64)

@@ -1,9 +1,7 @@
-"""Which parts of the commit log a run reads, and what it leaves out, with the reason.
+"""The pass over the commit log: which parts a run reads, and how their items reach the checks.
 
-A whole run reads from the first file to the end; on a directory that a broker works in to where
-the log ended when the run began: what comes behind that is no damage, only later.
-
-The pass over the log: what is met there is handed to the checks.
+A whole run reads from the first file to the end; in the store of a running broker to where the log ended when the run
+began: what comes behind that is not damage, only later. What a run leaves out is noted with the reason.
 """
 
 from __future__ import annotations
@@ -34,32 +32,32 @@ if TYPE_CHECKING:
 
 
 CUT_BYTES = 64 << 20
-"""No batch has records on both sides of a multiple of it in a file: parts of the log begin there."""
+"""No batch has records on both sides of a multiple of this in a file, so parts of the log can begin there."""
 SLICE_BYTES = 16 << 20
-"""A sample is drawn of pieces of this size."""
+"""Size of the pieces of which a sample is drawn."""
 _QUICK_FILES = 3
-"""Files at the end of the log that a quick run reads: what older brokers look at when they start."""
+"""Number of files at the end of the log that a quick run reads, as older brokers do when they start."""
 
 
-_AT_ONCE = ("I-031", "I-051", "I-053", "I-128", "I-129", "I-133", "I-136")
-"""Statements about records that an earlier run may have read: what it knew of them is not kept."""
+_IN_ONE_RUN = ("I-031", "I-051", "I-053", "I-128", "I-129", "I-133", "I-136")
+"""Checks that need records which an earlier run may have read, and of which nothing is kept."""
 
 
 class ReadRange(NamedTuple):
-    """A range of the log that is read; stop None: to the end."""
+    """A range of the log to read; stop None: to the end."""
 
     start: int
     stop: int | None
 
 
 def not_asked_for(groups: frozenset[str] | None) -> list[str]:
-    """What is said of the groups of checks that are not among these; None: all are."""
+    """Return notes about the groups of checks that are not in `groups`; None: all are."""
     others = [] if groups is None else [group for group in GROUPS if group not in groups]
     return [f"{', '.join(others)}: --only"] if others else []
 
 
 def parts_of(context: VerifyContext) -> list[ReadRange]:
-    """What is to be read, in log order; tells `context.unread` of the rest. Raises Unreadable."""
+    """Return the ranges to read, in log order; note in `context.unread` what is left out. Raise Unreadable."""
     files = context.store.log_files
     start, scope = files.start, context.scope
     context.unread += not_asked_for(scope.groups)
@@ -72,11 +70,11 @@ def parts_of(context: VerifyContext) -> list[ReadRange]:
         if scope.earlier is None:
             context.log.skipped = True
         else:
-            context.unread.append(f"{', '.join(_AT_ONCE)}: these checks need the whole log in one run")
+            context.unread.append(f"{', '.join(_IN_ONE_RUN)}: these checks need the whole log in one run")
     if scope.quick and len(files.files) > _QUICK_FILES and files.files[-_QUICK_FILES].start > start:
         start = files.files[-_QUICK_FILES].start
         _leave_out(context, f"the log before {start}: --quick reads the last {_QUICK_FILES} files")
-    if scope.since_ms is not None and (later := _file_of(context, scope.since_ms)) > start:
+    if scope.since_ms is not None and (later := _start_of_file(context, scope.since_ms)) > start:
         start = later
         _leave_out(context, f"the log before {start}: its messages are older than --since")
     if scope.quick:
@@ -87,13 +85,13 @@ def parts_of(context: VerifyContext) -> list[ReadRange]:
 
 
 def items_of(context: VerifyContext, parts: list[ReadRange], *, crc: bool) -> Iterator[Batch | Extent]:
-    """The items of the parts, until the run is to end. Raises Unreadable."""
+    """Yield the items of the parts, until the run has to end. Raise Unreadable."""
     log = context.store.log
     context.begin_reading()
-    goes_on = context.scope.start if context.scope.earlier is not None else None
+    resumed_at = context.scope.start if context.scope.earlier is not None else None
     for part in parts:
-        exact = part.start <= log.min_offset or part.start == goes_on
-        start = part.start if exact else _begin(log, part)
+        exact = part.start <= log.min_offset or part.start == resumed_at
+        start = part.start if exact else _first_record(log, part)
         for item in scan(context, start, part.stop, crc=crc):
             if is_ended(context, item):
                 return
@@ -101,32 +99,32 @@ def items_of(context: VerifyContext, parts: list[ReadRange], *, crc: bool) -> It
 
 
 def scan(context: VerifyContext, start: int, stop: int | None, *, crc: bool) -> Iterator[Batch | Extent]:
-    """The log from a record on, in batches that are the same from wherever it is read."""
-    log, recent = context.store.log, _recent(context.log)
+    """Yield the log from a record on, in batches that are the same wherever reading begins."""
+    log, recent = context.store.log, _tail_history(context.log)
     noting = NOTING_HASHES if asks_dispatch(context) else NOTING
     return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True, noting=noting)
 
 
 def is_ended(context: VerifyContext, item: Batch | Extent) -> bool:
-    """The run is to end in front of this item; says so."""
+    """Return whether the run has to end in front of this item, and note where and why."""
     reason = context.stopped()
     if reason:
-        position = _where_to_go_on(context, item)
+        position = _resume_position(context, item)
         context.unread.append(f"the log from {position} on: {reason}")
         context.log.stopped_at = position
     return bool(reason)
 
 
-def _recent(facts: LogFacts) -> TailHistory:
-    """The records in front of a run that goes on: what is dead behind the end is told by them."""
+def _tail_history(facts: LogFacts) -> TailHistory:
+    """Return the last records in front of a run that continues: they show which records behind the end are dead."""
     recent = TailHistory()
     if facts.last:
         recent.remember(np.array(facts.last, np.int64), facts.last_timestamp)
     return recent
 
 
-def _where_to_go_on(context: VerifyContext, item: Batch | Extent) -> int:
-    """Where a run that stops at an item goes on: what ends the log has to be seen once more."""
+def _resume_position(context: VerifyContext, item: Batch | Extent) -> int:
+    """Return where a run that ends at an item continues: it has to see again what ends the log."""
     if isinstance(item, Extent):
         return min(item.position, max(context.log.end, context.log.start))
     if item.mark > Mark.AFTER_DAMAGE:
@@ -139,8 +137,8 @@ def _leave_out(context: VerifyContext, what: str) -> None:
     context.log.skipped = True
 
 
-def _file_of(context: VerifyContext, since_ms: int) -> int:
-    """Start of the newest file whose first record is not younger; of the first file without one."""
+def _start_of_file(context: VerifyContext, since_ms: int) -> int:
+    """Return the start of the newest file whose first record is not younger than `since_ms`, else of the first file."""
     files, log = context.store.log_files, context.store.log
     for file in reversed(files.files):
         try:
@@ -153,7 +151,7 @@ def _file_of(context: VerifyContext, since_ms: int) -> int:
 
 
 def _sample(context: VerifyContext, start: int, stop: int | None, percent: float) -> list[ReadRange]:
-    """Pieces drawn at random, other ones in each run; the last piece, with the end, is always one."""
+    """Return pieces drawn at random, others in each run; always with the last piece, which has the end of the log."""
     random = Random(time.time_ns())
     end = context.store.log_files.end if stop is None else stop
     cuts = list(range(start, end, SLICE_BYTES))
@@ -173,8 +171,8 @@ def _sample(context: VerifyContext, start: int, stop: int | None, percent: float
     return parts
 
 
-def _begin(log: CommitLog, part: ReadRange) -> int:
-    """The first record of a part that begins anywhere; where there is none, its start."""
+def _first_record(log: CommitLog, part: ReadRange) -> int:
+    """Return the first record in a part that begins anywhere; without one the end of its file."""
     file = log.queue.file_at(part.start)
     if file is None or part.start == file.start:
         return part.start
@@ -183,23 +181,23 @@ def _begin(log: CommitLog, part: ReadRange) -> int:
 
 
 LOG_GROUPS = frozenset({"layout", "commit_log"})
-"""Groups that look at records without asking what they add to queues and index."""
+"""Groups that check records without what these add to queues and index."""
 
 
 def asks_dispatch(context: VerifyContext) -> bool:
-    """Some check asks what records add to queues and index."""
+    """Return whether some check needs what records add to queues and index."""
     return not context.groups <= LOG_GROUPS
 
 
 def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:
-    """The bodies are compared with their checksums."""
+    """Return whether bodies are compared with their checksums."""
     return "commit_log" in groups and not context.scope.quick
 
 
 def wants_proof(context: VerifyContext, groups: frozenset[str]) -> bool:
-    """A start is predicted behind the pass, and can go by what is in order.
+    """Return whether a start is predicted after the pass and can use what the pass finds in order.
 
-    A run that goes on has not seen the beginning of the log: there the prediction reads it itself.
+    A run that continues has not seen the beginning of the log: then the prediction reads the log itself.
     """
     if context.scope.start is not None:
         return False
@@ -213,7 +211,7 @@ def read(
     items: Iterable[Batch | Extent],
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Hand these items to the checks; all messages have been handed out at the end."""
+    """Hand the items to the checks, until all messages have been handed out."""
     if log_pass.of_log_alone:
         log_pass.run(items, progress)
         return
@@ -236,9 +234,9 @@ def read(
 
 
 class LogPass:
-    """Hands what the pass over the log meets to the checks of some groups.
+    """Hands the items of the pass over the log to the checks of some groups.
 
-    of_log_alone: no check asks what records add to queues and index.
+    of_log_alone: no check needs what records add to queues and index.
     """
 
     def __init__(self, context: VerifyContext, groups: frozenset[str]) -> None:
@@ -257,12 +255,12 @@ class LogPass:
         self._settled = checks_of(CHECKS.settled, groups)
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
-        """All items, without what records add to queues and index."""
+        """Take all items, without what records add to queues and index."""
         for batch in good_records(items, [self], progress):
             self.records(batch, None)
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
-        """Good records of this log."""
+        """Take good records of this log."""
         records, log = Records(batch, dispatched), self._context.log
         self._covered.add_records(batch)
         self._records(records)
@@ -279,30 +277,32 @@ class LogPass:
             self._watcher.records(records)
 
     def messages(self, messages: Messages) -> None:
-        """Messages of one queue."""
+        """Take messages of one queue."""
         self._messages(messages)
-        self._note(messages.queue, int(messages.offset[0]), int(messages.offset[-1]) + 1)
+        self._note_offsets(messages.queue, int(messages.offset[0]), int(messages.offset[-1]) + 1)
 
     def has_seen(self, messages: int) -> bool:
-        """So many messages were proved to have their units, and what knows them needs no look at each."""
+        """Return whether so many messages were proved to have their units, and all checks accept that without each
+        message.
+        """
         found = None if self._proof is None else self._proof.settled(messages)
         try:
             if found is None or not all(check(self._context, each) for check in self._settled for each in found):
                 return False
-        except UnreadableRange:  # of a queue: those that look at its messages go around
+        except UnreadableRange:  # of a queue: the checks of its messages skip these bytes
             return False
         for group in found:
             for queue, laid in group.items():
-                self._note(queue, laid.messages.first, laid.messages.next)
+                self._note_offsets(queue, laid.messages.first, laid.messages.next)
         return True
 
-    def _note(self, queue: QueueId, first: int, behind: int) -> None:
+    def _note_offsets(self, queue: QueueId, first: int, behind: int) -> None:
         log = self._context.log
         log.first_offset.setdefault(queue, first)
         log.next_offset[queue] = max(log.next_offset.get(queue, 0), behind)
 
     def extent(self, extent: Extent) -> None:
-        """What is no record."""
+        """Take a range that is not a record."""
         self._context.log.bytes += extent.size
         if extent.unread:
             self._context.gone.append((extent.position, extent.end))
@@ -313,7 +313,7 @@ class LogPass:
             self._watcher.extent(extent)
 
     def stale(self, batch: Batch) -> None:
-        """Whole records that are none of this log, or no longer."""
+        """Take whole records that do not belong to this log, or no longer."""
         self._context.log.bytes += batch.end - int(batch.position[0])
         self._covered.add(int(batch.position[0]), batch.end)
         records, log = Records(batch), self._context.log

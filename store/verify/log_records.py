@@ -1,11 +1,9 @@
-"""What the fixed fields of a record say, each for itself (docs/invariants.md, I-023 … I-030, I-032 … I-034).
+"""Checks of single records: fixed fields, topics, properties (docs/invariants.md).
 
-Topics of records, and the version that their length asks for (docs/invariants.md, I-035 … I-037).
+Fixed fields: I-023 … I-030, I-032 … I-034. Topics, and the version that their length asks for: I-035 … I-037.
 
-The property text of records (docs/invariants.md, I-026, I-038, I-048, I-050, I-055, I-056).
-
-No broker checks it, and no CRC covers it where `__CRC32#` is not switched on: a record that is torn
-there is served with its keys and tags lost.
+The property text: I-026, I-038, I-048, I-050, I-055, I-056. No broker checks it, and no CRC covers it unless `__CRC32#`
+is switched on: a broker serves a record with torn properties, without its keys and tags.
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
-"""How far clocks may be apart."""
+"""Difference between clocks that is not reported."""
 
 
 @of_records("I-023")
 def body_crc(context: VerifyContext, records: Records) -> None:
-    """body_crc is the CRC of the body as it is stored."""
+    """Check that body_crc is the CRC of the stored body."""
     ok = records.batch.body_crc_ok
     if ok is None or ok.all():
         return
@@ -48,7 +46,7 @@ def body_crc(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-024")
 def empty_body(context: VerifyContext, records: Records) -> None:
-    """The CRC of no body is 0."""
+    """Check that the CRC of an empty body is 0."""
     length = records.columns.ints("body_length")
     if length.min() > 0:
         return
@@ -58,14 +56,14 @@ def empty_body(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-025")
 def own_position(context: VerifyContext, records: Records) -> None:
-    """A record names the position where it stands."""
+    """Check that a record names its own position."""
     own = records.columns.ints("physical_offset")
     add_rows(context, records, "I-025", own != records.position, "it names another position:", own)
 
 
 @of_records("I-027")
 def has_store_time(context: VerifyContext, records: Records) -> None:
-    """storeTimestamp is greater than 0; a file is chosen by that of its first record."""
+    """Check that storeTimestamp is positive; brokers choose a file by the one of its first record."""
     time = records.columns.ints("store_timestamp")
     if time.min() > 0:
         return
@@ -82,7 +80,7 @@ def has_store_time(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-029")
 def plausible_times(context: VerifyContext, records: Records) -> None:
-    """Nothing is stored in the future, or before it was sent."""
+    """Check that no record was stored in the future, or before it was sent."""
     time = records.columns.ints("store_timestamp")
     latest = context.now_ms + _TOLERANCE_MS
     if time.max() > latest:
@@ -95,14 +93,14 @@ def plausible_times(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-030")
 def queue_number(context: VerifyContext, records: Records) -> None:
-    """queueId is not negative."""
+    """Check that queueId is not negative."""
     queue_id = records.columns.ints("queue_id")
     add_rows(context, records, "I-030", queue_id < 0, "queue", queue_id)
 
 
 @of_records("I-032")
 def half_offsets(context: VerifyContext, records: Records) -> None:
-    """A prepared or rolled back record has no queue offset."""
+    """Check that prepared and rolled back records have no queue offset."""
     flags = records.columns.ints("sys_flag")
     if not (flags & SysFlag.PREPARED).any():
         return
@@ -113,7 +111,7 @@ def half_offsets(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-033")
 def known_flags(context: VerifyContext, records: Records) -> None:
-    """sysFlag has known bits only, and those together that belong together."""
+    """Check that sysFlag has only known bits that do not contradict each other."""
     flags = records.columns.ints("sys_flag")
     if not flags.any():
         return
@@ -123,7 +121,7 @@ def known_flags(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-034")
 def ports(context: VerifyContext, records: Records) -> None:
-    """Ports lie in 0 … 65535: the hosts were read at the right width."""
+    """Check that ports lie in 0 … 65535, as they do if hosts were read with the right width."""
     for name in ("born_host", "store_host"):
         port = records.columns.ints(f"{name}.port")
         add_rows(context, records, "I-034", odd_ports(records.columns, name), f"{name} has port", port)
@@ -134,21 +132,21 @@ _NUL = b"\0"
 
 @of_records("I-035")
 def topic_name(context: VerifyContext, records: Records) -> None:
-    """A topic is a name: not empty, UTF-8, of the characters that brokers accept."""
+    """Check that a topic is not empty, is UTF-8, and has only characters that brokers accept."""
     topics = records.topics
     for number, value in enumerate(topics.values):
-        text = _odd(value)
-        if not text or value == FILLER_TOPIC:
+        fault = _topic_fault(value)
+        if not fault or value == FILLER_TOPIC:
             continue
         wrong = topics.ids == number
-        told = f"topic {value[:40]!r}: {text}"
+        text = f"topic {value[:40]!r}: {fault}"
         severity = Severity.FATAL if _NUL in value else None
-        add_rows(context, records, "I-035", wrong, told, severity=severity)
+        add_rows(context, records, "I-035", wrong, text, severity=severity)
 
 
 @lru_cache(1 << 12)
-def _odd(value: bytes) -> str:
-    """What is wrong with a topic, "" if nothing is."""
+def _topic_fault(value: bytes) -> str:
+    """Return what is wrong with a topic, "" if nothing is."""
     if not value:
         return "it is empty"
     if _NUL in value:
@@ -162,14 +160,14 @@ def _odd(value: bytes) -> str:
 
 @of_records("I-036", "I-037")
 def long_topics(context: VerifyContext, records: Records) -> None:
-    """Version 2 is for topics that version 1 has no room for, and for brokers since 5.1.0."""
+    """Check that version 2 is used only for topics too long for version 1, and only with brokers since 5.1.0."""
     newer = records.columns.ints("magic_code") == MAGIC_V2
     if not newer.any():
         return
     if not context.profile.record.v2:
         version = context.profile.version
-        told = f"version 2, at which a broker {version} cuts the log"
-        add_rows(context, records, "I-037", newer, told)
+        text = f"version 2, at which a broker {version} cuts the log"
+        add_rows(context, records, "I-037", newer, text)
     lengths = np.array([len(text) for text in records.topic_texts], np.int64)[records.topics.ids]
     short = newer & (lengths <= TOPIC_BYTES_MAX_V1)
     text = "version 2 for a short topic, number of characters:"
@@ -177,15 +175,15 @@ def long_topics(context: VerifyContext, records: Records) -> None:
 
 
 _ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5", "5.5.1"})
-"""Generations whose writers put a separator behind the last property."""
+"""Broker versions that write a separator behind the last property."""
 _BATCHES_REPEAT = frozenset({"5.1", "5.3"})
-"""Generations that write the unique key of a batch into each of its records (B13)."""
+"""Broker versions that write the unique key of a batch into each of its records (B13)."""
 _DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
 
 
 @of_records("I-026")
 def record_crc(context: VerifyContext, records: Records) -> None:
-    """`__CRC32#` is the last property and that of the record."""
+    """Check that `__CRC32#` is the last property and the CRC of the record."""
     if not records.properties.has_name(names.CRC32):
         return
     wrong = odd_crc_items(records.columns, records.properties)
@@ -198,20 +196,20 @@ def record_crc(context: VerifyContext, records: Records) -> None:
 
 @of_records("I-038", "I-055", "I-056")
 def property_text(context: VerifyContext, records: Records) -> None:
-    """Items with a name and a value each, none lost to zeros, no name twice, a separator at the end."""
+    """Check that items have a name and a value, none is lost to zeros, no name is repeated, a separator is last."""
     properties = records.properties
     lost = properties.has_lost_items()
     text = "a NUL byte in the properties: they are torn, keys and tags are lost"
     add_rows(context, records, "I-055", lost, text)
-    _items(context, records, properties.malformed() & ~lost)
+    _report_malformed(context, records, properties.malformed() & ~lost)
     text = "two properties without a separator: the value of the first contains the name of the next"
     add_rows(context, records, "I-038", properties.run_together() & ~lost, text)
-    _final_separator(context, records, lost)
-    _repeated(context, records)
+    _check_final_separator(context, records, lost)
+    _report_repeated(context, records)
 
 
-def _items(context: VerifyContext, records: Records, odd: Flags) -> None:
-    """Of the odd ones, an empty value is what clients themselves write at times."""
+def _report_malformed(context: VerifyContext, records: Records, odd: Flags) -> None:
+    """Report malformed properties; only an empty value, as clients themselves write at times, is no more than INFO."""
     if not odd.any():
         return
     texts = records.columns.ragged("properties")
@@ -229,18 +227,18 @@ _NAMED = re.compile(rb"[^\x01]+\x01")
 
 @dataclass
 class _LastText(Mergeable):
-    """Whether the last record that was seen lacks the separator behind its last property."""
+    """Whether the last record so far lacks the separator behind its last property."""
 
     open_end: bool = False
 
-    def merge(self, context: VerifyContext, left: _LastText) -> None:
-        """The part's last record is the last one."""
-        self.open_end = left.open_end
+    def merge(self, context: VerifyContext, exported: _LastText) -> None:
+        """Continue behind the last record of the part."""
+        self.open_end = exported.open_end
 
 
-def _final_separator(context: VerifyContext, records: Records, lost: Flags) -> None:
-    """A record that alone lacks the last separator was damaged; a run of them came from a client. The last one of the
-    log may be the first of a run: a broker of 4.x that was put on the store.
+def _check_final_separator(context: VerifyContext, records: Records, lost: Flags) -> None:
+    """Report a single record without the last separator as damaged; a run of such records came from a client. The last
+    record of the log may be the first of a run: of a broker 4.x that uses the store now.
     """
     if context.profile.version not in _ENDED_BY:
         return
@@ -264,7 +262,7 @@ def _final_separator(context: VerifyContext, records: Records, lost: Flags) -> N
 
 
 def _open_ends(records: Records) -> Flags:
-    """bool[n]: some properties, and no separator behind the last one."""
+    """Return which records have properties without a separator behind the last one: bool[n]."""
     texts = records.columns.ragged("properties")
     ends = texts.buffer[np.maximum(texts.start + texts.length - 1, 0)]
     open_end: Flags = (texts.length > 0) & (ends != _SEPARATOR)
@@ -272,13 +270,13 @@ def _open_ends(records: Records) -> Flags:
 
 
 def _record_behind(context: VerifyContext, records: Records) -> Records:
-    """The record right behind a batch, which the next one begins with, or the next file; or none."""
+    """Return the record directly behind a batch, here or at the start of the next file; or no record."""
     store, end = context.store, records.batch.end
     file = store.log_files.file_at(end - 1)
     places = [place + store.payload_at(place) for place in (end, file.end if file else end)]
     try:
         found = store.log.records(np.array(places, np.int64))
-    except UnreadableRange:  # whoever comes there tells it
+    except UnreadableRange:  # the scan reports it
         found = records.batch.take(slice(0))
     return Records(found.take(slice(1)))
 
@@ -286,7 +284,7 @@ def _record_behind(context: VerifyContext, records: Records) -> Records:
 _SEPARATOR = names.ITEM_SEPARATOR[0]
 
 
-def _repeated(context: VerifyContext, records: Records) -> None:
+def _report_repeated(context: VerifyContext, records: Records) -> None:
     repeated = np.flatnonzero(records.properties.repeated())
     if not len(repeated):
         return
@@ -315,7 +313,7 @@ def _names_twice(text: bytes) -> set[bytes]:
 
 
 class _Harm(Enum):
-    """What a broker makes of the offsets of LMQs: throws, passes over them, has none."""
+    """What a broker does with the offsets of LMQs: it throws, skips them, or never had the option."""
 
     BLOCKS = auto()
     LEFT_OUT = auto()
@@ -324,18 +322,18 @@ class _Harm(Enum):
 
 @dataclass
 class _UndispatchableRecord(Mergeable):
-    """Records whose LMQs a broker cannot read: position, size, what is wrong, how bad."""
+    """Records whose LMQs a broker cannot read: position, size, what is wrong, harm."""
 
     found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
 
-    def merge(self, context: VerifyContext, left: _UndispatchableRecord) -> None:
-        """Those of the part come later."""
-        self.found += left.found
+    def merge(self, context: VerifyContext, exported: _UndispatchableRecord) -> None:
+        """Append the records of the part."""
+        self.found += exported.found
 
 
 @of_records("I-048")
 def lmq_queues(context: VerifyContext, records: Records) -> None:
-    """As many queue offsets as names of LMQs, each a number."""
+    """Note records that do not have as many queue offsets as names of LMQs, each a number."""
     if not records.properties.has_name(names.INNER_MULTI_DISPATCH):
         return
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
@@ -362,22 +360,22 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
 
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
-    """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
+    """Report them: dispatch throws at such a record for ever, if the record was not dispatched before."""
     for position, size, text, harm in context.kept(_UndispatchableRecord, _UndispatchableRecord).found:
         stuck = harm is _Harm.BLOCKS and context.crashed
-        told = f"record at {position}: {text}"
+        message = f"record at {position}: {text}"
         if stuck:
-            told += "; dispatch throws at this record for ever"
+            message += "; dispatch throws at this record for ever"
         severity = Severity.FATAL if stuck else None
         if harm is _Harm.NONE:
             severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
         repair = LOOK if harm is _Harm.NONE else None
-        context.log_finding("I-048", position, size, told, severity=severity, repair=repair)
+        context.log_finding("I-048", position, size, message, severity=severity, repair=repair)
 
 
 @of_records("I-050")
 def duplication(context: VerifyContext, records: Records) -> None:
-    """In duplication mode each record has DUP_INFO of two parts; elsewhere one that has it."""
+    """Check that DUP_INFO has two parts: in duplication mode in each record, else in those that have it."""
     needed = context.store.config.get_bool("duplicationEnable")
     if not needed and not records.properties.has_name(names.DUP_INFO):
         return

@@ -1,8 +1,8 @@
-"""Parts of the log that other processes look at, while this one comes to them from the start.
+"""Parts of the log that other processes check while this process reads from the start.
 
-Each process has a part for itself, and looks at it as if it were alone: with queues, index and all.
-What it leaves is taken on where nothing is wrong in the part; what is wrong is looked at once more by
-the run that has seen everything in front of it. So findings do not depend on the number of processes.
+Each process checks its part as if it were alone, with queues, index and all. If a part is in order, this process merges
+the state at its end; otherwise it reads the part itself, with the state of all that is in front. So findings do not
+depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .log_pass import LOG_GROUPS, LogPass, ReadRange, is_ended, read, scan, want
 from .queue_state import queues_of
 
 GROUPS_BESIDE = frozenset({"commit_log"})
-"""Groups of checks that need nothing but the log: they may have a run of their own."""
+"""Groups of checks that need nothing but the log, so that they may have a run of their own."""
 _OTHER_SHARE = 0.08
-"""So much of the work is none on the log: the process that comes from the start does it."""
+"""Share of the work that is not on the log; the process that reads from the start does it."""
 _POLL_S = 0.1
 _BREAKS_MAX = 4
-"""With more that is wrong in it the rest of a part is left to the run in front."""
+"""Breaks in a part after which the rest of it is left to the run in front."""
 
 
 class _OutOfOrder(Exception):
-    """What begins at a log position has to be looked at by somebody who knows what is before it."""
+    """Raised where only a run with the state in front can judge. at_all: no later piece of the part can be in order."""
 
     def __init__(self, position: int, *, at_all: bool = False) -> None:
         super().__init__(position)
@@ -48,10 +48,10 @@ class _OutOfOrder(Exception):
 
 
 class PartResult(NamedTuple):
-    """What a part leaves in which all is in order. begin: of its first record. end: behind its last item.
+    """State at the end of a part in which all is in order. begin: of its first record. end: behind its last item.
 
-    last: nothing is asked for behind it. states: by key of `VerifyContext.kept`, whose state it is, and what
-    its `export` gave.
+    last: nothing has to be read behind it. states: by key of `VerifyContext.kept`, the class of the state, and what its
+    `export` returned.
     """
 
     begin: int
@@ -62,7 +62,7 @@ class PartResult(NamedTuple):
 
 
 class _PartPass(LogPass):
-    """The pass over a part: it ends at the first thing that is wrong."""
+    """The pass over a part; it ends at the first thing that is wrong."""
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         begin = int(batch.position[0])
@@ -73,16 +73,14 @@ class _PartPass(LogPass):
 
     def messages(self, messages: Messages) -> None:
         super().messages(messages)
-        queue = messages.queue  # where it has no files at all, what is missing needs nothing before it
+        queue = messages.queue  # if it has no files at all, its missing units need no state in front
         if self._context.log.missing.get(queue) and queue in queues_of(self._context).paths:
             raise _OutOfOrder(int(messages.position[0]))
         self._judge(int(messages.position[0]))
 
     def extent(self, extent: Extent) -> None:
-        usual = extent.kind in (ExtentKind.BLANK, ExtentKind.ZEROS) and not (
-            extent.kind is ExtentKind.BLANK and extent.reason
-        )
-        if not usual:
+        is_blank = extent.kind is ExtentKind.BLANK and not extent.reason
+        if not is_blank and extent.kind is not ExtentKind.ZEROS:
             raise _OutOfOrder(extent.position, at_all=True)
         super().extent(extent)
         self._judge(extent.position)
@@ -96,9 +94,9 @@ class _PartPass(LogPass):
 
 
 class _Work(NamedTuple):
-    """What is asked of another process: the log from `begin` to `stop`, for the run of `context`.
+    """Work for another process: the log from `begin` to `stop`, for the run of `context`.
 
-    last: nothing is asked for behind that.
+    last: nothing has to be read behind `stop`.
     """
 
     context: VerifyContext
@@ -108,14 +106,14 @@ class _Work(NamedTuple):
     last: bool
 
     def run(self) -> list[PartResult]:
-        """What there is in order, in the order of the log. Ctrl-C is for the process in front."""
+        """Return the results of `look` in a process that leaves Ctrl-C to the process in front."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         return self.look()
 
     def look(self) -> list[PartResult]:
-        """The same in a process that has nobody in front. Raises Unreadable.
+        """Return results for what is in order, in log order. Raise Unreadable.
 
-        A part with bytes that cannot be read is left to the run in front.
+        Bytes that cannot be read are left to the run in front.
         """
         found = list[PartResult]()
         try:
@@ -126,12 +124,12 @@ class _Work(NamedTuple):
         return found
 
     def _look(self, found: list[PartResult]) -> None:
-        """Look at the part in pieces, around what is wrong; adds to `found`."""
+        """Check the part in pieces, around what is wrong; append to `found`."""
         log = self.context.store.log
         cuts, begin = _cuts(log), self.begin
         for _ in range(_BREAKS_MAX):
             try:
-                found += self._left(begin, self.stop, last=self.last)
+                found += self._result_of(begin, self.stop, last=self.last)
                 break
             except _OutOfOrder as wrong:
                 number = bisect_right(cuts, wrong.position)
@@ -142,18 +140,18 @@ class _Work(NamedTuple):
             begin = behind
 
     def _up_to(self, begin: int, stop: int | None) -> list[PartResult]:
-        """What is in front of the cut before something that is wrong."""
+        """Return the result for what is in front of the cut before something that is wrong."""
         try:
-            return [] if stop is None or stop <= begin else self._left(begin, stop, last=False)
+            return [] if stop is None or stop <= begin else self._result_of(begin, stop, last=False)
         except _OutOfOrder:
             return []
 
-    def _left(self, begin: int, stop: int | None, *, last: bool) -> list[PartResult]:
-        """Look at a part. Raises _Unsound, Unreadable."""
-        told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
-        scope = told.scope._replace(max_duration_s=None)
-        with StoreReader(told.store.layout) as store:
-            context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
+    def _result_of(self, begin: int, stop: int | None, *, last: bool) -> list[PartResult]:
+        """Check a part; return its result, or none if the states cannot be exported. Raise _OutOfOrder, Unreadable."""
+        parent, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
+        scope = parent.scope._replace(max_duration_s=None)
+        with StoreReader(parent.store.layout) as store:
+            context = VerifyContext(store, scope, parent.now_ms, changing=parent.live, behind=begin)
             crc = wants_crc(context, self.groups)
             read(context, _PartPass(context, self.groups), scan(context, begin, stop, crc=crc))
             for key, state in context.states().items():
@@ -162,16 +160,16 @@ class _Work(NamedTuple):
                 elif key not in CACHES:
                     return []
             end = chain_of(context).end
-        if end is None or any(left is None for _, left in states.values()):
+        if end is None or any(exported is None for _, exported in states.values()):
             return []
         return [PartResult(begin, end, last, context.log, states)]
 
 
 class Beside:
-    """The processes, as a context manager: behind the block they are gone.
+    """The other processes, as a context manager that ends them.
 
-    context: the run that comes from the start, over the only one of `parts`. looked_at: what others
-    have left before this run began; then it starts none.
+    context: the run that reads from the start, over the only one of `parts`. looked_at: results that other runs
+    returned before; then this one starts no process.
     """
 
     def __init__(
@@ -185,20 +183,20 @@ class Beside:
         self._context = context
         self._crc = wants_crc(context, groups)
         self._part = parts[0]
-        self._left = {left.begin: left for left in looked_at}
-        self._begins = sorted(self._left) or _begins(context, groups, parts, jobs)
+        self._results = {result.begin: result for result in looked_at}
+        self._begins = sorted(self._results) or _begins(context, groups, parts, jobs)
         self._met: PartResult | None = None
         self._stack = ExitStack()
         self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
             if self._begins and not groups <= LOG_GROUPS:
-                queue_begins(context.store.layout)  # TTLs, which no child reads again
+                queue_begins(context.store.layout)  # read TTLs once, not in each child
             for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))
 
     def __bool__(self) -> bool:
-        """There are other processes."""
+        """Return whether there are parts of other processes."""
         return bool(self._begins)
 
     def __enter__(self) -> Self:
@@ -208,10 +206,10 @@ class Beside:
         self._stack.close()
 
     def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
-        """Read what no other process has found in order, and take on the rest."""
+        """Read what no other process has found in order, and merge the other parts."""
         context = self._context
         context.begin_reading()
-        tell = progress and partial(self._tell, progress)
+        tell = progress and partial(self._report_progress, progress)
         at: int | None = self._part.start
         while at is not None:
             self._met = None
@@ -223,8 +221,8 @@ class Beside:
                 if tell:
                     tell(context.log.end)
 
-    def _tell(self, progress: Callable[[int], None], reached: int) -> None:
-        """How far all are: up to the first of the others they are as far as this one."""
+    def _report_progress(self, progress: Callable[[int], None], reached: int) -> None:
+        """Report how far all processes are; up to the first part of the others they count as far as this one."""
         start, first = self._part.start, self._begins[0]
         if reached < first:
             end = self._part.stop or self._context.store.log_files.end
@@ -232,7 +230,7 @@ class Beside:
         progress(reached)
 
     def _stretch(self, at: int) -> Iterator[Batch | Extent]:
-        """Items from a log position on, up to where a part is taken on."""
+        """Yield items from a log position on, up to a part that can be merged."""
         context = self._context
         for item in scan(context, at, self._part.stop, crc=self._crc):
             if isinstance(item, Batch) and item.mark is Mark.NONE:
@@ -242,39 +240,39 @@ class Beside:
             yield item
 
     def _of_others(self, position: int) -> PartResult | None:
-        """The part that begins at a log position, if it is to be taken on."""
+        """Return the part that begins at a log position, if it can be merged."""
         context = self._context
         if chain_of(context).lost:
-            return None  # no part fits behind damage
+            return None  # no part can be merged behind damage
         while self._children and self._children[0][0] <= position:
             while not self._children[0][1].ready(_POLL_S):
                 if context.stopped():
                     return None
             _, child = self._children.pop(0)
-            self._left |= {left.begin: left for left in child.result() or []}
-        left = self._left.pop(position, None)
-        if left is None or chain_of(context).end != position:
+            self._results |= {result.begin: result for result in child.result() or []}
+        result = self._results.pop(position, None)
+        if result is None or chain_of(context).end != position:
             return None
-        return left if all(own.can_merge(state) for own, state in self._pairs(left)) else None
+        return result if all(own.can_merge(state) for own, state in self._pairs(result)) else None
 
-    def _pairs(self, left: PartResult) -> Iterator[tuple[Mergeable, Any]]:
-        """The states of this run, and what the part leaves of the same."""
-        for key, (kind, state) in left.states.items():
+    def _pairs(self, result: PartResult) -> Iterator[tuple[Mergeable, Any]]:
+        """Yield each state of this run with the exported state of the part."""
+        for key, (kind, state) in result.states.items():
             yield self._context.kept(key, partial(kind.fresh, self._context)), state
 
-    def _merge(self, left: PartResult) -> None:
-        """Go on as if this run had read the part."""
-        for own, state in self._pairs(left):
+    def _merge(self, result: PartResult) -> None:
+        """Continue as if this run had read the part."""
+        for own, state in self._pairs(result):
             own.merge(self._context, state)
-        self._context.log.merge(left.log)
+        self._context.log.merge(result.log)
 
 
 def look(
     context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], number: int, jobs: int
 ) -> list[PartResult]:
-    """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
+    """Return the results of one of `jobs` runs, `number` counted from 0, for a later run that merges all of them.
 
-    Nothing where there is no such part. Raises Unreadable.
+    Empty if there is no such part. Raise Unreadable.
     """
     begins = _begins(context, groups, parts, jobs + 1, log_pass.CUT_BYTES)
     works = _works(context, groups, parts[0], begins) if begins else []
@@ -282,7 +280,7 @@ def look(
 
 
 def has_parts(store: StoreReader) -> bool:
-    """Whether runs can look at parts of its log, each for itself. Raises Unreadable."""
+    """Return whether runs can check parts of the log separately. Raise Unreadable."""
     layout = store.layout
     compressed = any(file.compressed for file in store.log_files.files)
     return not (layout.dledger or layout.rocksdb_queues or compressed)
@@ -299,13 +297,13 @@ def _works(context: VerifyContext, groups: frozenset[str], part: ReadRange, begi
 def _begins(
     context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], jobs: int, own_bytes: int | None = None
 ) -> list[int]:
-    """Where the parts of other processes begin: each at the first record behind a cut.
+    """Return where the parts of other processes begin: each at the first record behind a cut.
 
-    own_bytes: of this one, None for what makes all of them end together.
+    own_bytes: size of this process's part, None for a size at which all processes end together.
     """
     store, scope = context.store, context.scope
     files = store.log_files.files
-    odd = not has_parts(store) or store.rate_bytes is not None  # several would read more
+    odd = not has_parts(store) or store.rate_bytes is not None  # several processes would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick
     whole = whole and scope.sample_percent is None  # a sample may begin inside a record
     if jobs < 2 or odd or not whole or not files or "commit_log" not in groups:
@@ -328,11 +326,11 @@ def _begins(
 
 
 def _cuts(log: CommitLog) -> list[int]:
-    """Log positions of all cuts that are inside of files."""
+    """Return the log positions of all cuts inside of files."""
     cut = log_pass.CUT_BYTES
     return [at for f in log.files for at in range(f.start + cut, f.end, cut)]
 
 
 def _record_behind_cut(log: CommitLog, cuts: list[int], number: int) -> int | None:
-    """The first record behind a cut, in its file; None where there is none."""
+    """Return the first record behind a cut, in its file; None if there is none."""
     return record_behind(log, cuts[number]) if 0 <= number < len(cuts) else None

@@ -1,7 +1,7 @@
-"""Batch consume queues against the log (I-070, I-075, I-081, I-082; spec 2.7).
+"""Checks of batch consume queues against the log (I-070, I-075, I-081, I-082; spec 2.7).
 
-Units are in log order whatever they tell, so unit by unit they are compared with the messages; a
-message without a unit is one that the next units do not have either.
+Units are in log order, so unit by unit they are compared with the messages; a message has no unit if the next units are
+not its either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNIT_DTYPE = dtype_of(UNIT)
 
 
 class _Counts:
-    """How many messages the batches have that wait to be compared: positions and numbers."""
+    """Number of messages in each batch that waits to be compared, by log position."""
 
     def __init__(self) -> None:
         self._position: list[Ints] = []
@@ -37,14 +37,14 @@ class _Counts:
         self.handed_out = False
 
     def add(self, position: Ints, count: Ints) -> None:
-        """Records in log order."""
+        """Add records in log order."""
         if self.handed_out:
             self._position, self._count, self.handed_out = [], [], False
         self._position.append(position)
         self._count.append(count)
 
     def of(self, position: Ints) -> Ints:
-        """Messages in the record at each position."""
+        """Return the number of messages in the record at each position; forget all at the next `add`."""
         self.handed_out = True
         known = np.concatenate([np.zeros(0, np.int64), *self._position])
         counts = np.concatenate([np.zeros(0, np.int64), *self._count])
@@ -58,7 +58,7 @@ class _Counts:
 
 @of_records("I-082")
 def batch_sizes(context: VerifyContext, records: Records) -> None:
-    """Note how many messages each inner batch has: units tell it, too."""
+    """Note how many messages each inner batch has, to compare it with the unit."""
     queues = queues_of(context)
     if context.scope.quick or not queues.batch_topics & set(records.topic_texts):
         return
@@ -73,7 +73,7 @@ def _counts(context: VerifyContext) -> _Counts:
 
 
 def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messages) -> None:
-    """Messages of a batch queue, in log order, and the next units of it."""
+    """Compare messages of a batch queue, in log order, with its next units."""
     check = queues.batch_check(messages.queue)
     counts = _counts(context).of(messages.position)
     check.end = max(check.end, int((messages.offset + counts).max()))
@@ -87,36 +87,36 @@ def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messa
         differs = np.flatnonzero(at != wanted)
         same = int(differs[0]) if len(differs) else len(wanted)
         part = slice(begin, begin + same)
-        _compare(context, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
+        _compare_fields(context, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
         if same:
             check.next += same
             begin += same
             reach = int(messages.position[begin - 1] + messages.size[begin - 1])
             context.log.dispatched = max(context.log.dispatched, reach)
         if same < len(wanted):
-            begin = _step(context, check, messages, begin, units[same])
-    _missing(check, messages, begin, rows)
+            begin = _skip(context, check, messages, begin, units[same])
+    _note_missing(check, messages, begin, rows)
 
 
 def _next_units(check: BatchCheck, count: int) -> Units:
-    """Up to `count` units from the next one on."""
+    """Return up to `count` units from the next one on."""
     number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE)))
     check.units.close()
-    return units if number == check.next else units[:0]  # the next one cannot be read
+    return units if number == check.next else units[:0]  # the next unit cannot be read
 
 
-def _step(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
-    """The next unit is not that of message `begin`: pass over it, or over the message."""
+def _skip(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
+    """Skip the message `begin`, or the next unit, which is not its own; return the next message."""
     position = int(unit["physical_offset"])
     valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
     later = begin + int(np.searchsorted(messages.position[begin:], position))
     if valid and later < len(messages.position) and messages.position[later] == position:
-        _missing(check, messages, begin, later)
+        _note_missing(check, messages, begin, later)
         return later
     if valid and position > int(messages.position[-1]):
-        _missing(check, messages, begin, len(messages.position))
+        _note_missing(check, messages, begin, len(messages.position))
         return len(messages.position)
-    read = position >= context.log.start and _covered(context, position)
+    read = position >= context.log.start and _is_covered(context, position)
     if read or not valid:
         what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
         _report(context, check, "I-062" if valid else "I-061", check.next, what)
@@ -124,13 +124,13 @@ def _step(context: VerifyContext, check: BatchCheck, messages: Messages, begin: 
     return begin
 
 
-def _covered(context: VerifyContext, position: int) -> bool:
-    """The pass over the log has been there."""
+def _is_covered(context: VerifyContext, position: int) -> bool:
+    """Return whether the pass has read this log position."""
     return bool(covered_of(context).has(np.array([position], np.int64))[0])
 
 
-def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
-    """Messages [begin, end) have no unit."""
+def _note_missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
+    """Note that messages [begin, end) have no unit."""
     if begin < end:
         position = int(messages.position[begin])
         reach = int(messages.position[end - 1] + messages.size[end - 1])
@@ -157,8 +157,8 @@ def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchChe
         context.findings.add("I-070", check.directory, text, **more)
 
 
-def _compare(context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units) -> None:
-    """Units that name the right records say the right things of them."""
+def _compare_fields(context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units) -> None:
+    """Check the other fields of units that name the right records."""
     wanted: dict[str, tuple[str, Any]] = {
         "size": ("I-062", messages.size),
         "tags_code": ("I-065", messages.tags_code),
@@ -177,7 +177,7 @@ def _compare(context: VerifyContext, check: BatchCheck, messages: Messages, coun
 
 
 def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any) -> None:
-    """A finding about one unit."""
+    """Add a finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
     path = file.path if file else check.directory
     offset = number * UNIT_BYTES - file.start if file else None
@@ -196,7 +196,7 @@ def _report(context: VerifyContext, check: BatchCheck, code: str, number: int, t
 
 @after("I-081")
 def batch_units(context: VerifyContext) -> None:
-    """Each unit begins where the one before it ends, and the last one ends with the log."""
+    """Check that each unit begins where the one before it ends, and that the last one ends with the log."""
     queues = queues_of(context)
     for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
         if queues.wanted(queue):
@@ -206,7 +206,7 @@ def batch_units(context: VerifyContext) -> None:
 
 
 class _Sequence:
-    """The units of one batch queue in order."""
+    """Checks the order of units in one batch queue."""
 
     def __init__(self, context: VerifyContext, check: BatchCheck) -> None:
         self._context = context
@@ -215,14 +215,14 @@ class _Sequence:
         self._whole = context.log.complete and not context.scope.quick and not context.live
 
     def run(self) -> None:
-        """Look at all of them."""
+        """Check all units."""
         units = self._check.units
         for first, window in units.units(units.first, units.stop):
-            self._window(first, window)
+            self._check_window(first, window)
         units.close()
-        self._at_end()
+        self._check_end()
 
-    def _window(self, first: int, units: Units) -> None:
+    def _check_window(self, first: int, units: Units) -> None:
         base = units["msg_base_offset"].astype(np.int64)
         count = units["batch_size"].astype(np.int64)
         position = units["physical_offset"].astype(np.int64)
@@ -248,7 +248,7 @@ class _Sequence:
         if len(live):
             self._end = int(base[live[-1]] + count[live[-1]])
 
-    def _at_end(self) -> None:
+    def _check_end(self) -> None:
         context, check = self._context, self._check
         if not self._whole or not check.end or self._end == check.end:
             return

@@ -1,6 +1,6 @@
-"""Directories and files of consume queues (I-060, I-073, I-074, I-076 … I-078, I-083).
+"""Checks of directories and files of consume queues (I-060, I-073, I-074, I-076 … I-078, I-083).
 
-Consume queues in a RocksDB: its bounds, and queues in files beside it (I-084; spec 2.10).
+Consume queues in a RocksDB: bounds, holes, and the queues in files beside it (I-084; spec 2.10).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _add(context: VerifyContext, queue: QueueId, code: str, path: str, text: str
 
 
 def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
-    """Queues in files, those of batches too: which, directory, bytes of a unit."""
+    """Yield queues in files, those of batches too: queue, directory, bytes of a unit."""
     for queue, path in sorted(queues.paths.items()):
         if not queues.in_database(queue):
             yield queue, path, consume_queue.UNIT_BYTES
@@ -57,7 +57,7 @@ def _all_queues(queues: QueueStates) -> Iterator[tuple[QueueId, str, int]]:
 
 @before("I-060", "I-073", "I-074")
 def files_of_queues(context: VerifyContext) -> None:
-    """Files hold whole units, and none is empty but a last one that is in use."""
+    """Check that files have whole units, and that only a last file in use is empty."""
     queues = queues_of(context)
     for queue, path, unit_bytes in _all_queues(queues):
         if not queues.wanted(queue):
@@ -68,13 +68,13 @@ def files_of_queues(context: VerifyContext) -> None:
                     text = f"its length {file.size} is no multiple of {unit_bytes}"
                     _add(context, queue, "I-060", file.path, text)
             try:
-                _empty_files(context, queue, files, unit_bytes)
+                _report_files_of_zeros(context, queue, files, unit_bytes)
             except Missing:
                 continue  # a running broker has deleted the file
 
 
-def _empty_files(context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
-    """A file of zeros between others ends the queue there; behind a full one it adds a unit."""
+def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
+    """Report files of zeros: between others one ends the queue there; behind a full file it adds a unit."""
     for number, file in enumerate(files.files):
         if not file.size or not _all_zero(files, file):
             continue
@@ -105,7 +105,7 @@ def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> boo
 
 @before("I-076", "I-083")
 def queues_of_topics(context: VerifyContext) -> None:
-    """Queues are those that topics.json has room for, in the directory of their type."""
+    """Check that topics.json has room for each queue, and that each queue is in the directory of its type."""
     queues = queues_of(context)
     topics = queues.topics
     for queue in sorted({*queues.paths, *queues.batch_paths}):
@@ -126,13 +126,13 @@ def queues_of_topics(context: VerifyContext) -> None:
             text = f"its type is {BATCH_QUEUES}, but it is in a RocksDB: pulls at an inner batch fail; it needs files"
             _add(context, queue, "I-083", queues.paths[queue], text, severity=Severity.WARNING, repair="")
     if not queues.batches:
-        _unread_batches(context)
+        _report_unread_batches(context)
     elif topics is not None:
-        _types(context, queues)
+        _check_types(context, queues)
 
 
-def _unread_batches(context: VerifyContext) -> None:
-    """Queues of batches in the store of a broker that does not know any: nobody reads them."""
+def _report_unread_batches(context: VerifyContext) -> None:
+    """Report queues of batches in the store of a broker version that has none: no broker reads them."""
     root = context.store.layout.batch_consume_queue
     count = sum(1 for _ in queue_directories(root))
     if not count or context.scope.topic is not None:
@@ -142,8 +142,8 @@ def _unread_batches(context: VerifyContext) -> None:
     context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
 
-def _types(context: VerifyContext, queues: QueueStates) -> None:
-    """The directory of each queue is that of the type which topics.json tells."""
+def _check_types(context: VerifyContext, queues: QueueStates) -> None:
+    """Check that each queue is in the directory of the type that topics.json has."""
     topics = queues.topics
     for paths, batches in ((queues.paths, False), (queues.batch_paths, True)):
         seen: set[str] = set()
@@ -151,15 +151,15 @@ def _types(context: VerifyContext, queues: QueueStates) -> None:
             if topics is None or queue.topic in seen or queue.topic not in topics:
                 continue
             seen.add(queue.topic)
-            told = topics.attribute(queue.topic, QUEUE_TYPE)
-            if (told == BATCH_QUEUES) != batches and queues.wanted(queue):
-                text = f"its directory is not the one for its type, {told or 'SimpleCQ'}"
+            queue_type = topics.attribute(queue.topic, QUEUE_TYPE)
+            if (queue_type == BATCH_QUEUES) != batches and queues.wanted(queue):
+                text = f"its directory is not the one for its type, {queue_type or 'SimpleCQ'}"
                 _add(context, queue, "I-083", paths[queue], text)
 
 
 @before("I-078")
 def lmq_queues(context: VerifyContext) -> None:
-    """An LMQ has the number 0, and no `/` in its name."""
+    """Check that an LMQ has only the queue 0, and no `/` in its name."""
     queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
         lmq = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
@@ -189,7 +189,7 @@ def _has_queue(path: str) -> bool:
 
 @after("I-077")
 def delayed_messages(context: VerifyContext) -> None:
-    """delayOffset.json is not ahead of the queues of delayed messages."""
+    """Check that delayOffset.json is not ahead of the queues of delayed messages."""
     from ..broker.topics import loads
     from ..disk.compressed import read_regular
     from ..errors import StoreError
@@ -201,7 +201,7 @@ def delayed_messages(context: VerifyContext) -> None:
     try:
         found = loads(read_regular(path, _BLOCK_BYTES).decode())
     except (StoreError, ValueError, RecursionError):
-        return  # what cannot be read is told by I-140
+        return  # I-140 reports it
     table = found.get(OFFSET_TABLE) if isinstance(found, dict) else None
     for level, offset in (table if isinstance(table, dict) else {}).items():
         if not str(level).isdecimal() or not isinstance(offset, int):
@@ -217,10 +217,10 @@ def delayed_messages(context: VerifyContext) -> None:
 
 
 def check_database(context: VerifyContext, queues: QueueStates) -> None:
-    """The bounds in a RocksDB are those of its units; both kinds of queues agree where both are kept."""
+    """Check that the bounds in a RocksDB are those of its units, and that queues in files agree with it."""
     store, database = context.store, queues.database
     if database is None:
-        _unreadable(context)
+        _report_unreadable(context)
         return
     bounds = _bounds(database.database)
     for topic, queue_id, _ in database:
@@ -234,16 +234,16 @@ def check_database(context: VerifyContext, queues: QueueStates) -> None:
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
         if queues.wanted(queue) and queue in bounds.last:
-            _compare(context, queue, directory.path, database.open(*queue))
+            _compare_units(context, queue, directory.path, database.open(*queue))
 
 
-def _unreadable(context: VerifyContext) -> None:
-    """A RocksDB of queues that does not open is damage, but where nobody can open any."""
+def _report_unreadable(context: VerifyContext) -> None:
+    """Report a RocksDB of queues that does not open, unless this machine can open none."""
     path = context.store.layout.queue_database
     if path is None:
         return
     context.unread.append(context.store.queues_unread)
-    of_disk = any(unread.path.startswith(os.fspath(path)) for unread in noted())  # told by I-015
+    of_disk = any(unread.path.startswith(os.fspath(path)) for unread in noted())  # I-015 reports it
     if readable() and not of_disk and not context.live and context.scope.topic is None:
         text = f"{context.store.queues_unread}: a broker refuses to start, or every pull fails"
         context.findings.add("I-084", os.fspath(path), text)
@@ -252,7 +252,7 @@ def _unreadable(context: VerifyContext) -> None:
 def _check_bound(
     context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds, opened: RocksdbConsumeQueue
 ) -> None:
-    """The greatest offset of a queue that the database tells is that of its last unit."""
+    """Check that the greatest offset of a queue in the database is that of its last unit."""
     last = summary.max_offset - 1
     if summary.last_position is None or context.live:
         return
@@ -261,14 +261,14 @@ def _check_bound(
     if bound is None:
         _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
     elif bound != (last, summary.last_position) and not _is_of_a_cut(context, opened, bound):
-        told = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
-        _add_bound(context, queue, f"{told}; but its last unit is {last}, at {summary.last_position}")
+        stored = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
+        _add_bound(context, queue, f"{stored}; but its last unit is {last}, at {summary.last_position}")
 
 
 def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
-    """A broker that cut its log set the greatest offset anew, and left the units behind it (spec 7.14).
+    """Return whether a broker that cut its log set the greatest offset, and left the units behind it (spec 7.14).
 
-    They name what is not there any more, and go when their numbers are given anew.
+    Those units name records that were cut off, and are replaced when new messages get their queue offsets.
     """
     unit, end = opened.unit(bound[0]), context.store.log_end.position
     behind = opened.stream.windows(bound[0] + 1)
@@ -279,9 +279,9 @@ def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tup
 def _check_holes(
     context: VerifyContext, queue: QueueId, summary: QueueSummary, bounds: _Bounds, opened: RocksdbConsumeQueue
 ) -> None:
-    """No unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
+    """Check that no unit is missing between two others: a pull there ends with an exception (spec 2.10, B4).
 
-    What the log has of a queue that counts is told by I-070; here is what it has not, as of LMQs.
+    I-070 reports messages of the log without units, in queues that count; this check finds other holes, as of LMQs.
     """
     if context.live or queues_of(context).counts_in_files(queue):
         return
@@ -301,7 +301,7 @@ def _check_holes(
 
 
 def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
-    """Tell it: of queues that brokers read from files, and put right in the database, as a warning."""
+    """Add a finding; a warning for queues that brokers read from files and correct in the database."""
     path = os.fspath(context.store.layout.queue_database or "")
     more: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
     prefers = context.store.config.get("combineCQPreferCQType") == ROCKSDB_STORE_TYPE
@@ -311,20 +311,20 @@ def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1
 
 
 class _Bounds(NamedTuple):
-    """By queue the first and the last queue offset that the database tells, and where its record is."""
+    """The first and the last queue offset of each queue in the database, with the log position of its record."""
 
     first: dict[QueueId, tuple[int, int]]
     last: dict[QueueId, tuple[int, int]]
 
 
 def _bounds(database: RocksDb) -> _Bounds:
-    """All of them."""
+    """Read the bounds of all queues."""
     found = _Bounds({}, {})
     for key, value in database.items(BOUNDS):
         try:
             name, bound = formats.BOUND_KEY.parse(key), formats.BOUND.parse(value)
         except ConstructError:
-            continue  # a row of another sort: how far the log was dispatched
+            continue  # another kind of row: how far the log was dispatched
         if name.topic != formats.CHECKPOINT_TOPIC:
             queue = QueueId(name.topic.decode("utf-8", "surrogateescape"), name.queue_id)
             rows = found.last if name.bound == MAX else found.first
@@ -333,9 +333,9 @@ def _bounds(database: RocksDb) -> _Bounds:
 
 
 def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None) -> None:
-    """No message that is there lies before the first offset that the database tells.
+    """Check that no message lies before the first offset in the database.
 
-    Of queues that are in files, too, brokers set it as they start (spec 2.10).
+    For queues that are in files, too, brokers set it when they start (spec 2.10).
     """
     in_files = queues_of(context).counts_in_files(queue)
     if bound is not None and bound[0] > summary.min_offset and not in_files:
@@ -345,7 +345,7 @@ def _check_first(context: VerifyContext, queue: QueueId, summary: QueueSummary, 
 
 
 def _add_left_out(context: VerifyContext, queue: QueueId, offset: int) -> None:
-    """Brokers do not put the record at the beginning of the log into a new database (B40)."""
+    """Report the record at the beginning of the log, which brokers do not put into a new database (B40)."""
     text = (
         f"{queue} unit {offset} is missing: it is for the record at 0, which a broker leaves out when it fills"
         " a new RocksDB of queues (B40); the queue in files has it"
@@ -355,25 +355,25 @@ def _add_left_out(context: VerifyContext, queue: QueueId, offset: int) -> None:
     context.findings.add("I-070", path, text, severity=Severity.WARNING, **more)
 
 
-def _compare(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
-    """The units of a queue in files are those of the database. It may lack some: brokers begin late,
-    and leave out what they do not dispatch again (spec 2.10).
+def _compare_units(context: VerifyContext, queue: QueueId, path: str, in_database: ConsumeQueue) -> None:
+    """Compare the units of a queue in files with the database, which may lack some: brokers begin late, and leave out
+    what they do not dispatch again (spec 2.10).
     """
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
     other, summary = QueueReader(queue, path, in_database), in_database.summary()
     for first, units in QueueReader(queue, path, opened).windows():
         offsets = first + np.flatnonzero(is_used(units))
-        mine, theirs = units[offsets - first], other.lookup(offsets)
-        same = (mine["physical_offset"] == theirs["physical_offset"]) & (mine["size"] == theirs["size"])
-        # in files the unit of a tombstone has the tags of the message that was there, or of any a place in
-        # consumequeue_ext, where the tags code stands then
-        told = (theirs["tags_code"] != 0) & (mine["tags_code"] > EXT_ADDRESS_MAX)
-        same &= (mine["tags_code"] == theirs["tags_code"]) | ~told
-        differs = is_used(theirs) & ~same
-        first_record = ~is_used(theirs) & (mine["physical_offset"] == 0)
+        mine, stored = units[offsets - first], other.lookup(offsets)
+        same = (mine["physical_offset"] == stored["physical_offset"]) & (mine["size"] == stored["size"])
+        # in files the unit of a tombstone has the tags code of the former message, and any unit may have the
+        # address of its tags code in consumequeue_ext instead
+        comparable = (stored["tags_code"] != 0) & (mine["tags_code"] > EXT_ADDRESS_MAX)
+        same &= (mine["tags_code"] == stored["tags_code"]) | ~comparable
+        differs = is_used(stored) & ~same
+        first_record = ~is_used(stored) & (mine["physical_offset"] == 0)
         if (left_out := first_record & (offsets < summary.min_offset)).any():
             _add_left_out(context, queue, int(offsets[left_out][0]))
-        lacks = ~is_used(theirs) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
+        lacks = ~is_used(stored) & (offsets >= summary.min_offset) & (offsets < summary.max_offset)
         for wrong, text in (
             (differs, "differs from the unit in the database"),
             (lacks, "is missing in the database, which has later ones"),

@@ -1,15 +1,12 @@
-"""What is known of each queue while verify goes over the log, and which queues there are.
+"""What verify knows of each queue during the pass over the log, and which queues there are.
 
-Waiting messages of a broker with delay levels of its own (spec 01, 1.11).
+`Waits`: waiting messages of a broker with its own delay levels (spec 01, 1.11). The tags code of a unit in the queue of
+a delay level is the time at which the message is due. The store does not contain the levels: if several messages of a
+queue wait equally long, whole seconds, that is a level of the broker, though not one of the usual levels. A single
+message proves nothing; whether others wait as long is known only after the pass.
 
-The tags code of a unit in the queue of a delay level is the time at which the message is due. The
-store does not tell the levels: where several messages of a queue wait equally long, whole seconds,
-that is what the broker's level is, though it is none of the usual ones. One message alone proves
-nothing; whether it has company is known when the log has been read.
-
-The units of one queue as verify reads them: by queue offset, and all that there are in windows.
-
-Where queues begin and end, by their files and by the log: what offsets in files are held against.
+`QueueReader`: the units of one queue, by queue offset or in windows. `QueueBounds`: where queues begin and end, by
+their files and the log, to check offsets in files.
 """
 
 from __future__ import annotations
@@ -52,13 +49,13 @@ from .context import Mergeable, VerifyContext, note_gaps
 _SECOND_MS = 1000
 _GROUPS_WITH_UNITS = frozenset({"consume_queue", "start"})
 _SINGLE_MAX = 64
-"""Messages of a queue that are kept in mind: with more, all waiting differently, no level is at work."""
+"""Number of single waits to keep per queue: with more, each different, there is no level."""
 
 
 @dataclass
 class Alone:
-    """A message that waits as long as no other one: its queue offset, the tags code of its unit,
-    where its record begins, and the code that this asks for.
+    """The only message with its delay: its queue offset, the tags code of its unit, the position of its record, and the
+    tags code that the record asks for.
     """
 
     offset: int
@@ -69,13 +66,13 @@ class Alone:
 
 @dataclass
 class Waits:
-    """Of one queue. own_ms: what several messages wait. alone: the only message, by what it waits."""
+    """Delays in one queue. own_ms: delays of several messages. alone: by delay, its only message."""
 
     own_ms: set[int] = field(default_factory=set)
     alone: dict[int, Alone] = field(default_factory=dict)
 
     def wrong(self, messages: Messages, codes: Ints, rows: Ints) -> Ints:
-        """Of `rows`, whose codes are none that the usual levels give, those that nothing explains."""
+        """Return those of `rows`, which have no usual delay, whose delay is not explained by a level of the broker."""
         wait = codes[rows] - messages.store_timestamp[rows]
         some = np.flatnonzero((wait > 0) & (wait % _SECOND_MS == 0))
         explained = np.zeros(len(rows), np.bool_)
@@ -90,7 +87,7 @@ class Waits:
         return rows[~explained]
 
     def _is_level(self, wait_ms: int, message: Alone, count: int) -> bool:
-        """So many messages wait so long: a level, or one to keep in mind."""
+        """Return whether a delay of `count` messages is or may be a level; keep a first message as alone."""
         if count > 1 or wait_ms in self.own_ms or wait_ms in self.alone:
             self.own_ms.add(wait_ms)
             self.alone.pop(wait_ms, None)
@@ -101,7 +98,7 @@ class Waits:
         return True
 
     def merge(self, other: Waits) -> None:
-        """Those of the part of the log right behind."""
+        """Add the delays in the part of the log directly behind."""
         both = self.alone.keys() & other.alone.keys()
         self.own_ms |= other.own_ms | both
         self.alone = {
@@ -110,11 +107,11 @@ class Waits:
 
 
 class QueueReader:
-    """One queue on disk, in files or in a RocksDB, or one that is not there.
+    """One queue on disk, in files or in a RocksDB, or one that does not exist.
 
-    directory: of the queue, there or not. vanished: a file was deleted while it was read, as a
-    broker does with one whose records are all expired. rate_bytes: most bytes per second that
-    `windows` reads; the page cache is then left as it was.
+    directory: of the queue, even if it does not exist. vanished: a file was deleted while it was read, as brokers do
+    when all its records have expired. rate_bytes: most bytes per second that `windows` reads, without filling the page
+    cache.
     """
 
     def __init__(
@@ -126,7 +123,7 @@ class QueueReader:
         self.vanished = False
         self.exists = opened is not None
         nothing = MappedFileQueue((directory,), [], 0, [])
-        #: Its files; none of a queue in a RocksDB, or of one that is not there.
+        #: Files of the queue; none if it is in a RocksDB, or does not exist.
         self.files = opened.files if opened is not None else nothing
         self._in_files = FileUnits(self.files)
         self._opened = opened
@@ -137,11 +134,11 @@ class QueueReader:
 
     @property
     def first_offset(self) -> int:
-        """Queue offset of the first unit there is room for."""
+        """Queue offset of the first unit for which there is room."""
         return self._opened.first_offset if self._opened else 0
 
     def lookup(self, offsets: Ints) -> Units:
-        """The units at queue offsets, int64[n]; zeros where there is none. Raises Unreadable."""
+        """Return the units at queue offsets, int64[n]; zeros for missing units. Raise Unreadable."""
         try:
             return self._stream.lookup(offsets, around=True)
         except MissingFile:
@@ -149,18 +146,16 @@ class QueueReader:
             return np.zeros(len(offsets), UNIT_DTYPE)
 
     def unread(self, offsets: Ints) -> Flags:
-        """bool[n]: queue offsets, int64[n], whose units were met and cannot be read."""
+        """Return for queue offsets, int64[n], whether the unit could not be read: bool[n]."""
         return self._in_files.unread(offsets)
 
     def unwritten(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Ranges of queue offsets that lie in holes, of some that `windows` has left out."""
+        """Yield ranges of queue offsets in holes of files, among those that `windows` has left out."""
         return self._in_files.unwritten(first, stop)
 
     def windows(self, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """All units from a queue offset on as (queue offset of the first, units), in order; holes of
-        files, and what is zeros all over, left out.
-
-        Raises Unreadable.
+        """Yield all units from a queue offset on as (queue offset of the first, units), in order, without holes of
+        files and without windows of zeros. Raise Unreadable.
         """
         try:
             yield from self._stream.written(self._rate_bytes, first)
@@ -168,7 +163,7 @@ class QueueReader:
             self.vanished = True
 
     def place(self, offset: int) -> tuple[str, int | None]:
-        """File that holds, or should hold, a unit, and its byte there."""
+        """Return the file that has, or should have, a unit, and the unit's position in it."""
         at = offset * UNIT_BYTES
         file = self.files.file_at(at)
         if file is not None:
@@ -179,9 +174,9 @@ class QueueReader:
         return os.path.join(self.directory, file_name(start)), at - start  # noqa: PTH118
 
     def report(self, findings: Findings, code: str, offsets: Ints, message: Callable[[int], str], **more: Any) -> None:
-        """Findings about units at ascending queue offsets, int64[n]; those in a row are one.
+        """Add findings about units at ascending queue offsets, int64[n]; consecutive units are one finding.
 
-        message: told of a row. more: as in `Findings.add`.
+        message: called with a row. more: as in `Findings.add`.
         """
         for begin, end in runs(offsets):
             first, last = int(offsets[begin]), int(offsets[end - 1])
@@ -192,14 +187,14 @@ class QueueReader:
                 at = stop
 
     def report_range(self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any) -> None:
-        """A finding about the units first ≤ k < end, one in each file."""
+        """Add a finding about the units first ≤ k < end, one for each file."""
         while first < end:
             stop = min(self._file_stop(first), end)
             self._add(findings, code, first, stop, f"{self.queue} unit {first} {text}", more)
             first = stop
 
     def _file_stop(self, offset: int) -> int:
-        """Queue offset behind the file that holds, or should hold, a unit."""
+        """Return the queue offset behind the file that has, or should have, a unit."""
         at, size = offset * UNIT_BYTES, self.files.file_size
         file = self.files.file_at(at)
         if file is not None:
@@ -216,9 +211,9 @@ class QueueReader:
 
 @dataclass
 class MissingUnits:
-    """Messages in a row that have no unit: queue offsets from `first` on, in log order.
+    """Consecutive messages without a unit: queue offsets from `first` on, in log order.
 
-    position, end: where the first one begins in the log and where the last one ends.
+    position, end: log position of the first one, and behind the last one.
     """
 
     first: int
@@ -231,9 +226,9 @@ _RUN = len(fields(MissingUnits))
 
 
 class InARow(NamedTuple):
-    """Messages whose queue offsets first ≤ k < end follow one another, as their records do.
+    """Messages with the queue offsets first ≤ k < end, whose records follow one another, too.
 
-    begin, last: where the records of the first and the last one begin.
+    begin, last: log positions of the first and the last record.
     """
 
     first: int
@@ -242,7 +237,7 @@ class InARow(NamedTuple):
     last: int
 
     def and_then(self, more: InARow) -> InARow:
-        """With those of the log behind them, if they go on there."""
+        """Return both as one if `more` continues this one, else this one."""
         if more.first != self.end or more.begin <= self.last:
             return self
         return InARow(self.first, more.end, self.begin, more.last)
@@ -250,46 +245,46 @@ class InARow(NamedTuple):
 
 @dataclass
 class QueueCheck:
-    """One queue.
+    """State of one queue.
 
     right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of another message of
-    this queue. row: those of `right` that were met first, as long as each goes on behind the one before. shift: how far
-    units lay from their place last time. waits: how long messages of a delay level wait.
+    the queue. row: the first of `right`, as far as each continues the one before. shift: how far units lay from their
+    place last time. waits: delays in the queue of a delay level.
     """
 
     reader: QueueReader
-    #: As in `LogFacts`.
+    #: As in `LogFacts.missing`.
     gaps: array[int]
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
     row: InARow | None = None
     shift: int = 0
     waits: Waits = field(default_factory=Waits)
-    #: Queue offset behind the last unit that counts, once all units have been seen.
+    #: Queue offset behind the last unit that counts, set when all units have been checked.
     live_end: int = 0
-    #: The first queue offset and that behind the last, where all units in files were seen to be of `row`.
+    #: First queue offset and that behind the last, if all units in files are of `row`.
     bounds: tuple[int, int] | None = None
 
     @property
     def queue(self) -> QueueId:
-        """Which."""
+        """The queue."""
         return self.reader.queue
 
     @property
     def missing(self) -> Iterator[MissingUnits]:
-        """Messages of the log that have no unit."""
+        """The messages of the log that have no unit."""
         values = iter(self.gaps)
         return (MissingUnits(*row) for row in zip(values, values, values, values, strict=True))
 
     @property
     def missing_counts(self) -> tuple[Ints, Ints]:
-        """Of `missing`, which may be millions: counts and positions, int64[n] both."""
+        """Counts and positions of `missing`, of which there may be millions: int64[n] both."""
         names = [each.name for each in fields(MissingUnits)]
         rows = np.frombuffer(self.gaps, np.int64).reshape(-1, _RUN)
         return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
 
     def note_right(self, messages: Messages) -> None:
-        """Messages that have their units."""
+        """Note messages that have their units."""
         if not messages.in_a_row:
             self.right.add_any(messages.offset)
             return
@@ -297,16 +292,16 @@ class QueueCheck:
         self.note_right_row(InARow(int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])))
 
     def note_right_row(self, row: InARow) -> None:
-        """The same of messages in a row."""
+        """Note consecutive messages that have their units."""
         self.right.add_range(row.first, row.end)
         self.note_row(row)
 
     def note_row(self, row: InARow) -> None:
-        """The next of them."""
+        """Extend `row`."""
         self.row = row if self.row is None else self.row.and_then(row)
 
     def note_missing(self, messages: Messages) -> None:
-        """Messages, in log order, that have no unit."""
+        """Note messages, in log order, that have no unit."""
         offsets = messages.offset
         if not len(offsets):
             return
@@ -314,15 +309,12 @@ class QueueCheck:
         breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
         for begin, end in zip([0, *breaks], [*breaks, len(offsets)], strict=True):
             place = int(messages.position[begin]), int(ends[end - 1])
-            self._note_run(int(offsets[begin]), end - begin, *place)
-
-    def _note_run(self, first: int, count: int, position: int, end: int) -> None:
-        note_gaps(self.gaps, (first, count, position, end))
+            note_gaps(self.gaps, (int(offsets[begin]), end - begin, *place))
 
 
 @dataclass
 class BatchCheck:
-    """One queue of batches. next: number of the unit that the next message should have."""
+    """State of one queue of batches. next: number of the unit that the next message should have."""
 
     queue: QueueId
     directory: str
@@ -335,7 +327,7 @@ class BatchCheck:
 
 @dataclass
 class QueuesResult:
-    """What a part of the log leaves of all queues: see `QueueCheck`."""
+    """State of all queues at the end of a part of the log: see `QueueCheck`."""
 
     right: dict[QueueId, Ranges]
     rows: dict[QueueId, InARow]
@@ -345,7 +337,7 @@ class QueuesResult:
 class QueueStates(Mergeable):
     """All queues of a store.
 
-    unreadable: why there is nothing to compare with, or "".
+    unreadable: why there are no queues to compare with, or "".
     """
 
     def __init__(self, context: VerifyContext) -> None:
@@ -363,11 +355,10 @@ class QueueStates(Mergeable):
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
-        """Those of a run."""
         return cls(context)
 
     def export(self) -> QueuesResult | None:
-        """The units that are right; batch queues are compared in one piece."""
+        """Return the state; None with batch queues, which must be compared from their start."""
         if self.batch_checks:
             return None
         checks = self.checks.items()
@@ -375,22 +366,22 @@ class QueueStates(Mergeable):
         rows = {queue: c.row for queue, c in checks if c.row is not None}
         return QueuesResult({queue: c.right for queue, c in checks}, rows, waits)
 
-    def merge(self, context: VerifyContext, left: QueuesResult) -> None:
-        """The units of the part are right, too."""
-        for queue, right in left.right.items():
+    def merge(self, context: VerifyContext, exported: QueuesResult) -> None:
+        """Add the units that are right in the part."""
+        for queue, right in exported.right.items():
             self.check(queue).right.add_all(right)
-        for queue, row in left.rows.items():
+        for queue, row in exported.rows.items():
             self.check(queue).note_row(row)
-        for queue, waits in left.waits.items():
+        for queue, waits in exported.waits.items():
             self.check(queue).waits.merge(waits)
 
     def in_database(self, queue: QueueId) -> bool:
-        """The queue is one of the RocksDB, and has no files."""
+        """Return whether the queue is in the RocksDB, without files."""
         return bool(self._database) and self.paths.get(queue) == self._database
 
     def dispatched_to(self, queue: QueueId) -> int:
-        """Position of the log before which a queue has its units: by the farthest unit of any queue in
-        files, or by the row that a RocksDB has for all of its own (spec 2.10).
+        """Return the log position up to which a queue has its units: by the farthest unit of any queue in files, or by
+        the row that a RocksDB has for all of its queues (spec 2.10).
         """
         found = self._context.log.dispatched
         if self.database is None:
@@ -399,7 +390,7 @@ class QueueStates(Mergeable):
         return max(found, row) if self.counts_in_files(queue) else row
 
     def counts_in_files(self, queue: QueueId) -> bool:
-        """Brokers go by the files of the queue, whatever a RocksDB says of it besides (spec 2.10)."""
+        """Return whether brokers read the queue from files, whatever a RocksDB has of it (spec 2.10)."""
         if self.database is None:
             return True
         hybrid = isinstance(self._context.store.queues, HybridConsumeQueues)
@@ -407,22 +398,21 @@ class QueueStates(Mergeable):
 
     @cached_property
     def database(self) -> RocksdbConsumeQueues | None:
-        """The queues in a RocksDB, None where there is none that can be read."""
+        """The queues in a RocksDB, None if there is none that can be read."""
         found = self._context.store.queues
         if isinstance(found, HybridConsumeQueues):
             return found.in_database
-        readable = isinstance(found, RocksdbConsumeQueues) and not self.unreadable
-        return found if readable and isinstance(found, RocksdbConsumeQueues) else None
+        return found if isinstance(found, RocksdbConsumeQueues) and not self.unreadable else None
 
     def wanted(self, queue: QueueId) -> bool:
-        """The queue is one that is asked for."""
+        """Return whether the scope includes the queue."""
         scope = self._context.scope
         if scope.topic is not None and queue.topic != scope.topic:
             return False
         return scope.queue_id is None or queue.queue_id == scope.queue_id
 
     def check(self, queue: QueueId) -> QueueCheck:
-        """The state of one queue, on disk or not. Raises Unreadable."""
+        """Return the state of one queue, which need not exist. Raise Unreadable."""
         found = self.checks.get(queue)
         if found is None:
             gaps = self._context.log.missing.setdefault(queue, array("q"))
@@ -430,7 +420,7 @@ class QueueStates(Mergeable):
         return found
 
     def reader(self, queue: QueueId) -> QueueReader:
-        """A queue as it is now, there or not. Raises Unreadable."""
+        """Open a queue as it is now, which need not exist. Raise Unreadable."""
         root = self._context.store.layout.consume_queue
         path = self.paths.get(queue) or os.fspath(queue.below(root))
         try:
@@ -440,7 +430,7 @@ class QueueStates(Mergeable):
         return QueueReader(queue, path, opened, self._context.store.rate_bytes)
 
     def batch_check(self, queue: QueueId) -> BatchCheck:
-        """The state of one queue of batches, on disk or not. Raises Unreadable."""
+        """Return the state of one queue of batches, which need not exist. Raise Unreadable."""
         found = self.batch_checks.get(queue)
         if found is None:
             units = self.batch_reader(queue)
@@ -449,7 +439,7 @@ class QueueStates(Mergeable):
         return found
 
     def batch_reader(self, queue: QueueId) -> BatchConsumeQueue:
-        """A queue of batches as it is now. Raises Unreadable."""
+        """Open a queue of batches as it is now. Raise Unreadable."""
         root = self._context.store.layout.batch_consume_queue
         path = self.batch_paths.get(queue) or queue.below(root)
         size, origin = self._context.store.config.size("mapperFileSizeBatchConsumeQueue")
@@ -457,14 +447,14 @@ class QueueStates(Mergeable):
         return BatchConsumeQueue(queue.topic, queue.queue_id, files)
 
     def is_batch(self, queue: QueueId) -> bool:
-        """The queue is one of batches."""
+        """Return whether the queue is one of batches."""
         if queue in self.batch_paths:
             return True
         return queue not in self.paths and queue.topic in self.batch_topics
 
     @cached_property
     def topics(self) -> Topics | None:
-        """topics.json, None where it cannot be read or names no topic."""
+        """topics.json, None if it cannot be read or names no topic."""
         try:
             topics = Topics.read(self._context.store.layout.config)
         except StoreError:
@@ -481,22 +471,22 @@ class QueueStates(Mergeable):
 
     @property
     def any_there(self) -> bool:
-        """Some queue has a file, whatever that holds, or there is a RocksDB of queues."""
+        """Whether some queue has a file, or there is a RocksDB of queues."""
         paths = (*self.paths.values(), *self.batch_paths.values())
         return bool(self._database) or any(any(list_entries(path)) for path in paths)
 
     @cached_property
     def deleted(self) -> Callable[[str], bool]:
-        """Whether a topic was deleted: its messages need no queue."""
+        """Tells whether a topic was deleted, so that its messages need no queue."""
         there = {queue.topic for queue in (*self.paths, *self.batch_paths)}
         return deleted_topics(self._context.store.layout, config_rules(self._context.profile), there)
 
 
 def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
-    """Read all units of a store that has them in a RocksDB alone: they are asked for again and again.
+    """Copy all units of a store that has them only in a RocksDB: checks look them up again and again.
 
-    Those of a database that cannot be read are looked for one by one, and told; so are all where there is
-    no room for a copy.
+    Without a copy, units are read from the database one by one: if it cannot be read whole, which is reported, or if
+    there is no room for a copy.
     """
     scope, layout, queues = context.scope, context.store.layout, context.store.queues
     wanted = scope.proof or groups & _GROUPS_WITH_UNITS
@@ -511,18 +501,18 @@ def copy_queues(context: VerifyContext, groups: frozenset[str]) -> None:
 
 
 def queues_of(context: VerifyContext) -> QueueStates:
-    """The queues of a run."""
+    """Return the queues of a run."""
     return context.kept(QueueStates, lambda: QueueStates(context))
 
 
 def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
-    """An LMQ of a store that has no such queue: perhaps its broker makes none."""
+    """Return whether an LMQ may have no queue, because nothing says whether its broker makes queues of LMQs."""
     lmq = queue.topic.startswith(LMQ_PREFIX)
     return lmq and options_of(context.store.layout).multi_dispatch.is_guess
 
 
 class QueueBounds:
-    """First and next queue offset of each queue; asked for after the pass over the log."""
+    """First and next queue offset of each queue, for use after the pass over the log."""
 
     def __init__(self, context: VerifyContext) -> None:
         self._context = context
@@ -534,10 +524,7 @@ class QueueBounds:
         return {QueueId(queue.topic, queue.queue_id): queue.path for queue in found}
 
     def of(self, queue: QueueId) -> tuple[int, int] | None:
-        """(first, next) queue offset, None for a queue of which there is no trace.
-
-        Raises Unreadable.
-        """
+        """Return (first, next) queue offset, None for a queue without any trace. Raise Unreadable."""
         if queue not in self._found:
             self._found[queue] = self._of(queue)
         return self._found[queue]
@@ -568,5 +555,5 @@ class QueueBounds:
 
 
 def queue_bounds(context: VerifyContext) -> QueueBounds:
-    """Those of this run."""
+    """Return the bounds of queues of this run."""
     return context.kept("queue bounds", lambda: QueueBounds(context))

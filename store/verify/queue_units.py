@@ -1,12 +1,11 @@
-"""Queue to log: all units of a queue in order, those that no message of the log has claimed most.
+"""Checks of queues against the log: all units of a queue in order, above all those that no message of the log has.
 
-What is decided first is where a queue ends: behind its last unit that counts. Units behind it are
-dead, whatever they name (docs/invariants.md, I-062); a broker that has cut its log leaves them there. The next
-one gives up those behind the log's end, and no others (`is_cut`).
+First the end of a queue is decided: behind its last unit that counts. Units behind it are dead, whatever they name
+(docs/invariants.md, I-062): a broker that cut its log leaves them there. The next broker drops those behind the log's
+end, and no others (`is_cut`).
 
-What a unit names that is not the unit of its message: the record is read (I-062 … I-064, I-069).
-
-What follows when all units of a queue have been seen: its end, its front, its dead tail.
+A unit that is not the unit of its message: the record that it names is read (I-062 … I-064, I-069). After all units of
+a queue: its end, its front, its dead tail.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from .queue_state import MissingUnits, QueueCheck, QueueReader, QueueStates, may
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
-"""Records are read whole, so many at a time."""
+"""Records are read whole, at most so many and so large at a time."""
 
 
 def resolve(context: VerifyContext, reader: QueueReader, offsets: Ints, units: Units) -> None:
-    """Say of units (at ascending queue offsets) why they are not those of their messages."""
-    for part in _lots(units["size"].astype(np.int64)):
-        _resolve_lot(context, reader, offsets[part], units[part])
+    """Report why units, at ascending queue offsets, are not those of their messages."""
+    for part in _batches(units["size"].astype(np.int64)):
+        _resolve_batch(context, reader, offsets[part], units[part])
 
 
 def are_of_changed_records(
     context: VerifyContext, queues: QueueStates, queue: QueueId, offsets: Ints, units: Units
 ) -> Flags:
-    """bool[n]: units, at queue offsets, that name a record of their size which was of this queue: a half message or a
-    rollback of it, or a message of the same topic and number in a queue that has no unit for it.
+    """Return which units, at queue offsets, name a record of their size that was of this queue: a half message or a
+    rollback of it, or a message of the same topic and offset in a queue that has no unit for it: bool[n].
     """
     positions = units["physical_offset"].astype(np.int64)
     records = context.store.log.records(positions)
@@ -76,8 +75,8 @@ def are_of_changed_records(
     return found
 
 
-def _lots(sizes: Ints) -> Iterator[slice]:
-    """Slices whose records fit into memory, if the sizes are right."""
+def _batches(sizes: Ints) -> Iterator[slice]:
+    """Yield slices whose records fit into memory, if the sizes are right."""
     begin, total = 0, 0
     for at, size in enumerate(sizes.tolist()):
         if at > begin and (total + size > _BYTES_AT_ONCE or at - begin >= _RECORDS_AT_ONCE):
@@ -87,7 +86,7 @@ def _lots(sizes: Ints) -> Iterator[slice]:
     yield slice(begin, len(sizes))
 
 
-def _resolve_lot(context: VerifyContext, reader: QueueReader, offsets: Ints, units: Units) -> None:
+def _resolve_batch(context: VerifyContext, reader: QueueReader, offsets: Ints, units: Units) -> None:
     positions = units["physical_offset"].astype(np.int64)
     records = context.store.log.records(positions)
     there = np.isin(positions, records.position)
@@ -130,7 +129,7 @@ class _UnitRecords:
         self._offsets = find(properties, names.INNER_MULTI_QUEUE_OFFSET).tolist()
 
     def problems(self, at: int, offset: int, size: int) -> Iterator[tuple[str, str]]:
-        """Codes and texts: what is wrong with a unit that names record `at`."""
+        """Yield (code, text): what is wrong with a unit that names record `at`."""
         number = {name: values[at] for name, values in self._numbers.items()}
         position = self._position[at]
         if number["physical_offset"] != position:
@@ -139,8 +138,8 @@ class _UnitRecords:
         if number["total_size"] != size:
             yield "I-062", f"the record at {position} has {number['total_size']} bytes, not {size}"
         if (self._topics[at], number["queue_id"]) != self._queue:
-            if not self._lost[at]:  # what stands for a lost message names one queue of it
-                yield from self._further(at, offset)
+            if not self._lost[at]:  # the tombstone of a lost message names only one of its queues
+                yield from self._problems_of_other_queue(at, offset)
             return
         if number["sys_flag"] & TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLBACK):
             yield "I-069", f"the record at {position} is a half message or a rollback"
@@ -149,8 +148,8 @@ class _UnitRecords:
         elif number["total_size"] == size:
             yield "I-062", f"the record at {position} does not belong to the log"
 
-    def _further(self, at: int, offset: int) -> Iterator[tuple[str, str]]:
-        """The record is of another queue: right only if it names this one besides."""
+    def _problems_of_other_queue(self, at: int, offset: int) -> Iterator[tuple[str, str]]:
+        """Yield problems of a record of another queue: the unit is right only if the record also names this queue."""
         topic, queue_id = self._topics[at], self._numbers["queue_id"][at]
         of = f"the record at {self._position[at]} is of {topic}/{queue_id}"
         lmq = self._queue.topic.startswith(LMQ_PREFIX)
@@ -168,17 +167,17 @@ class _UnitRecords:
 
 
 _BEHIND_AT_ONCE = 256
-"""Units behind the end that are looked at, in each window."""
+"""Number of units behind the end to check, in each window."""
 _NO_END = np.iinfo(np.int64).max
 
 
 class QueuePass:
-    """One queue from its first unit to its last.
+    """The pass over one queue from its first unit to its last.
 
-    live_end: queue offset behind the last unit that counts, -1 without one. real: how many units name a record.
-    ends_pre_filled: the last valid unit is none of them. beyond, behind: units at the end that reach behind the log's
-    end, and that lie behind the last message of the queue. wrong: of both, those at whose place a good record of
-    another message lies. first_file_gone: all records of the first file are expired.
+    live_end: queue offset behind the last unit that counts, -1 without any. real: number of units that name a record.
+    ends_pre_filled: the last valid unit names none. beyond, behind: units at the end that reach beyond the log's end,
+    and that lie behind the last message of the queue. wrong: those of both whose position is in a good record of
+    another message. first_file_gone: all records of the first file have expired.
     """
 
     def __init__(self, context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
@@ -190,7 +189,7 @@ class QueuePass:
         self._whole = log.complete and not context.scope.quick and not context.live
         self._log_start, self._log_end = log.start, log.end
         self._next = log.next_offset.get(check.queue) if self._whole else None
-        # units behind the last message that was read may be dead, or their messages are to come
+        # units behind the last message that was read may be dead, or name messages that were not read yet
         seen = log.next_offset.get(check.queue, 0)
         self._known_end = _NO_END if log.complete else seen
         self.live_end = -1
@@ -213,14 +212,14 @@ class QueuePass:
 
     @property
     def kept_end(self) -> int:
-        """Queue offset behind the units of the dead tail that a start keeps. In a RocksDB a row tells where it ends."""
+        """Queue offset behind the dead units that a start keeps; 0 in a RocksDB, where a row names the end."""
         if self._queues.in_database(self._check.queue):
             return 0
         ends = [first for first, _ in self._cut.ranges() + self._invalid.ranges()]
         return min([*ends, *(end for _, end in self.dead[-1:])], default=0)
 
     def run(self) -> None:
-        """Look at all units, but for those of messages in a row: they were seen with these."""
+        """Check all units except those of consecutive messages, which were compared with these already."""
         row = self._check.row
         if row is not None and row.first == self._expected and not self._context.live:
             self._expected = self.live_end = row.end
@@ -230,11 +229,11 @@ class QueuePass:
         for first, units in self._reader.windows(self._expected):
             self._check.bounds = None
             for hole in self._reader.unwritten(self._expected, first):
-                self._invalid.add_range(*hole)  # as invalid as zeros that are written
-            self._window(first, units)
+                self._invalid.add_range(*hole)  # as invalid as written zeros
+            self._check_window(first, units)
             self._expected = first + len(units)
 
-    def _window(self, first: int, units: Units) -> None:
+    def _check_window(self, first: int, units: Units) -> None:
         offsets = np.arange(first, first + len(units), dtype=np.int64)
         positions = units["physical_offset"].astype(np.int64)
         valid = is_valid(units)
@@ -248,8 +247,8 @@ class QueuePass:
         if self._next is not None:
             behind = real & ~matched & ~beyond & (offsets >= self._next)
         live = real & ~beyond & ~behind
-        changed = self._changed(offsets, behind, units)
-        self._pre_fill(offsets, positions, filled, real)
+        changed = self._are_changed(offsets, behind, units)
+        self._check_pre_fill(offsets, positions, filled, real)
         if valid.any():
             self.ends_pre_filled = bool(filled[np.flatnonzero(valid)[-1]])
         self.real += int(real.sum())
@@ -258,22 +257,22 @@ class QueuePass:
         if dead.any():
             self._cut.add(offsets[dead & is_cut(positions, self._log_end)])
             self.wrong.add(offsets[dead & ~changed & covered_of(self._context).in_records(positions)])
-        self._order(offsets, positions, live)
+        self._check_order(offsets, positions, live)
         if self._context.scope.quick:
             return
         unknown |= live & ~matched
         unknown &= offsets < self._known_end
-        unknown &= (positions >= self._log_start) & self._read(offsets, positions)
+        unknown &= (positions >= self._log_start) & self._was_read(offsets, positions)
         unknown |= changed
         if unknown.any() and self._queues.in_database(self._check.queue):
-            # in the place of what a deleted topic had there a start puts units of the topic made again
+            # a start replaces units of a deleted topic with those of the topic that was created again
             begins = queue_begins(self._context.store.layout)
             unknown &= positions >= begins(*self._check.queue, int(positions[unknown].min()))
         if unknown.any():
             resolve(self._context, self._reader, offsets[unknown], units[unknown])
 
-    def _read(self, offsets: Ints, positions: Ints) -> Flags:
-        """bool[n]: the pass has been there; or an earlier run, which could not judge the unit yet."""
+    def _was_read(self, offsets: Ints, positions: Ints) -> Flags:
+        """Return which positions the pass has read, or an earlier run that could not judge the unit yet: bool[n]."""
         read = covered_of(self._context).has(positions)
         scope = self._context.scope
         if scope.earlier is not None and scope.start is not None:
@@ -281,10 +280,10 @@ class QueuePass:
             read |= (offsets >= judged) & (positions < scope.start)
         return read
 
-    def _changed(self, offsets: Ints, behind: Flags, units: Units) -> Flags:
-        """bool[n]: units behind the end whose record is there, and was of this queue.
+    def _are_changed(self, offsets: Ints, behind: Flags, units: Units) -> Flags:
+        """Return which units behind the end name a record that is there, and was of this queue: bool[n].
 
-        Those are not what a cut has left: the header of a record was changed, that of the queue's last one.
+        No cut left such units: the header of a record was changed, that of the queue's last one.
         """
         found = np.zeros(len(units), np.bool_)
         rows = np.flatnonzero(behind)[:_BEHIND_AT_ONCE]
@@ -295,9 +294,9 @@ class QueuePass:
         return found
 
     def _settle(self, offsets: Ints, live: Flags, invalid: Flags, beyond: Flags, behind: Flags) -> Flags:
-        """Report what lies before the last live unit and does not count; keep what lies behind it.
+        """Report what does not count in front of the last live unit; keep what lies behind it.
 
-        Returns bool[n]: units behind the messages of the queue that are not at its end.
+        Return which units behind the messages of the queue are not at its end: bool[n].
         """
         last = int(np.flatnonzero(live)[-1]) if live.any() else -1
         before = np.arange(len(offsets)) <= last
@@ -318,10 +317,10 @@ class QueuePass:
         for first, end in wrong.ranges():
             self._reader.report_range(self._context.findings, code, first, end, text)
 
-    def _pre_fill(self, offsets: Ints, positions: Ints, filled: Flags, real: Flags) -> None:
-        """Pre-fill units stand only before the first real one, and only in the first file (I-071).
+    def _check_pre_fill(self, offsets: Ints, positions: Ints, filled: Flags, real: Flags) -> None:
+        """Check that pre-fill units are only before the first real one, and only in the first file (I-071).
 
-        Behind units whose records are before the log they hide nothing: all that is before the queue's first message.
+        Behind units whose records are before the log they hide nothing: all are before the queue's first message.
         """
         if not filled.any():
             return
@@ -339,8 +338,8 @@ class QueuePass:
             lambda row: f"{queue} unit {rows[row]} is a pre-fill unit, but not at the front of the queue",
         )
 
-    def _order(self, offsets: Ints, positions: Ints, live: Flags) -> None:
-        """Units rise (I-066); one below the log's start behind one in the log hides others (I-068)."""
+    def _check_order(self, offsets: Ints, positions: Ints, live: Flags) -> None:
+        """Check that positions rise (I-066); a unit before the log behind one in the log hides others (I-068)."""
         rows = np.flatnonzero(live)
         if not len(rows):
             return
@@ -373,7 +372,7 @@ class QueuePass:
         self._last_position = int(where[-1])
 
     def _note_first_file(self, offsets: Ints, valid: Flags, positions: Ints) -> None:
-        """Whether the last unit of the first file names a record that is expired."""
+        """Note whether the last unit of the first file names a record that has expired."""
         files = self._reader.files.files
         if not files:
             return
@@ -383,7 +382,7 @@ class QueuePass:
 
 
 def report_missing(context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
-    """Messages that no unit names (I-070)."""
+    """Report messages that no unit names (I-070)."""
     queue, deleted = check.queue, queues.deleted(check.queue.topic)
     there = check.reader.exists and (queues.in_database(queue) or bool(check.reader.files.files))
     if not there and not deleted and not context.live:
@@ -391,7 +390,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         return
     dispatched = queues.dispatched_to(queue)
     for missing in check.missing:
-        if context.live and _there_now(queues, missing, queue):
+        if context.live and _made_since(queues, missing, queue):
             continue
         text = f"is missing: it is for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}
@@ -406,7 +405,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
 
 
 def _report_no_queue(context: VerifyContext, queues: QueueStates, check: QueueCheck) -> None:
-    """A queue that has no file on the disk (I-070), with all messages that the log has of it."""
+    """Report a queue without files (I-070), with all messages that the log has of it."""
     counts, positions = check.missing_counts
     if not len(counts):
         return
@@ -438,9 +437,9 @@ _WITH_OPTIONS = "mqstore recover {store} --broker-config broker.conf"
 
 
 def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool:
-    """The record at a position has a number in an LMQ: a broker with enableMultiDispatch gave it,
-    and made a unit, though it may be in a RocksDB that is lost. Where one is there it has them, or leaves
-    out those that are of no LITE topic (spec 2.10).
+    """Return whether the record at a position has an offset in this LMQ: a broker with enableMultiDispatch gave it, and
+    made a unit, perhaps in a RocksDB that is lost. If there is a RocksDB, it has the units, or leaves out topics that
+    are not LITE (spec 2.10).
     """
     if context.store.layout.queue_database is not None:
         return False
@@ -454,24 +453,24 @@ def _was_numbered(context: VerifyContext, queue: QueueId, position: int) -> bool
 
 
 def is_late(context: VerifyContext, missing: MissingUnits, dispatched: int) -> bool:
-    """What is missing lies behind what was dispatched in a store that was not shut down."""
+    """Return whether messages without units lie behind what was dispatched, in a store that was not shut down."""
     return (context.crashed or context.live) and missing.position >= dispatched
 
 
-def _there_now(queues: QueueStates, missing: MissingUnits, queue: QueueId) -> bool:
-    """A running broker has made the units since, perhaps in a new file."""
+def _made_since(queues: QueueStates, missing: MissingUnits, queue: QueueId) -> bool:
+    """Return whether a running broker has made the units meanwhile, perhaps in a new file."""
     ends = np.array([missing.first, missing.first + missing.count - 1], np.int64)
     units = queues.reader(queue).lookup(ends)
     return bool((units["size"] > 0).all()) and int(units["physical_offset"][0]) == missing.position
 
 
 def report_ends(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
-    """How the queue begins and ends."""
+    """Report how the queue begins and ends."""
     if check.reader.vanished or not check.reader.exists:
         return
-    _dead_units(context, check, seen)
-    _no_message(context, queues, check, seen)
-    _max_offset(context, queues, check, seen)
+    _report_dead_units(context, check, seen)
+    _report_no_message(context, check, seen)
+    _check_max_offset(context, queues, check, seen)
     if seen.first_file_gone and check.reader.files.files:
         file = check.reader.files.files[0]
         only = len(check.reader.files.files) == 1
@@ -487,9 +486,9 @@ def _add(context: VerifyContext, check: QueueCheck, code: str, path: str, text: 
     context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
 
 
-def _dead_units(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> None:
-    """Units behind the end of the queue are dead (I-062, I-067); those of lost records are damage, and so are those of
-    none that a start keeps.
+def _report_dead_units(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> None:
+    """Report units behind the end of the queue as dead (I-062, I-067), but as damage if their records are lost, or if
+    they name none and a start keeps them.
     """
     come_back = context.profile.dispatch.counts_puts
     severity = Severity.WARNING if come_back else Severity.INFO
@@ -520,18 +519,18 @@ KEEPS = "a broker keeps it and counts on from it"
 
 
 def _pieces(ranges: Ranges, seen: QueuePass) -> Iterator[tuple[int, int]]:
-    """The ranges in pieces of which one thing is true: a start keeps all or none, and all or none are wrong."""
+    """Yield the ranges in pieces: a start keeps all or none of a piece, and all or none of it are wrong."""
     edges = {seen.kept_end, *(edge for piece in seen.wrong.ranges() for edge in piece)}
     for first, end in ranges.ranges():
         yield from pairwise([first, *sorted(edge for edge in edges if first < edge < end), end])
 
 
 def _is_lost(context: VerifyContext, check: QueueCheck, offset: int) -> bool:
-    """The record of a unit behind the log's end was not cut off: it never came to the disk, or went.
+    """Return whether the record of a unit behind the log's end was not cut off, but is lost.
 
-    What a broker cuts stays where it was, or goes with the last files. So a record that lies
-    before the end of the files, in none of them, is lost; or one in a file that is zero there,
-    unless a broker has started and stopped since. Without any record the whole log is.
+    What a broker cuts stays where it was, or goes with the last files. So a record that lies before the end of the
+    files, but in none of them, is lost; so is a record in a file that is zero there, unless a broker has started and
+    stopped since. Without any record the whole log is lost.
     """
     if not context.log.records:
         return True
@@ -542,8 +541,8 @@ def _is_lost(context: VerifyContext, check: QueueCheck, offset: int) -> bool:
     return context.crashed and not files.read(position, SMALLEST).strip(b"\0")
 
 
-def _no_message(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
-    """A queue with files names some record, and the last unit does (I-072, I-086, I-087)."""
+def _report_no_message(context: VerifyContext, check: QueueCheck, seen: QueuePass) -> None:
+    """Report a queue whose units name no record, or whose last unit names none (I-072, I-086, I-087)."""
     files = check.reader.files.files
     if not files:
         return
@@ -566,8 +565,8 @@ def _no_message(context: VerifyContext, queues: QueueStates, check: QueueCheck, 
         _add(context, check, "I-086", check.reader.directory, text, severity=Severity.INFO)
 
 
-def _max_offset(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
-    """The queue ends with the last message that the log has of it (I-075)."""
+def _check_max_offset(context: VerifyContext, queues: QueueStates, check: QueueCheck, seen: QueuePass) -> None:
+    """Check that the queue ends with the last message that the log has of it (I-075)."""
     wanted = context.log.next_offset.get(check.queue)
     if wanted is None or context.scope.quick or context.live or not context.log.complete:
         return

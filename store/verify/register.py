@@ -1,8 +1,7 @@
 """Which function checks which invariant, and when it is called.
 
-A check is a function with one decorator of this module. It looks at the `VerifyContext` and adds findings
-to it; one that looks at records is called for every batch of the log. A function that is
-registered for several codes is called once.
+A check is a function with one decorator of this module. It reads the `VerifyContext` and adds findings to it; a check
+of records is called for every batch of the log. A function that is registered for several codes is called once.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ F = TypeVar("F")
 
 
 class Checks(NamedTuple):
-    """All checks by moment, each by its code.
+    """All checks by the moment of their call, each by its code.
 
-    before: once, before the log is read. records: for each batch of good records of this log.
-    stale: for each batch of others. messages: for the messages of one queue, in log order; settled: for those of
-    many that have their units, whether that is all to be known of them.
-    extents: for what is no record. after: once, when the log has been read. last: behind all others.
+    before: once, before the log is read. records: for each batch of good records of this log. stale: for each batch of
+    others. messages: for messages of one queue, in log order; settled: for messages of many queues that have their
+    units, returns whether that is enough. extents: for ranges that are no record. after: once, after the log. last:
+    after all.
     """
 
     before: dict[str, Once]
@@ -57,7 +56,7 @@ CHECKS = Checks(*({} for _ in Checks._fields))
 
 
 def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
-    """The checks of a moment, each once, in the order of their codes."""
+    """Return the checks of a moment, each once, in the order of their codes."""
     codes = sorted(code for code, group in group_of().items() if group in groups)
     return list(dict.fromkeys(moment[code] for code in codes if code in moment))
 
@@ -74,42 +73,42 @@ def _in(moment: dict[str, F], codes: tuple[str, ...]) -> Callable[[F], F]:
 
 
 def before(*codes: str) -> Callable[[Once], Once]:
-    """Checks these invariants before the log is read."""
+    """Register a check of these invariants before the log is read."""
     return _in(CHECKS.before, codes)
 
 
 def of_records(*codes: str) -> Callable[[OfRecords], OfRecords]:
-    """Checks these invariants of good records of this log, batch by batch."""
+    """Register a check of these invariants in good records of this log, batch by batch."""
     return _in(CHECKS.records, codes)
 
 
 def of_stale(*codes: str) -> Callable[[OfRecords], OfRecords]:
-    """Checks these invariants of whole records that are none of this log, or no longer."""
+    """Register a check of these invariants in whole records that do not belong to this log, or no longer."""
     return _in(CHECKS.stale, codes)
 
 
 def of_messages(*codes: str) -> Callable[[OfMessages], OfMessages]:
-    """Checks these invariants of the messages of one queue, some at a time."""
+    """Register a check of these invariants in the messages of one queue, some at a time."""
     return _in(CHECKS.messages, codes)
 
 
 def of_settled(*codes: str) -> Callable[[OfSettled], OfSettled]:
-    """Checks these invariants of messages of many queues whose units, tags codes and all, are theirs: the check of
-    `of_messages` sees them only where this one says False.
+    """Register a check of messages of many queues whose units, tags codes included, are right; the check of
+    `of_messages` gets these messages only if this one returns False.
     """
     return _in(CHECKS.settled, codes)
 
 
 def of_extents(*codes: str) -> Callable[[OfExtent], OfExtent]:
-    """Checks these invariants of what is no record."""
+    """Register a check of these invariants in ranges that are no record."""
     return _in(CHECKS.extents, codes)
 
 
 def after(*codes: str) -> Callable[[Once], Once]:
-    """Checks these invariants when the log has been read."""
+    """Register a check of these invariants after the log has been read."""
     return _in(CHECKS.after, codes)
 
 
 def last(*codes: str) -> Callable[[Once], Once]:
-    """Checks these invariants when all other checks are done, whichever groups are asked for."""
+    """Register a check that is called after all others, whichever groups are asked for."""
     return _in(CHECKS.last, codes)

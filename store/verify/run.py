@@ -1,10 +1,10 @@
-"""Running the checks: `verify` from the first to the last, before the log, in one pass over it, behind it.
+"""The run of all checks: `verify` calls them before the log, in one pass over it, and after it.
 
-For `inspect`, which reads little of a store, what is wrong at first sight: names and sizes of files, what a load
-refuses, the configuration, damage in the part of the log that was walked. The verdict that these make is never "Safe
-to start": the rest was not looked at.
+`at_first_sight` is for `inspect`, which reads little of a store: names and lengths of files, what a load refuses, the
+configuration, damage in the part of the log that was read. Its verdict is never "Safe to start": the rest was not
+checked.
 
-A topic or queue that a run is confined to must be there (`check_topic`): a mistyped one is never clean.
+`check_topic`: a topic or queue to which a run is limited must exist, so that a mistyped one is never clean.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ MODULES = {
     "timer": "timer_log timer_wheel",
     "config": "config_files config_entries",
 }
-"""The modules with the checks of a group; one that is not here has the name of its group."""
+"""The modules with the checks of a group; a group that is not here has one module of its name."""
 _ATTEMPTS = 3
-"""Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
+"""Most runs over a store whose oldest files are deleted meanwhile, or that begins to change."""
 _GRACE_S = 5.0
-"""How long the checks behind the log may take when the run is to end."""
+"""Time for the checks after the log when the run has to end."""
 _AT_FIRST_SIGHT = frozenset({"layout", "config"})
 _QUEUES_SHOWN = 16
 _NOT_READ = "records, queues, index and timer one by one, and what a broker's start does to them"
 
 
 def load_checks(groups: Iterable[str] = GROUPS) -> None:
-    """Import the modules of checks of some groups: each registers its own."""
+    """Import the modules with checks of some groups; each module registers its checks."""
     for group in GROUPS:
         if group in groups:
             for module in MODULES.get(group, group).split():
@@ -78,12 +78,11 @@ def verify(
     jobs: int = 1,
     looked_at: LookedAt | None = None,
 ) -> Verdict:
-    """Check every invariant of docs/invariants.md. Writes nothing. Raises Unreadable.
+    """Check every invariant of docs/invariants.md. Write nothing. Raise Unreadable.
 
-    store: one that is open, or its root directory (then Missing and NotAStore, too).
-    progress: called with the log position reached. stop: asked now and then whether to end with
-    what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.
-    looked_at: what others have left of parts of the log (`look_at`).
+    store: an open one, or its root directory (then raise Missing and NotAStore, too). progress: called with the log
+    position reached. stop: returns whether to end with what there is. jobs: number of processes, each for a part of the
+    log; 1 if the log cannot be divided. looked_at: what other runs found of parts of the log (`look_at`).
     """
     if not isinstance(store, StoreReader):
         with StoreReader(store) as opened:
@@ -91,7 +90,7 @@ def verify(
     began = time.monotonic()
     scope = scope or Scope()
     with aside(store.rate_bytes is not None), noting():
-        context = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
+        context = _run_until_settled(store, scope, now_ms, progress, stop, jobs, looked_at)
     findings = _asked_for(context)
     status = status_of(findings)
     return Verdict(
@@ -114,7 +113,7 @@ def verify(
 
 
 def _asked_for(context: VerifyContext) -> list[Finding]:
-    """The findings of the groups that are asked for; checks of others may have run along."""
+    """Return the findings of the groups that are asked for, without those of groups that these need."""
     along = context.groups - (context.scope.groups or context.groups)
     if not along:
         return list(context.findings)
@@ -123,16 +122,16 @@ def _asked_for(context: VerifyContext) -> list[Finding]:
 
 
 class LookedAt(NamedTuple):
-    """What is in order in parts of a log. signature: of the store when they were looked at."""
+    """What other runs found in order in parts of a log. signature: of the store at that time."""
 
     signature: list[tuple[str, int, int]]
     left: list[PartResult]
 
 
 def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> LookedAt:
-    """What one of `jobs` runs leaves for the `verify` behind them all. Raises Unreadable.
+    """Return what one of `jobs` runs finds of its part, for the `verify` after all of them. Raise Unreadable.
 
-    Nothing of a store that somebody writes, and where a run cannot be one of several.
+    Nothing for a store that somebody writes, or that runs cannot divide.
     """
     from .parallel import look
 
@@ -144,7 +143,7 @@ def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms:
 
 
 def together(parts: Iterable[LookedAt]) -> LookedAt | None:
-    """All parts of a log; those that saw another store than the first one are left out."""
+    """Return all parts of a log, without those that saw another store than the first one."""
     first: LookedAt | None = None
     same: list[PartResult] = []
     for part in parts:  # one at a time: each may be large
@@ -153,7 +152,7 @@ def together(parts: Iterable[LookedAt]) -> LookedAt | None:
     return first if same else None
 
 
-def _settled(
+def _run_until_settled(
     store: StoreReader,
     scope: Scope,
     now_ms: int | None,
@@ -162,7 +161,7 @@ def _settled(
     jobs: int,
     looked_at: LookedAt | None,
 ) -> VerifyContext:
-    """Run until the store has not changed under the run, or was known to change."""
+    """Run the checks, again if the store has changed meanwhile and was not known to change."""
     changing = False
     for attempt in range(_ATTEMPTS):
         context = VerifyContext(store, scope, now_ms, stop or never, changing=changing)
@@ -183,7 +182,7 @@ def _settled(
 
 
 def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
-    """What no one writes to a store without changing."""
+    """Return names, times and lengths of files, of which each write to a store changes some."""
     layout, files = store.layout, store.log_files.files
     paths = [layout.lock, layout.abort, layout.checkpoint, *layout.commit_log_directories]
     found = []
@@ -196,21 +195,21 @@ def _signature(store: StoreReader) -> list[tuple[str, int, int]]:
     return found
 
 
-def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, left: Sequence[PartResult]) -> None:
-    """One run."""
+def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: int, done: Sequence[PartResult]) -> None:
+    """Run all checks once."""
     groups = context.groups
     load_checks(groups)
     parts = parts_of(context)
     if context.store.layout.rocksdb_queues:
-        from .queue_state import copy_queues  # few stores have one
+        from .queue_state import copy_queues  # few stores have a RocksDB
 
         copy_queues(context, groups)
-    if (jobs == 1 and not left) or len(parts) != 1:
+    if (jobs == 1 and not done) or len(parts) != 1:
         check_groups(context, groups, partial(_read_parts, context, groups, parts, progress))
         return
     from .parallel import Beside
 
-    with Beside(context, groups, parts, jobs, left) as others:
+    with Beside(context, groups, parts, jobs, done) as others:
         beside = partial(others.run, LogPass(context, groups), progress)
         alone = partial(_read_parts, context, groups, parts, progress)
         check_groups(context, groups, beside if others else alone)
@@ -219,13 +218,13 @@ def _run(context: VerifyContext, progress: Callable[[int], None] | None, jobs: i
 def _read_parts(
     context: VerifyContext, groups: frozenset[str], parts: list[ReadRange], progress: Callable[[int], None] | None
 ) -> None:
-    """The pass over the log in one process."""
+    """Read the log in one process."""
     items = items_of(context, parts, crc=wants_crc(context, groups))
     read(context, LogPass(context, groups), items, progress)
 
 
 def check_groups(context: VerifyContext, groups: frozenset[str], read_log: Callable[[], None]) -> None:
-    """All checks of some groups in their order. read_log: the pass over the log."""
+    """Run all checks of some groups in their order. read_log: does the pass over the log."""
     for once in checks_of(CHECKS.before, groups):
         with going_on(context, _codes(CHECKS.before, once)):
             once(context)
@@ -237,7 +236,7 @@ def check_groups(context: VerifyContext, groups: frozenset[str], read_log: Calla
 
 
 def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
-    """The checks behind the log."""
+    """Run the checks after the log."""
     late: list[str] = []
     stopped = bool(context.stopped())
     end = time.monotonic() + _GRACE_S
@@ -252,13 +251,13 @@ def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
 
 
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:
-    """What a check of some moment is for."""
+    """Return the codes of a check at some moment."""
     return [code for code, registered in moment.items() if registered is check]
 
 
 @last("I-015")
 def every_byte_is_there(context: VerifyContext) -> None:
-    """What was read of the files could be read."""
+    """Report what could not be read, and the checks that ended there."""
     for one in of_unread():
         context.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
     for place, codes in ended(context).items():
@@ -266,7 +265,7 @@ def every_byte_is_there(context: VerifyContext) -> None:
 
 
 def at_first_sight(seen: Description) -> Verdict:
-    """The verdict on a store by what `describe` has read of it and little more. Raises Unreadable."""
+    """Return the verdict on a store by what `describe` has read of it and little more. Raise Unreadable."""
     load_checks(_AT_FIRST_SIGHT)
     with StoreReader(seen.layout) as store:
         context = VerifyContext(store, Scope(quick=True, broker_version=seen.generation.version))
@@ -274,12 +273,12 @@ def at_first_sight(seen: Description) -> Verdict:
             with going_on(context, ()):
                 check(context)
         live = seen.exit == "running"
-        if seen.log.torn is not None and not live:  # what somebody writes is not whole yet
+        if seen.log.torn is not None and not live:  # a record that a broker writes is not whole yet
             from .log_chain import torn
 
             torn(context, seen.log.torn)
-        told = [*context.findings, *_of_description(seen, context)]
-    findings = sorted([*told, *of_unread()], key=order)
+        found = [*context.findings, *_of_description(seen, context)]
+    findings = sorted([*found, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]
     kind = str(unmendable(seen.layout) or "")
@@ -287,7 +286,7 @@ def at_first_sight(seen: Description) -> Verdict:
 
 
 def _of_description(seen: Description, context: VerifyContext) -> Iterator[Finding]:
-    """What the walk over the log and the load of its files have shown."""
+    """Yield findings about what the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
     yield from cut_off(root, left_over(seen.layout))
     if log.damaged_ranges:
@@ -308,15 +307,15 @@ def _of_description(seen: Description, context: VerifyContext) -> Iterator[Findi
     if seen.restart is not None and not seen.restart.file:
         text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
         yield Finding.of("I-180", root, text)
-    if seen.exit != "running":  # files that are being made have other lengths
+    if seen.exit != "running":  # a file that a broker makes has another length
         yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
         yield from _of_config(seen, context.store, root)
 
 
 def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
-    """What keeps a plan or a timer off by the lengths and names of files alone."""
-    from ..plan.normalize import normalize  # a run of few checks asks for neither plan nor start
+    """Yield what keeps a plan or a timer from its work, by lengths and names of files alone."""
+    from ..plan.normalize import normalize  # a run of few checks needs neither plan nor start
     from ..timer.start import load_timer
 
     try:
@@ -351,23 +350,23 @@ def _of_config(seen: Description, store: StoreReader, root: str) -> Iterator[Fin
 
 
 def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> None:
-    """Raise InvalidInput for a topic that nothing in a store names, and for a queue that it has not.
+    """Raise InvalidInput for a topic that nothing in a store names, and for a queue that the topic does not have.
 
-    Directories of queues name a topic, topics.json, and where there are no queues the log.
+    Directories of queues name topics, so does topics.json, and the log if queues cannot be read.
     """
     layout = store.layout
-    parts = (*(layout.consume_queue, layout.batch_consume_queue), *(layout.consume_queue_ext, layout.compaction_queues))
+    parts = (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext, layout.compaction_queues)
     try:
         configured = Topics.read(layout.config)
     except StoreError:
         configured = None
     served = None if configured is None else configured.queues(topic)
     if served is None and not any(has_topic(part, topic) for part in parts):
-        if _in_log(store, topic):
+        if _is_in_log(store, topic):
             return
         names = {each.name for part in parts if part.is_dir() for each in os.scandir(part)}
-        near = get_close_matches(topic[:256], names.union(configured.known if configured else ()), 1)
-        hint = f"did you mean {near[0]}?" if near else "mqstore inspect lists the topics"
+        similar = get_close_matches(topic[:256], names.union(configured.known if configured else ()), 1)
+        hint = f"did you mean {similar[0]}?" if similar else "mqstore inspect lists the topics"
         raise InvalidInput(f"no such topic: {topic}", path=layout.root, hint=hint)
     if queue_id is not None:
         there = {q.queue_id for part in parts for q in queue_directories(part) if q.topic == topic}
@@ -378,8 +377,8 @@ def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> 
             raise InvalidInput(f"{topic} has no queue {queue_id}", path=layout.root, hint=f"it has {queues}{more}")
 
 
-def _in_log(store: StoreReader, topic: str) -> bool:
-    """Whether the log has a message of it; only asked where no queues tell."""
+def _is_in_log(store: StoreReader, topic: str) -> bool:
+    """Return whether the log has a message of the topic; searched only if queues cannot be read."""
     if is_pattern(topic) or not store.queues_unread:
         return False
     try:

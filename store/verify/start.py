@@ -1,12 +1,10 @@
 """What the next start of a broker would do, as findings (I-180 … I-188): group `start`.
 
-`store/recover` simulates the start; here its answer joins what the other groups find, so that one
-verdict is made of both. The simulation runs in a process of its own while the log is read.
+`store/recover` simulates the start, in a process of its own; its findings and those of the other groups make one
+verdict.
 
-What of the log is in order for a start and a plan, found in the pass that the checks are handed.
-
-`store/recover` goes by it (`audit/verified.py`), so that neither the prediction of a start nor the plan
-of a recovery reads the log once more.
+`ProofOfLog` finds in the pass over the log what is in order for a start and a plan (`audit/verified.py`), so that
+`store/recover` does not read the log again.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ if TYPE_CHECKING:
     from ..start.config import ConfigStart
 
 
-class _StartLeft(NamedTuple):
-    """What a part leaves: its runs and BLANKs, how far they go without a hole, and its good records."""
+class _ProofExport(NamedTuple):
+    """What is proved of a part: its runs and BLANKs, the end up to which they have no hole, and its reach."""
 
     items: list[VerifiedRun | Extent]
     end: int
@@ -50,7 +48,7 @@ class _StartLeft(NamedTuple):
 
 
 class ProofOfLog(Mergeable):
-    """Proves the log while it is read. proof: None where that would be of no use."""
+    """Proves the log while it is read. proof: None if that would be of no use."""
 
     def __init__(self, proof: Proof | None) -> None:
         self._proof = proof
@@ -59,17 +57,17 @@ class ProofOfLog(Mergeable):
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> ProofOfLog:
-        """That of the store of a run."""
+        """Return the proof for the store of a run, empty if `recover` refuses the store."""
         from ..start.log import proof_of
 
         try:
             layout, scope = context.store.layout, context.scope
             return cls(proof_of(layout, scope.broker_version, context.copied, anew=scope.anew))
-        except StoreError:  # what `recover` refuses, too
+        except StoreError:  # `recover` refuses the store, too
             return cls(None)
 
     def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
-        """The next thing in the log. dispatched: what its records add to queues, if that is known."""
+        """Take the next item of the log. dispatched: what its records add to queues, if that is known."""
         if self._proof is None:
             return
         if self._prover is None:
@@ -77,16 +75,16 @@ class ProofOfLog(Mergeable):
             self._prover = self._proof.at(begin)
         try:
             self._prover.see(item, dispatched)
-        except StoreError:  # of a queue, which has checks of its own
+        except StoreError:  # of a queue, which has its own checks
             self._give_up()
 
     def laid(self, messages: Messages, files: MappedFileQueue) -> Units | None:
-        """The units of messages of a queue, where they were read for the proof a moment ago."""
+        """Return the units of messages of a queue, if the proof has just read them."""
         known = self._prover and self._prover.laid.get(messages.queue)
         return known.of(files, messages) if known else None
 
     def settled(self, messages: int) -> list[dict[QueueId, Laid]] | None:
-        """So many messages, all that were seen since this was asked last, as `Prover.settled` has them."""
+        """Return what `Prover.settled` has of all messages since the last call, None if they are not so many."""
         if self._prover is None:
             return None
         try:
@@ -99,7 +97,7 @@ class ProofOfLog(Mergeable):
         return found
 
     def done(self) -> VerifiedLog | None:
-        """What is in order of all that was seen; None where that is not known."""
+        """Return what is in order of all that was seen; None if that is not known."""
         if self._prover is not None:
             try:
                 part, self._prover = self._prover.done(), None
@@ -112,38 +110,40 @@ class ProofOfLog(Mergeable):
     def _give_up(self) -> None:
         self._proof = self._prover = self._verified = None
 
-    def export(self) -> _StartLeft:
-        """What is in order of this part."""
+    def export(self) -> _ProofExport:
+        """Return what is in order of this part."""
         verified = self.done()
-        return _StartLeft([], -1, 0) if verified is None else _StartLeft(verified.items, verified.end, verified.reach)
+        return (
+            _ProofExport([], -1, 0) if verified is None else _ProofExport(verified.items, verified.end, verified.reach)
+        )
 
-    def merge(self, context: VerifyContext, left: _StartLeft) -> None:
-        """That of the part, too."""
+    def merge(self, context: VerifyContext, exported: _ProofExport) -> None:
+        """Append what is in order of the part."""
         from ..audit.prove import units_by
         from ..audit.verified import VerifiedLog
 
         before = self.done()
         proof = self._proof
-        if proof is None or not (left.items or before):
+        if proof is None or not (exported.items or before):
             return
         making = units_by(proof.making)
-        part = VerifiedLog(left.items, left.end, proof.index, making, proof.copied, reach=left.reach)
+        part = VerifiedLog(exported.items, exported.end, proof.index, making, proof.copied, reach=exported.reach)
         self._verified = part if before is None else part.after(before)
 
 
 def proved_of(context: VerifyContext) -> VerifiedLog | None:
-    """What is in order in the log that a run has read; None where that is not known."""
+    """Return what is in order in the log that a run has read; None if that is not known."""
     found = context.states().get(ProofOfLog)
     return found.done() if isinstance(found, ProofOfLog) else None
 
 
 GROUP = "start"
 _SMALL_BYTES = 4 << 20
-"""Up to here to fork costs more than to look at the log."""
+"""Size of a log for which a fork costs more than reading it."""
 
 
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
-    """What a start would do to a store that `analyze` has looked at."""
+    """Yield what a start would do to a store that `analyze` has seen."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
     yield from cut_off(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
@@ -157,7 +157,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
 
 
 def cut_off(root: str, left: CutOff | HalfStore | None) -> Iterator[Finding]:
-    """A change of mqstore that is not over. left: of it."""
+    """Yield a finding about an unfinished change of mqstore. left: what it left."""
     if left is None:
         return
     elsewhere = left.journal if isinstance(left, CutOff) else None
@@ -166,7 +166,7 @@ def cut_off(root: str, left: CutOff | HalfStore | None) -> Iterator[Finding]:
 
 
 def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
-    """by_files: what is lost, or keeps a broker from its start, can be put right by a change of files."""
+    """Yield findings. by_files: a change of files can repair what is lost, or what keeps a broker from its start."""
     from ..audit.messages import UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
@@ -207,17 +207,17 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
 
 
 def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
-    """What a start on the configuration of the store at `root` would lose of it."""
+    """Yield what a start would lose of the configuration of the store at `root`."""
     if config.forgets:
         text = f"a broker {config.version} would forget configuration: {config.sentence}"
         yield Finding.of("I-188", root, text)
 
 
 def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, now_ms: int) -> Predicted:
-    """Simulate the start. version: of the broker, None: the guess. verified: as `analyze` takes it. now_ms: when it
-    is asked.
+    """Simulate the start. version: of the broker, None to guess. verified: as for `analyze`. now_ms: time of the
+    request.
 
-    Raises Unreadable.
+    Raise Unreadable.
     """
     from ..plan.observer import Policy, RecoveryOptions
     from ..recover.recovery import Proved, analyze, facts_of, losses_of
@@ -226,14 +226,14 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
-        told = (*cut_off(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version))
-        return Predicted(list(told), error.message)
+        findings = [*cut_off(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version)]
+        return Predicted(findings, error.message)
     facts = (*facts_of(found), *losses_of(found))
     return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
 
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
-    """What keeps a broker from a start whatever log and queues are. Raises Unreadable."""
+    """Yield what keeps a broker from its start whatever log and queues are. Raise Unreadable."""
     from ..broker.profiles import profile_of
     from ..start.config import config_start
 
@@ -244,7 +244,7 @@ def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
 
 
 def _left_out_by(scope: Scope) -> str:
-    """The option of a run over a part of the store, which cannot know what a start does to it."""
+    """Return the option that limits a run to a part of the store, so that it cannot know what a start does."""
     limits = {
         "--quick": scope.quick,
         "--topic": scope.topic is not None,
@@ -256,22 +256,22 @@ def _left_out_by(scope: Scope) -> str:
 
 
 def why_not(context: VerifyContext) -> str | None:
-    """Why no start is predicted: "" where somebody writes; None: it is."""
+    """Return why no start is predicted: "" while somebody writes; None if a start is predicted."""
     return "" if context.live else _left_out_by(context.scope) or None
 
 
 @contextmanager
 def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[None]:
-    """Predict the start of a context's store in another process, for the check of this group.
+    """Predict the start of a context's store in another process, for the check of this group, after the pass over the
+    log.
 
-    Of a store that is in use nothing is predicted, nor in a run that looks at a part of it only. The
-    log has been read: what is in order in it is known.
+    Nothing is predicted for a store in use, nor in a run over only a part of a store.
     """
     reason = why_not(context)
     if GROUP not in groups or reason is not None:
         layout = context.store.layout
-        told = list(cut_off(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
-        context.start = lambda: Predicted(told, reason or "")
+        found = list(cut_off(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
+        context.start = lambda: Predicted(found, reason or "")
         yield
         return
     layout, version = context.store.layout, context.scope.broker_version
@@ -282,13 +282,13 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
 
 
 def worth_a_process(layout: Layout) -> bool:
-    """A log is so large that another process is done sooner than this one."""
+    """Return whether the log is so large that another process is faster than this one."""
     return layout.commit_log_files().size > _SMALL_BYTES
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
 def a_start_does_no_harm(context: VerifyContext) -> None:
-    """A broker starts, and loses, hides, resets nothing."""
+    """Check that a broker starts, and loses, hides and resets nothing."""
     reason = context.stopped()
     found = context.predicted = Predicted([], reason) if reason else context.start()
     for one in found.findings:

@@ -1,7 +1,7 @@
-"""The timer log: its entries, one by one and against the records they name (I-126 … I-129, I-135).
+"""Checks of the timer log: its entries, by themselves and against the records that they name (I-126 … I-129, I-135).
 
-The entries of the timer log, the slots of the wheel and the records of the timer topic are columns here,
-for all timer checks (spec 04, 4.4 to 4.6).
+For all timer checks the entries of the timer log, the slots of the wheel and the records of the timer topic are columns
+here (spec 04, 4.4 to 4.6).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _BETWEEN = np.uint32(ord("+"))
 class TimerColumns(Rows):
     """n records of the timer topic in log order.
 
-    out_ms: TIMER_OUT_MS, NO_NUMBER without one. topic_hash: of REAL_TOPIC, 0 for none. cancels:
-    it has TIMER_DEL_UNIQKEY. name: hash of what a cancel message would call it; target: hash of
-    what it cancels. lost: it stands for a lost message.
+    out_ms: TIMER_OUT_MS, NO_NUMBER without one. topic_hash: of REAL_TOPIC, 0 without one. cancels: the record has
+    TIMER_DEL_UNIQKEY. name: hash of the name by which a cancel message names this one; target: hash of the name that a
+    cancel message cancels. lost: the record is the tombstone of a lost message.
     """
 
     position: Ints
@@ -71,24 +71,24 @@ class TimerColumns(Rows):
     lost: Flags
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
-        """(row, known) of the record that begins at each position."""
+        """Return (row, known) of the record that begins at each position."""
         return rows_of(self.position, positions)
 
 
 @dataclass
-class _Parts(Mergeable):
-    """Batches so far."""
+class _TimerRecords(Mergeable):
+    """The columns of the batches so far."""
 
     columns: list[TimerColumns] = field(default_factory=list)
 
-    def merge(self, context: VerifyContext, left: _Parts) -> None:
-        """Those of the part come later."""
-        self.columns += left.columns
+    def merge(self, context: VerifyContext, exported: _TimerRecords) -> None:
+        """Append the columns of the part."""
+        self.columns += exported.columns
 
 
 @of_records("I-133")
 def note_timer_records(context: VerifyContext, records: Records) -> None:
-    """Keep the columns of the records of the timer topic."""
+    """Keep the columns of records of the timer topic."""
     rows = records.of_topic(TIMER_TOPIC)
     if not len(rows):
         return
@@ -103,7 +103,7 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
         shift = _power(np.maximum(key.length, 0))
         name = (topic_hash.view(np.uint32) * _HASH_BASE + _BETWEEN) * shift + name
     size, queue_offset, time = (batch.columns.ints(n).astype(np.int64) for n in _STORED)
-    parts = context.kept(_KEY, _Parts)
+    parts = context.kept(_KEY, _TimerRecords)
     parts.columns.append(
         TimerColumns(
             batch.position.copy(),
@@ -121,7 +121,7 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
 
 
 def _cancels_nothing(topic: Ragged, cancels: Ragged) -> Flags:
-    """bool[n]: it cancels what has the name of its topic: a tombstone without room for its mark."""
+    """Return which records cancel the name of their own topic: tombstones without room for their mark: bool[n]."""
     found: Flags = (cancels.length >= 0) & (cancels.length == topic.length)
     found &= java_hash_column(cancels) == java_hash_column(topic)
     return found
@@ -131,26 +131,26 @@ _STORED = ("total_size", "queue_offset", "store_timestamp")
 
 
 def timer_columns(context: VerifyContext) -> TimerColumns:
-    """All of them, once the log has been read."""
-    parts = context.kept(_KEY, _Parts)
+    """Return the columns of all records, after the log has been read."""
+    parts = context.kept(_KEY, _TimerRecords)
     parts.columns = [TimerColumns.concat(parts.columns)]
     return parts.columns[0]
 
 
 def _power(exponent: Ints) -> npt.NDArray[np.uint32]:
-    """The base of Java's string hash to these powers, modulo 2^32."""
+    """Return the base of Java's string hash to these powers, modulo 2^32."""
     found = np.ones(len(exponent), np.uint32)
-    square, left = _HASH_BASE, exponent.copy()
+    square, bits = _HASH_BASE, exponent.copy()
     with np.errstate(over="ignore"):
-        while left.any():
-            found = np.where(left & 1, found * square, found).astype(np.uint32)
-            square, left = np.uint32(int(square) ** 2 & 0xFFFFFFFF), left >> 1
+        while bits.any():
+            found = np.where(bits & 1, found * square, found).astype(np.uint32)
+            square, bits = np.uint32(int(square) ** 2 & 0xFFFFFFFF), bits >> 1
     return found
 
 
 @dataclass
 class TimerLog:
-    """The log as it lies. ranges: what is no entry. end: behind the last entry."""
+    """The timer log on disk. ranges: what is not an entry. end: behind the last entry."""
 
     files: list[MappedFile]
     entries: TimerEntries = field(init=False)
@@ -159,15 +159,15 @@ class TimerLog:
 
     @property
     def start(self) -> int:
-        """Where the first file begins."""
+        """Position of the first file."""
         return self.files[0].start if self.files else 0
 
     def file_of(self, position: int) -> MappedFile | None:
-        """The file that has the position."""
+        """Return the file that has the position."""
         return next((file for file in self.files if file.start <= position < file.end), None)
 
     def aligned(self, positions: Ints) -> Flags:
-        """bool[n]: on the boundary of a unit of its file, or in no file."""
+        """Return which positions are on a unit boundary of their file, or in no file: bool[n]."""
         starts = np.array([file.start for file in self.files], np.int64)
         at = np.searchsorted(starts, positions, side="right") - 1
         inside = (at >= 0) & (len(starts) > 0)
@@ -177,7 +177,7 @@ class TimerLog:
 
 
 class Slots(Rows):
-    """n slots of the wheel that were ever used."""
+    """n slots of the wheel that were used at some time."""
 
     number: Ints
     time: Ints
@@ -187,7 +187,7 @@ class Slots(Rows):
 
 
 class TimerFiles:
-    """The timer's files of a store, each read when it is asked for."""
+    """The files of the timer, each read when it is first used."""
 
     def __init__(self, context: VerifyContext) -> None:
         self._layout, self._live = context.store.layout, context.live
@@ -196,30 +196,30 @@ class TimerFiles:
 
     @cached_property
     def there(self) -> bool:
-        """Some of them exist."""
+        """Whether some of the files exist."""
         return self.wheel_path.exists() or self.has_check or bool(self.log.files)
 
     @property
     def has_check(self) -> bool:
-        """`timercheck` is there."""
+        """Whether `timercheck` exists."""
         return self.check_path.exists()
 
     @cached_property
     def check(self) -> TimerCheck:
-        """timercheck; zeros without one."""
+        """The values of timercheck; zeros without the file."""
         return read_timer_check(self.check_path) or TimerCheck()
 
     @cached_property
     def wheel_bytes(self) -> int:
-        """Length of the wheel, 0 without one."""
+        """Length of the wheel, 0 without the file."""
         return self.wheel_path.stat().st_size if self.wheel_path.exists() else 0
 
     @cached_property
     def slots(self) -> Slots:
-        """Those with a time; none where the file is no wheel.
+        """The slots with a time; none if the file is not a wheel.
 
-        timercheck is read before the wheel and the wheel before the log: while a broker writes,
-        what is read later is at least as new.
+        timercheck is read before the wheel, and the wheel before the log: while a broker writes, what is read later is
+        at least as new.
         """
         _ = self.check
         parts: list[Slots] = []
@@ -233,17 +233,17 @@ class TimerFiles:
         return Slots.concat(parts)
 
     def read_wheel(self) -> Iterable[tuple[Ints, Structs]]:
-        """(numbers, slots) of the wheel, in windows. Raises Unreadable."""
+        """Yield (numbers, slots) of the wheel, in windows. Raise Unreadable."""
         return timer_wheel(self.wheel_path) if self._live else wheel_at_rest(self._layout)
 
     def open_log(self) -> MappedFileQueue:
-        """The files of the timer log. Raises Unreadable."""
+        """Open the files of the timer log. Raise Unreadable."""
         size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
         file_bytes = size if origin != "default" else None
         return MappedFileQueue.open(self._layout.timer_log, file_bytes)
 
     def content(self, path: str) -> Bytes | FileBytes:
-        """The bytes of one of the files, by slices. Raises Unreadable."""
+        """Return the bytes of a file, to be read by slices. Raise Unreadable."""
         return FileBytes(path)
 
     @cached_property
@@ -253,7 +253,7 @@ class TimerFiles:
 
     @cached_property
     def log(self) -> TimerLog:
-        """All entries. Raises Unreadable, UnreadableRange. Memory: 72 bytes for each."""
+        """All entries. Memory: 72 bytes each. Raise Unreadable, UnreadableRange."""
         parts: list[TimerEntries] = []
         with self.open_log() as files:
             log = TimerLog(list(files.files))
@@ -269,12 +269,12 @@ class TimerFiles:
 
 
 def timer_files(context: VerifyContext) -> TimerFiles:
-    """The timer's files of this run."""
+    """Return the files of the timer, read once per run."""
     return context.kept("timer files", lambda: TimerFiles(context))
 
 
 def of_timer(*codes: str) -> Callable[[Once], Once]:
-    """As `after`, of a check that has nothing to do where another topic is asked for."""
+    """As `after`, but the check is skipped if the run is limited to another topic."""
 
     def register(check: Once) -> Once:
         @wraps(check)
@@ -288,25 +288,25 @@ def of_timer(*codes: str) -> Callable[[Once], Once]:
 
 
 _LOOK = "mqstore dump {path}"
-"""What to do about what a repair leaves as it is."""
+"""Next command about entries that a repair does not change."""
 
 
 @of_timer("I-126")
 def entries_fill_the_log(context: VerifyContext) -> None:
-    """Entries from the start of each file, then a BLANK; zeros only behind the last of all."""
+    """Check that each file has entries from its start, then a BLANK; zeros are only behind the last entry of all."""
     log = timer_files(context).log
     for number, file in enumerate(log.files):
         last = number == len(log.files) - 1
         mine = [item for item in log.ranges if file.start <= item.position < file.end]
         for item in mine:
-            _odd_range(context, log, file, item, last)
+            _report_odd_range(context, log, file, item, last)
         closed = any(item.kind == "blank" for item in mine)
         if not closed and not last and not mine:
             text = "the file is full but has no BLANK: a start reads no later file"
             context.findings.add("I-126", file.path, text, offset=file.size, length=0)
 
 
-def _odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: TimerRange, last: bool) -> None:
+def _report_odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: TimerRange, last: bool) -> None:
     offset = item.position - file.start
     if item.kind == "blank":
         return
@@ -315,18 +315,18 @@ def _odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, item: Ti
     if item.kind == "zeros":
         if last and not behind:
             if offset == 0 and file.start > 0:
-                _empty_last_file(context, file)
+                _report_empty_last_file(context, file)
             return
         text = "zeros in place of entries, with entries behind them"
-    elif _of_magic(file, item):
-        return  # an entry but for its magic: I-127 tells
+    elif _has_wrong_magic(file, item):
+        return  # an entry except for its magic: I-127 reports it
     else:
         text = "neither an entry nor a BLANK"
     text += ": a start that reads from an older file cuts the timer log here"
     context.findings.add("I-126", file.path, text, offset=offset, length=item.size)
 
 
-def _empty_last_file(context: VerifyContext, file: MappedFile) -> None:
+def _report_empty_last_file(context: VerifyContext, file: MappedFile) -> None:
     rules = context.profile.timer
     refuses = rules is not None and not rules.any_size
     what = "the broker does not start" if refuses else "a start takes the queue offset of timercheck"
@@ -335,8 +335,8 @@ def _empty_last_file(context: VerifyContext, file: MappedFile) -> None:
     context.findings.add("I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK)
 
 
-def _of_magic(file: MappedFile, item: TimerRange) -> bool:
-    """The range begins with an entry whose magic alone is wrong."""
+def _has_wrong_magic(file: MappedFile, item: TimerRange) -> bool:
+    """Return whether the range begins with an entry of which only the magic is wrong."""
     data = read_regular(file.path, item.position - file.start + UNIT_BYTES)
     unit = data[item.position - file.start :]
     if len(unit) < UNIT_BYTES:
@@ -346,7 +346,7 @@ def _of_magic(file: MappedFile, item: TimerRange) -> bool:
 
 @of_timer("I-127")
 def entries_are_well_formed(context: VerifyContext) -> None:
-    """A magic that brokers write, nothing reserved, and a link to an older entry."""
+    """Check that entries have a magic of brokers, zeros in reserved fields, and a link to an older entry."""
     log = timer_files(context).log
     entries = log.entries
     link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
@@ -374,7 +374,7 @@ def entries_are_well_formed(context: VerifyContext) -> None:
         add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_magic, severity=Severity.WARNING)
     for item in log.ranges:
         found = log.file_of(item.position)
-        if item.kind == "damage" and found is not None and _of_magic(found, item):
+        if item.kind == "damage" and found is not None and _has_wrong_magic(found, item):
             offset = item.position - found.start
             text = f"entry at {item.position}: its magic is not between 0 and {MAGIC_MAX}"
             text += "; a start that reads it cuts the timer log there"
@@ -382,7 +382,7 @@ def entries_are_well_formed(context: VerifyContext) -> None:
 
 
 def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
-    """The rows of the entries of each file."""
+    """Return the rows of the entries of each file."""
     position = log.entries.position
     found = []
     for file in log.files:
@@ -394,7 +394,7 @@ def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
 
 @of_timer("I-128", "I-129")
 def entries_name_their_records(context: VerifyContext) -> None:
-    """Each entry names a record of the timer topic, of its size, topic, time and kind."""
+    """Check that each entry names a record of the timer topic with its size, topic, time and kind."""
     files = timer_files(context)
     log, records = files.log, timer_columns(context)
     entries = log.entries
@@ -408,7 +408,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
         due = np.where(entries.rolled, entries.tick_ms < out_ms, entries.tick_ms == out_ms)
         due |= is_filed_again(entries.tick_ms - entries.written_ms, entries.tick_ms, out_ms)
         due &= records.cancels[row] == entries.deletes
-        due |= out_ms == NO_NUMBER  # nothing to compare with: I-049 tells
+        due |= out_ms == NO_NUMBER  # nothing to compare: I-049 reports it
         lost = known & records.lost[row] & (records.size[row] == entries.size_py)
     else:
         same = due = lost = np.zeros(len(row), np.bool_)
@@ -416,7 +416,7 @@ def entries_name_their_records(context: VerifyContext) -> None:
     dead = done & (entries.offset_py >= context.log.end)
     wrong = ~(known & same) & ~lost
     if context.live:
-        wrong &= entries.offset_py < context.log.end  # the rest came behind what was read
+        wrong &= entries.offset_py < context.log.end  # the log was read before later records came
 
     def of_record(number: int) -> str:
         place = f"entry at {entries.position[number]}"
@@ -441,14 +441,14 @@ def entries_name_their_records(context: VerifyContext) -> None:
             return f"entry at {at}: due at {due_ms}, as its record says, but marked to be rolled again"
         return f"entry at {at}: due at {entries.tick_ms[number]}, but its record says {due_ms}"
 
-    _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)
-    _tell(context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
-    _tell(context, log, "I-128", wrong & dead & ~expired, lambda n: f"{of_record(n)}: long due", Severity.INFO)
-    _tell(context, log, "I-128", lost, of_lost, Severity.INFO)
-    _tell(context, log, "I-129", known & same & ~due & ~lost, of_time)
+    _report(context, log, "I-128", wrong & ~expired & ~dead, of_record)
+    _report(context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
+    _report(context, log, "I-128", wrong & dead & ~expired, lambda n: f"{of_record(n)}: long due", Severity.INFO)
+    _report(context, log, "I-128", lost, of_lost, Severity.INFO)
+    _report(context, log, "I-129", known & same & ~due & ~lost, of_time)
 
 
-def _tell(
+def _report(
     context: VerifyContext,
     log: TimerLog,
     code: str,
@@ -456,11 +456,11 @@ def _tell(
     message: Callable[[int], str],
     severity: Severity | None = None,
 ) -> None:
-    """Findings about entries, by file."""
+    """Add findings about entries, file by file."""
     for file, rows in _by_file(log):
         starts = log.entries.position[rows] - file.start
 
-        def told(row: int, base: int = rows.start) -> str:
+        def message_of(row: int, base: int = rows.start) -> str:
             return message(base + row)
 
         context.findings.add_rows(
@@ -469,7 +469,7 @@ def _tell(
             wrong[rows],
             starts,
             starts + UNIT_BYTES,
-            told,
+            message_of,
             severity=severity,
             repair=_LOOK if severity is Severity.INFO else None,
         )
@@ -477,7 +477,7 @@ def _tell(
 
 @of_timer("I-135")
 def the_log_is_expired_with_its_records(context: VerifyContext) -> None:
-    """The first file of the timer log goes when the log has none of its records any more."""
+    """Check that the first file of the timer log is deleted when the log has none of its records any more."""
     log = timer_files(context).log
     rows = _by_file(log)
     if not rows or len(log.files) < 2:

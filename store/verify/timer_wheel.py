@@ -1,6 +1,6 @@
-"""The timer wheel: its slots, and the chains of entries that they lead to (I-120 … I-125, I-137).
+"""Checks of the timer wheel: its slots, and the chains of entries that these lead to (I-120 … I-125, I-137).
 
-How far the timer says it has come: timercheck, the queue, the counts (I-130 … I-136).
+How far the timer has come: timercheck, the queue, the counts (I-130 … I-136).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .register import after
 from .timer_log import Slots, TimerColumns, TimerFiles, of_timer, timer_columns, timer_files
 
 _LOOK = "mqstore dump {path}"
-"""What to do about entries that no repair chooses between."""
+"""Next command about entries between which no repair chooses."""
 
 
 @of_timer("I-120")
 def the_wheel_has_its_length(context: VerifyContext) -> None:
-    """A wheel has one length; an empty file counts as none."""
+    """Check that the wheel has its length; an empty file is no wheel."""
     files = timer_files(context)
     size = files.wheel_bytes
     if size not in (0, FILE_BYTES):
@@ -46,23 +46,23 @@ def the_wheel_has_its_length(context: VerifyContext) -> None:
 
 @of_timer("I-121")
 def slots_lie_where_their_time_belongs(context: VerifyContext) -> None:
-    """A slot's number is its time modulo the number of slots."""
+    """Check that the number of a slot is its time modulo the number of slots."""
     slots = timer_files(context).slots
     wrong = ~is_in_place(slots.number, slots.time)
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         number, time = slots.number[row], slots.time[row]
         return f"slot {number} has the time {time}, which belongs to slot {time % SLOTS}"
 
-    _tell(context, "I-121", slots, wrong, told)
+    _report(context, "I-121", slots, wrong, message)
 
 
 class Chains(NamedTuple):
     """The slots in use, and the entries that a broker reaches from them.
 
-    slots: those whose next reading is to come. good: both ends of the slot are entries, in order.
-    reached: bool for each entry of the log. of_slot: by entry, the row of the slot that leads to
-    it, NOWHERE for none. broken: by slot, what is wrong with its chain.
+    slots: those that the timer has yet to read. good: both ends of the slot are entries, in order. reached: bool for
+    each entry of the log. of_slot: by entry, the row of the slot that leads to it, NOWHERE for none. broken: by slot,
+    code and text of what is wrong with its chain.
     """
 
     slots: Slots
@@ -73,7 +73,7 @@ class Chains(NamedTuple):
 
 
 def chains(context: VerifyContext) -> Chains:
-    """The chains of the slots in use; made once."""
+    """Return the chains of the slots in use, followed once per run."""
     return context.kept("timer chains", lambda: _chains(timer_files(context)))
 
 
@@ -92,10 +92,11 @@ def _chains(files: TimerFiles) -> Chains:
 
 
 def _regular(files: TimerFiles, slots: Slots, good: Flags, of_slot: Ints) -> Flags:
-    """bool[slots]: the chain is all entries of the tick up to the last, each linked to the one before.
+    """Return which slots have as their chain all entries of the tick up to the last, each linked to the one before:
+    bool[slots].
 
-    Their entries get the row of their slot. So is every chain but damaged ones; those are followed
-    entry by entry.
+    Their entries get the row of their slot in `of_slot`. All chains are like that except damaged ones, which are
+    followed entry by entry.
     """
     entries = files.log.entries
     regular = np.zeros(len(slots.time), np.bool_)
@@ -128,7 +129,7 @@ def _regular(files: TimerFiles, slots: Slots, good: Flags, of_slot: Ints) -> Fla
 
 
 def _follow(found: Chains, files: TimerFiles, row: int) -> None:
-    """Walk one chain as a broker does, up to what is wrong with it."""
+    """Follow one chain as a broker does, up to what is wrong with it."""
     entries, slots = files.log.entries, found.slots
     tick, at = int(slots.time[row]), int(slots.last[row])
     first, start = int(slots.first[row]), files.log.start
@@ -161,39 +162,38 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
 
 @of_timer("I-122")
 def slots_in_use_lead_into_the_log(context: VerifyContext) -> None:
-    """First and last entry of a slot in use are entries of the timer log, in this order."""
+    """Check that first and last entry of a slot in use are entries of the timer log, in this order."""
     found, log = chains(context), timer_files(context).log
     slots = found.slots
     where = f"the timer log ends at {log.end}" if log.files else "the timer log is missing"
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         ends = f"slot {slots.number[row]} leads to entries {slots.first[row]} … {slots.last[row]}"
         return f"{ends}; {where} (B31)"
 
-    _tell(context, "I-122", slots, ~found.good, told)
+    _report(context, "I-122", slots, ~found.good, message)
 
 
 @of_timer("I-123", "I-124")
 def chains_are_whole(context: VerifyContext) -> None:
-    """A chain goes back from entry to entry of its tick, to the first one."""
+    """Check that a chain leads from entry to entry of its tick, back to the first one."""
     found = chains(context)
     for code in ("I-123", "I-124"):
         wrong = np.zeros(len(found.slots.time), np.bool_)
         wrong[[row for row, (of, _) in found.broken.items() if of == code]] = True
 
-        def told(row: int) -> str:
+        def message(row: int) -> str:
             return f"slot {found.slots.number[row]}: {found.broken[row][1]}"
 
-        _tell(context, code, found.slots, wrong, told)
-    _outside(context, found)
+        _report(context, code, found.slots, wrong, message)
+    _check_outside(context, found)
 
 
-def _outside(context: VerifyContext, found: Chains) -> None:
-    """Entries behind the flushed end that are still to come and in no chain.
+def _check_outside(context: VerifyContext, found: Chains) -> None:
+    """Report entries behind the flushed position that are not due yet and in no chain.
 
-    Every start reads them once more, after a clean stop as after a crash, and has the slot of each
-    lead to it (spec 04, 4.9): so they come back, but for those that no later entry of their tick
-    links to.
+    Every start reads these entries again, after a clean shutdown as after a crash, and has the slot of each lead to it
+    (spec 04, 4.9): so they come back, except those to which no later entry of their tick links.
     """
     files = timer_files(context)
     entries, ticks, check = files.log.entries, files.ticks, files.check
@@ -203,12 +203,12 @@ def _outside(context: VerifyContext, found: Chains) -> None:
     if not rows.any() or not files.has_check or context.live:
         return
     linked = linked_by_a_start(files, rows)
-    _tell_outside(context, rows & linked, "a start links it", severity=Severity.WARNING, unclean=context.crashed)
-    _tell_outside(context, rows & ~linked, "no later entry of its tick links to it")
+    _report_outside(context, rows & linked, "a start links it", severity=Severity.WARNING, unclean=context.crashed)
+    _report_outside(context, rows & ~linked, "no later entry of its tick links to it")
 
 
 def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
-    """bool[entries]: in the chain of the last entry of the tick, which is that of one of `rows`."""
+    """Return which entries are in the chain of the last entry of a tick in which `rows` has an entry: bool[entries]."""
     entries = files.log.entries
     tick = entries.tick_ms // files.ticks.precision_ms
     number = np.flatnonzero(np.isin(tick, tick[rows]))
@@ -219,8 +219,8 @@ def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
     return found
 
 
-def _tell_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) -> None:
-    """Entries in no chain, as one finding."""
+def _report_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) -> None:
+    """Report entries in no chain, as one finding."""
     if not rows.any():
         return
     log = timer_files(context).log
@@ -234,8 +234,9 @@ def _tell_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) ->
 
 
 class Counts(NamedTuple):
-    """By slot in use: messages and cancels in its chain. wrong: `num` is another number; usual: a
-    start after a crash leaves it so."""
+    """By slot in use: messages and cancels in its chain. wrong: `num` differs from them; usual: a start after a crash
+    leaves it so.
+    """
 
     adds: Ints
     deletes: Ints
@@ -244,7 +245,7 @@ class Counts(NamedTuple):
 
 
 def counts(context: VerifyContext) -> Counts:
-    """What the slots count, against their chains; of broken chains nothing is said."""
+    """Compare the counts of slots with their chains; nothing is said of broken chains."""
     files, found = timer_files(context), chains(context)
     slots, entries = found.slots, files.log.entries
     count = np.zeros((2, len(slots.time)), np.int64)
@@ -261,23 +262,23 @@ def counts(context: VerifyContext) -> Counts:
 
 @of_timer("I-125")
 def slots_count_their_entries(context: VerifyContext) -> None:
-    """`num` is the number of entries in the chain, less those that cancel."""
+    """Check that `num` is the number of entries in the chain, less those that cancel."""
     slots = chains(context).slots
     adds, deletes, wrong, usual = counts(context)
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         messages = counted(int(adds[row]), "message")
         made = f"{messages} and {counted(int(deletes[row]), 'that cancels', 'that cancel')}"
         return f"slot {slots.number[row]} counts {slots.num[row]}, but its chain has {made}"
 
-    _tell(context, "I-125", slots, wrong & ~usual, told)
+    _report(context, "I-125", slots, wrong & ~usual, message)
     text = ": a start after a crash leaves it so"
-    _tell(context, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO, repair="")
+    _report(context, "I-125", slots, wrong & usual, lambda row: message(row) + text, Severity.INFO, repair="")
 
 
 @of_timer("I-137")
 def no_message_waits_twice(context: VerifyContext) -> None:
-    """No record is named by two entries that wait, those that cancel apart."""
+    """Check that no record is named by two waiting entries, not counting entries that cancel."""
     files, found = timer_files(context), chains(context)
     entries = files.log.entries
     rows = np.flatnonzero(found.reached & ~entries.deletes)
@@ -298,20 +299,20 @@ def no_message_waits_twice(context: VerifyContext) -> None:
         length=UNIT_BYTES,
         count=int((count - 1).sum()),
         severity=Severity.WARNING if usual else None,
-        repair=_LOOK if len(twice) > 1 else None,  # one alone may be a damaged entry
+        repair=_LOOK if len(twice) > 1 else None,  # a single one may be a damaged entry
     )
 
 
 def _read_again(named: Ints, twice: Flags) -> bool:
-    """The newest messages that had been read, and not all: a broker was killed and started again.
+    """Return whether the newest waiting messages wait twice, but not all: a killed broker was started again.
 
-    named: log positions of the messages that wait, in order. twice: bool, which of them do.
+    named: log positions of the messages that wait, in order. twice: bool, which of them wait twice.
     """
     first, last = np.flatnonzero(twice)[[0, -1]]
     return bool(first > 0 and twice[first : last + 1].all() and len(named) > 1)
 
 
-def _tell(
+def _report(
     context: VerifyContext,
     code: str,
     slots: Slots,
@@ -320,8 +321,7 @@ def _tell(
     severity: Severity | None = None,
     repair: str | None = None,
 ) -> None:
-    """Findings about slots, by the bytes of the wheel."""
-
+    """Add findings about slots, by the bytes of the wheel."""
     starts = slots.number * SLOT_BYTES
     path = os.fspath(timer_files(context).wheel_path)
     ends = starts + SLOT_BYTES
@@ -333,7 +333,7 @@ _QUEUE = QueueId(TIMER_TOPIC, 0)
 
 @of_timer("I-130")
 def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
-    """timercheck's position of the timer log is at or before its end, between two entries."""
+    """Check that the flushed position in timercheck is not behind the end of the timer log, and between two entries."""
     files = timer_files(context)
     position = files.check.last_timer_log_flush_pos
     log = files.log
@@ -351,12 +351,12 @@ def the_flushed_position_is_in_the_log(context: VerifyContext) -> None:
 
 @of_timer("I-131")
 def the_queue_is_not_overtaken(context: VerifyContext) -> None:
-    """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel; nor is that of a RocksDB
-    0 that has timers.
+    """Check that no offset of timercheck is behind the end of the queue, or 0 with a filled wheel; and that the offset
+    in a RocksDB with timers is not 0.
     """
     files = timer_files(context)
     if (kept := _in_database(context)) is not None:
-        _tell_read_again(context, kept)
+        _report_read_again(context, kept)
         return
     check, path = files.check, os.fspath(files.check_path)
     if not files.there:
@@ -388,7 +388,7 @@ def the_queue_is_not_overtaken(context: VerifyContext) -> None:
 
 
 def _in_database(context: VerifyContext) -> TimersKept | None:
-    """As `in_database`, where there are timers; read once."""
+    """Return what `in_database` has, if there are timers; read once."""
     if not len(timer_columns(context).position):
         return None
     from ..inspect.timers import in_database  # where there are timers
@@ -396,9 +396,9 @@ def _in_database(context: VerifyContext) -> TimersKept | None:
     return context.kept("timers in RocksDB", lambda: in_database(context.store, silent))
 
 
-def _tell_read_again(context: VerifyContext, kept: TimersKept) -> None:
-    """Tell that a start reads the whole queue although a RocksDB has what was read of it. One that is behind the end
-    of the queue a broker sets back to it.
+def _report_read_again(context: VerifyContext, kept: TimersKept) -> None:
+    """Report that a start reads the whole queue although a RocksDB has its timers. An offset behind the end of the
+    queue is no fault: a broker sets it back to the end.
     """
     if len(kept.due_ms) and kept.queue_offset <= 0 and not context.live:
         rows = counted(len(kept.due_ms), "timer")
@@ -409,7 +409,7 @@ def _tell_read_again(context: VerifyContext, kept: TimersKept) -> None:
 
 @of_timer("I-132")
 def the_time_read_is_past(context: VerifyContext) -> None:
-    """The timer has not read into the future, and it reads whole ticks."""
+    """Check that the timer has not read into the future, and that it has read whole ticks."""
     files = timer_files(context)
     read_ms, path = files.check.last_read_time_ms, os.fspath(files.check_path)
     if read_ms > context.now_ms + files.ticks.precision_ms:
@@ -426,8 +426,8 @@ def the_time_read_is_past(context: VerifyContext) -> None:
 
 @of_timer("I-133")
 def what_is_to_come_is_in_the_wheel(context: VerifyContext) -> None:
-    """Every message that the timer has read and that is not due yet waits in a chain. Of timers in a RocksDB timercheck
-    tells what that had read of the queue, and I-183 whether they have their rows.
+    """Check that every message that the timer has read and that is not due yet is in a chain. For timers in a RocksDB
+    timercheck does not say what was read; I-183 reports timers without rows.
     """
     files, records = timer_files(context), timer_columns(context)
     if not len(records.position) or not context.read_at_once or _in_database(context) is not None:
@@ -444,15 +444,15 @@ def what_is_to_come_is_in_the_wheel(context: VerifyContext) -> None:
         return
     linked = linked_by_a_start(files, _read_by_a_start(files))
     late = missing & np.isin(records.position, entries.offset_py[linked])
-    _tell_missing(context, records, missing & ~late, "")
+    _report_missing(context, records, missing & ~late, "")
     if not context.live:
         text = "; a start finds its entry in the timer log"
         unclean = context.crashed
-        _tell_missing(context, records, late, text, severity=Severity.WARNING, unclean=unclean)
+        _report_missing(context, records, late, text, severity=Severity.WARNING, unclean=unclean)
 
 
 def _read_by_a_start(files: TimerFiles) -> Flags:
-    """bool[entries]: read once more by every start, which begins at a file's start (spec 04, 4.9)."""
+    """Return which entries every start reads again, from the start of a file on (spec 04, 4.9): bool[entries]."""
     log_files = files.log.files
     begin = files.check.last_timer_log_flush_pos - (log_files[0].size if log_files else 0)
     start = max((file.start for file in log_files if file.start <= begin), default=0)
@@ -460,7 +460,7 @@ def _read_by_a_start(files: TimerFiles) -> Flags:
     return found
 
 
-def _tell_missing(context: VerifyContext, records: TimerColumns, missing: Flags, why: str, **more: Any) -> None:
+def _report_missing(context: VerifyContext, records: TimerColumns, missing: Flags, why: str, **more: Any) -> None:
     rows = np.flatnonzero(missing)
     if not len(rows):
         return
@@ -487,7 +487,7 @@ _METRICS = {
 
 @after("I-134")
 def the_counts_can_be_read(context: VerifyContext) -> None:
-    """timermetrics and transactionMetrics parse; no message waits less than no time."""
+    """Check that timermetrics and transactionMetrics parse, and that no number of waiting messages is negative."""
     for name, member in _METRICS.items():
         path = context.store.layout.config / name
         for text in _wrong_counts(path, member, signed=name == transaction_metrics.FILE):
@@ -516,7 +516,7 @@ def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
 
 @of_timer("I-136")
 def cancelling_names_a_message(context: VerifyContext) -> None:
-    """A cancel message names, as its broker reads names, a message of the same tick."""
+    """Check that a cancel message names a message of the same tick, by the names of its broker."""
     records = timer_columns(context)
     if not records.cancels.any() or not context.read_at_once:
         return
@@ -524,9 +524,7 @@ def cancelling_names_a_message(context: VerifyContext) -> None:
     due = records.out_ms // ticks.precision_ms
     names = np.stack([records.name, due], axis=1)[~records.cancels]
     wanted = np.stack([records.target, due], axis=1)[records.cancels]
-    both, number = np.unique(np.concatenate([names, wanted]), axis=0, return_inverse=True)
-    del both
-    number = number.reshape(-1)
+    number = np.unique(np.concatenate([names, wanted]), axis=0, return_inverse=True)[1].reshape(-1)
     lost = ~np.isin(number[len(names) :], number[: len(names)])
     lost &= wanted[:, 1] != NO_NUMBER // ticks.precision_ms
     rows = np.flatnonzero(records.cancels)[lost]

@@ -1,9 +1,9 @@
-"""The verdict on a store: one status, one first sentence, whichever command says it.
+"""The verdict on a store: one status and one first sentence, whichever command gives it.
 
-`inspect`, `verify`, `recover` and `repair` gather findings, those of the next start among them
-(`start.py`), and take status and sentence from here; `cli/exit_codes.py` makes exit codes of it.
+`inspect`, `verify`, `recover` and `repair` collect findings, including those of the next start (`start.py`), and take
+status and sentence from here; `cli/exit_codes.py` makes exit codes of the status.
 
-A finding as a JSON object, with the exact next command in it.
+`findings_json` gives findings as JSON objects, each with its next command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The verdict in a word."""
+    """The verdict in one word."""
 
     CLEAN = "clean"
     UNCLEAN = "unclean"
@@ -36,9 +36,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer. findings: worst first. records, bytes: of the log that were read.
+    """The verdict with all its facts. findings: worst first. records, bytes: of the log, as far as it was read.
 
-    stopped_at: log position where an interrupted run can go on. live: somebody wrote meanwhile.
+    stopped_at: log position where an interrupted run can continue. live: somebody wrote meanwhile.
     """
 
     status: Status
@@ -46,30 +46,31 @@ class Verdict:
     records: int
     bytes: int
     seconds: float
-    #: What was not looked at, and why.
+    #: What was not checked, and why.
     unread: list[str] = field(default_factory=list)
     stopped_at: int | None = None
     live: bool = False
-    #: For a run that goes on at `stopped_at`.
+    #: For a run that continues at `stopped_at`.
     facts: LogFacts = field(default_factory=LogFacts)
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
-    #: `recover` has nothing to do: what it would mend no repair mends. None: not known.
+    #: `recover` has nothing to do: no repair mends what is still wrong with its parts. None: not known.
     recovered: bool | None = None
-    #: What of the log is in order for a start: for a plan that is made next, of a damaged store or where it was asked.
+    #: What of the log is in order for a start, for the plan that is made next: if the store is damaged, or if
+    #: `Scope.proof` asks for it.
     verified: VerifiedLog | None = field(default=None, compare=False, repr=False)
-    #: What the next start does, line by line, each with a label; nothing where it was not predicted.
+    #: What the next start does, line by line, each with a label; empty if it was not predicted.
     start: Sequence[tuple[str, str]] = field(default=(), compare=False, repr=False)
     #: What the next start makes of config/.
     config: ConfigStart | None = field(default=None, compare=False, repr=False)
-    #: What `Scope.watch` has seen.
+    #: The instance of `Scope.watch`.
     watched: LogWatcher | None = field(default=None, compare=False, repr=False)
-    #: Repairs of parts have nothing to do either, but to renumber these queues. None: not known.
+    #: Repairs of parts have nothing to do either, except to renumber these queues. None: not known.
     to_renumber: Sequence[str] | None = None
 
     @property
     def serious(self) -> list[Finding]:
-        """Errors, the worst first."""
+        """Findings of errors and worse, the worst first."""
         return [finding for finding in self.findings if finding.severity >= Severity.ERROR]
 
     def __repr__(self) -> str:
@@ -77,22 +78,22 @@ class Verdict:
         return f"Verdict({self.status.value}: {found} in {counted(self.records, 'record')})"
 
     def _repr_html_(self) -> str | None:
-        """Its findings as a table, for notebooks."""
+        """The findings as a table, for notebooks."""
         from ..output.escaped import table_html
 
         rows = [(f.severity.label, f.code, f.path, f.message) for f in self.findings]
         return table_html(repr(self), ("severity", "code", "path", "finding"), rows)
 
 
-NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (*("I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),)
+NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"
 _PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
-"""Groups of findings that a predicted start knows of."""
+"""Groups whose findings a predicted start takes into account."""
 OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
-"""Codes that say what a start does, the most urgent first: the sentence is that of the first one."""
+"""Codes about what a start does, the most urgent first: the first sentence is that of the first of them."""
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
-    """The status that findings make."""
+    """Return the status for findings."""
     worst, unclean = Severity.INFO, False
     for finding in findings:
         worst = max(worst, finding.severity)
@@ -103,9 +104,9 @@ def status_of(findings: Iterable[Finding]) -> Status:
 
 
 def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
-    """The verdict on the store at `root` for somebody who has no time, without a full stop.
+    """Return the verdict on the store at `root` for somebody who has no time, without a full stop.
 
-    "Safe to start" is said only where everything was looked at, the next start included.
+    "Safe to start" is said only if everything was checked, the next start included.
     """
     serious = verdict.serious
     start = {finding.code: finding for finding in reversed(serious)}
@@ -125,13 +126,13 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
 
 
 def harmless(verdict: Verdict) -> bool:
-    """All that is wrong is in files that a predicted start knows of. It loses nothing, and no recovery does better."""
+    """Return whether all serious findings are in files that a predicted start knows: no recovery does better."""
     groups = {catalogue()[finding.code].group for finding in verdict.serious}
     return bool(verdict.recovered) and groups <= _PREDICTED
 
 
 def what_now(verdict: Verdict, commands: Sequence[NextCommand]) -> str:
-    """A sentence before the next commands, where something calls for them: without a capital and a full stop."""
+    """Return a sentence before the next commands, if findings call for them, without a capital and a full stop."""
     if verdict.serious:
         nothing = harmless(verdict) and not any(each.changes for each in commands)
         return NO_WORSE if nothing else "do not start a broker on it yet"
@@ -157,7 +158,7 @@ def _as_far(verdict: Verdict) -> str:
 def commands_of(
     verdict: Verdict, findings: Iterable[Finding], store: PathLike[str] | str, given: Given
 ) -> list[NextCommand]:
-    """`next_commands` of some findings of a verdict, by all that it knows of repairs."""
+    """Return `next_commands` of some findings of a verdict, with all that the verdict knows of repairs."""
     return next_commands(
         findings,
         store,
@@ -170,7 +171,7 @@ def commands_of(
 
 
 def findings_json(verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN) -> Iterator[dict[str, Any]]:
-    """All findings of a store as JSON objects. given: options that a next command needs."""
+    """Yield all findings of a store as JSON objects. given: options for the next commands."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     commands = commands_of(verdict, found, store, given)
     for finding in found:

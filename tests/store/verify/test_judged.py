@@ -9,7 +9,7 @@ import pytest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import StoreReader
-from mqstore.store.verify.judged import verified_before, verified_beside, with_start
+from mqstore.store.verify.judged import verified_before, with_start
 from mqstore.store.verify.run import verify
 
 from ...stores import unpack
@@ -24,7 +24,7 @@ def test_with_the_start_it_is_the_whole_verdict(name: str, tmp_path: Path) -> No
         whole = verify(store)
     layout = Layout.open(root)
     before, proved = verified_before(layout, None, jobs=1)
-    assert START in before.unread and before.verified is None
+    assert START in before.unread
     both = with_start(before, analyze(layout, None, proved=proved))
     assert (both.status, both.findings, both.unread) == (whole.status, whole.findings, whole.unread)
 
@@ -50,11 +50,3 @@ def test_units_with_a_wrong_tags_code_are_not_taken_on(tmp_path: Path) -> None:
     verdict, proved = verified_before(Layout.open(root), None, jobs=1)
     assert "I-065" in {finding.code for finding in verdict.findings}
     assert proved is None or proved.verified is None or not proved.verified.tagged
-
-
-def test_a_verdict_beside_other_work_is_the_same(tmp_path: Path) -> None:
-    layout = Layout.open(unpack("5.3.3-killed-page", tmp_path))
-    with verified_beside(layout, None) as verdict:
-        found = verdict()
-    with StoreReader(layout) as store:
-        assert found.findings == verify(store).findings
