@@ -228,7 +228,7 @@ class Prover:
 
     def _window(self, batch: Batch, properties: PropertyItems, dispatched: Dispatched | None) -> _MessageWindow | None:
         """Return the messages of a batch; None if some record is of a queue that does not exist, or names further
-        queues without any to go to: some brokers still fail at such a record (spec 2.9, B11).
+        queues in a store without any: some brokers fail at such a record all the same (spec 2.9, B11).
         """
         lmq, making = self._lmq, self._making
         named = properties.has_name(INNER_MULTI_DISPATCH)

@@ -1,7 +1,7 @@
-"""`verify`: the invariants, each one function registered under its code.
+"""`verify`: the checks of invariants, each a function registered under the codes of its invariants.
 
-The room `findings` has what is said of each, `register` which function checks it and when,
-`context` what the functions look at, `run` the order of it all. One module of checks per group of
-the catalogue; `start` is that of what the next start of a broker does. `verdict` makes one sentence
-of all findings. It may use `recover`, `put` and all below them.
+The room `findings` has the texts of each invariant, `register` the function that checks it and when it is called,
+`context` what checks look at, `run` their order. A group of the catalogue has its modules of checks; `start` has those
+of the next start of a broker. `verdict` makes one sentence of all findings. It may use `recover`, `put` and all below
+them.
 """

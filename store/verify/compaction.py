@@ -96,12 +96,12 @@ class CompactedQueue:
 
     @cached_property
     def log(self) -> CommitLog:
-        from ..search.queue_search import open_log  # where there is a compacted topic
+        from ..search.queue_search import open_log  # only needed with compacted topics
 
         return open_log(self._layout, self.topic, self.queue_id)
 
     def before_gap(self, file: MappedFile) -> bool:
-        """Return whether no log file continues the log file of this file, which is there: compaction wrote it last."""
+        """Return whether the file's log file is the last that compaction wrote: no log file begins where that ends."""
         log = next((one for one in self.log_files if one.start == file.start), None)
         return log is not None and all(one.start != log.end for one in self.log_files)
 

@@ -277,7 +277,7 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     repair = "" if bare or database else None  # a store that never had a configuration gets none
     unknown = {queue.topic for queue in context.store.queues} - known
     if unknown:
-        from ..inspect.own_topics import has_own_records  # where a topic has no entry
+        from ..inspect.own_topics import has_own_records  # only needed then
     for topic in sorted(unknown):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
@@ -298,7 +298,7 @@ def _database_of_topics(context: VerifyContext) -> Path | None:
 
 @counted_by_file(before, "I-151")
 def static_topics_are_ordered(context: VerifyContext) -> Iterator[FileFault]:
-    """Check that a static topic is of this broker, and that generations and offsets of each queue increase."""
+    """Check that a static topic is of this broker, and that generations and offsets in each queue do not decrease."""
     own = context.store.config.broker_name
     for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):

@@ -162,7 +162,7 @@ _RENAMED = TIMERS + TEMPORARY
 
 
 def _is_checked(name: str) -> bool:
-    """Return whether I-140 and I-141 check it: not statistics (I-134), not other syntaxes, which have no .bak."""
+    """Return whether I-140 and I-141 check a file: statistics have I-134, other syntaxes than JSON no .bak."""
     kind = KINDS[FILES[name]]
     return name not in STATISTICS and kind.syntax is Syntax.JSON
 

@@ -144,9 +144,10 @@ class Scope(NamedTuple):
     None for all. since_ms: begin at the log file that has messages of that time. sample_percent: read only so much of
     the log.
 
-    start: log position to begin at; earlier: the facts of runs over the log up to there. max_duration_s: time to read.
-    broker_version: take the store for one of this version. proof: also tell what of the log is in order for a start
-    (`Verdict.verified`); anew: and, without queues and index, what they should contain. watch: see `Verdict.watched`.
+    start: log position to begin at; earlier: the facts of runs over the log up to there. max_duration_s: end reading
+    after it. broker_version: take the store for one of this version. proof: also tell what of the log is in order for a
+    start (`Verdict.verified`); anew: and, without queues and index, what they should contain. watch: see
+    `Verdict.watched`.
     """
 
     quick: bool = False
@@ -248,7 +249,8 @@ class VerifyContext:
         layout = self.store.layout
         if not layout.broker_config.is_slave or layout.dledger is not None:
             return ""
-        taken = self.crashed and self.profile.record.unequal_is_data  # as data (B26): the slave asks behind them
+        # a slave that takes the bytes for data (B26) asks the master for what follows them
+        taken = self.crashed and self.profile.record.unequal_is_data
         return "" if taken else SENT_AGAIN
 
     @property
@@ -513,7 +515,7 @@ def need_whole(paths: Iterable[str]) -> None:
 
 
 def is_gone(context: VerifyContext, positions: Ints) -> Flags:
-    """bool[n]: which log positions, int64[n], lie in bytes that cannot be read: there may be a record."""
+    """bool[n]: which log positions, int64[n], lie in bytes that cannot be read, so that a record may begin there."""
     gone = np.zeros(len(positions), np.bool_)
     for begin, end in context.gone:
         gone |= (positions >= begin) & (positions < end)

@@ -30,7 +30,7 @@ from .queue_state import queues_of
 from .register import after, of_records
 
 _QUEUES = 1 << 16
-"""Highest number of queues to check per topic: a damaged queue number must not take memory."""
+"""Queue numbers from this one on are not checked: a damaged number must not take memory."""
 _UNKNOWN = -1
 
 
@@ -243,7 +243,7 @@ def _report_jumps(
 
 
 def _report_jump(context: VerifyContext, jump: _Jump, continues: bool) -> None:
-    """Report a jump. continues: the queue goes on from it, after an older broker's start that cut units, say."""
+    """Report a jump. continues: its queue goes on from it, as if a start had cut units and used their offsets again."""
     _report(context, jump, ": a start used these queue offsets again from here on" if continues else "")
 
 
@@ -262,9 +262,9 @@ def close_jumps(context: VerifyContext) -> None:
 
 
 _PLACE_BITS = 20
-"""Number of places for unique keys, as a power of two: a repeated key is found if it is still in its place."""
+"""Exponent of 2: number of places for unique keys. A repeated key is found if its place was not used again since."""
 _ROW_BITS = 17
-"""Number of places for the keys of one batch, as a power of two: few enough for a processor's cache."""
+"""Exponent of 2: number of places for the keys of one batch, few enough for a processor's cache."""
 _FREE = np.uint32(0)
 """An unused place: no mark is 0."""
 _NEW, _AGAIN = 0, 2
@@ -273,7 +273,7 @@ _SEED_BYTES = 8
 _SEEDS = 1 << 16
 """Number of topics whose seeds are cached."""
 _AT_A_SEAM = 10_000
-"""Keys that repeat one in front of a part of the log are looked up one by one, if they are not more."""
+"""Keys that repeat one in front of a part of the log: so many are looked up one by one, not more."""
 
 Numbers = npt.NDArray[np.uint64]
 

@@ -360,7 +360,7 @@ def lmq_queues(context: VerifyContext, records: Records) -> None:
 
 @after("I-048")
 def undispatchable_records(context: VerifyContext) -> None:
-    """Report them: dispatch throws at such a record for ever, if the record was not dispatched before."""
+    """Report records with unreadable LMQs: dispatch throws at them for ever, unless they were dispatched before."""
     for position, size, text, harm in context.kept(_UndispatchableRecord, _UndispatchableRecord).found:
         stuck = harm is _Harm.BLOCKS and context.crashed
         message = f"record at {position}: {text}"

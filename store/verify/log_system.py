@@ -245,7 +245,7 @@ def positions_of_transactions(context: VerifyContext) -> None:
     asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
     if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):
         return
-    from ..inspect.own_topics import stored_positions, transaction_queues  # where there are transactions
+    from ..inspect.own_topics import stored_positions, transaction_queues  # only needed with transactions
 
     queues = transaction_queues(store)
     for text in queues.told(stored_positions(store)) if queues else ():
@@ -264,7 +264,7 @@ def transactions_in_database(context: VerifyContext) -> None:
         return
     if not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
         return
-    from ..inspect.own_topics import topic_records  # where there are transactions
+    from ..inspect.own_topics import topic_records  # only needed with transactions
 
     try:
         kept = transactions_kept(path)

@@ -39,7 +39,7 @@ _BREAKS_MAX = 4
 
 
 class _OutOfOrder(Exception):
-    """Raised where only a run with the state in front can judge. at_all: no later piece of the part can be in order."""
+    """Only a run with the state in front can judge what begins here. at_all: nor the rest of the part."""
 
     def __init__(self, position: int, *, at_all: bool = False) -> None:
         super().__init__(position)

@@ -106,7 +106,7 @@ def _next_units(check: BatchCheck, count: int) -> Units:
 
 
 def _skip(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
-    """Skip the message `begin`, or the next unit, which is not its own; return the next message."""
+    """Skip the next unit, which is not that of message `begin`, or the messages in front of the unit's own one."""
     position = int(unit["physical_offset"])
     valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
     later = begin + int(np.searchsorted(messages.position[begin:], position))

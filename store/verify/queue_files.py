@@ -266,7 +266,7 @@ def _check_bound(
 
 
 def _is_of_a_cut(context: VerifyContext, opened: RocksdbConsumeQueue, bound: tuple[int, int]) -> bool:
-    """Return whether a broker that cut its log set the greatest offset, and left the units behind it (spec 7.14).
+    """Return whether a broker that cut its log set this greatest offset, and left the units behind it (spec 7.14).
 
     Those units name records that were cut off, and are replaced when new messages get their queue offsets.
     """

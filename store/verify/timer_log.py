@@ -92,7 +92,7 @@ def note_timer_records(context: VerifyContext, records: Records) -> None:
     rows = records.of_topic(TIMER_TOPIC)
     if not len(rows):
         return
-    from ..inspect.timer_records import BY_TOPIC, compared_by, numbers  # where there are timers
+    from ..inspect.timer_records import BY_TOPIC, compared_by, numbers  # only needed with timers
 
     batch = records.batch.take(rows)
     items = PropertyItems(batch.columns.ragged("properties"))

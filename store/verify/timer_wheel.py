@@ -391,7 +391,7 @@ def _in_database(context: VerifyContext) -> TimersKept | None:
     """Return what `in_database` has, if there are timers; read once."""
     if not len(timer_columns(context).position):
         return None
-    from ..inspect.timers import in_database  # where there are timers
+    from ..inspect.timers import in_database  # only needed with timers
 
     return context.kept("timers in RocksDB", lambda: in_database(context.store, silent))
 

@@ -296,10 +296,10 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def judged(rows: pa.Table, tasks: list[dict[str, Any]]) -> pa.Table:
         merge = Beside._merge
 
-        def noting(self: Beside, left: PartResult) -> None:
+        def noting(self: Beside, result: PartResult) -> None:
             with taken.open("a") as file:
-                print(left.log.records, file=file)
-            merge(self, left)
+                print(result.log.records, file=file)
+            merge(self, result)
 
         Beside._merge = noting  # type: ignore[method-assign]
         try:

@@ -45,9 +45,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     found: list[PartResult] = []
     merge = Beside._merge
 
-    def noting(self: Beside, left: PartResult) -> None:
-        found.append(left)
-        merge(self, left)
+    def noting(self: Beside, result: PartResult) -> None:
+        found.append(result)
+        merge(self, result)
 
     monkeypatch.setattr(Beside, "_merge", noting)
     return found
@@ -146,7 +146,7 @@ def test_another_process_that_dies_makes_no_difference(
     def dies(*_: object, **__: object) -> list[PartResult]:
         raise MemoryError
 
-    monkeypatch.setattr("mqstore.store.verify.parallel._Work._left", dies)
+    monkeypatch.setattr("mqstore.store.verify.parallel._Work._result_of", dies)
     _assert_the_same(unpack("5.5.0-killed", tmp_path), "5.5.0-killed", "without help", (3,))
     assert not taken
 

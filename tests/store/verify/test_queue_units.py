@@ -19,7 +19,7 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import queue_units
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.queue_state import MissingUnits, QueueReader, queues_of
-from mqstore.store.verify.queue_units import _lots, are_of_changed_records, is_late, resolve
+from mqstore.store.verify.queue_units import _batches, are_of_changed_records, is_late, resolve
 from mqstore.store.verify.run import verify
 
 from ...stores import config, unpack
@@ -108,7 +108,7 @@ def test_in_lots_of_few_the_same_is_told(store: StoreReader, monkeypatch: pytest
 
 @given(st.lists(st.integers(0, 3 << 20), max_size=600))
 def test_lots_are_all_rows_in_order_and_fit_into_memory(sizes: list[int]) -> None:
-    lots = list(_lots(np.array(sizes, np.int64)))
+    lots = list(_batches(np.array(sizes, np.int64)))
     assert [row for lot in lots for row in range(len(sizes))[lot]] == list(range(len(sizes)))
     for lot in lots:
         rows = sizes[lot]
