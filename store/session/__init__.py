@@ -1,4 +1,4 @@
-"""A plan carried out: journal first, then the edits, fsync, and undo, byte for byte.
+"""Carry out a plan: write the journal, apply the edits, fsync; undo byte for byte.
 
-Nothing is decided here. It may use `plan` and all below it.
+This room decides nothing. It may use `plan` and all below it.
 """

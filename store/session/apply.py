@@ -1,11 +1,11 @@
-"""Carrying a plan out: barrier, lock, journal, edits, checkpoint, `abort` last.
+"""Apply a plan: barrier, lock, journal, edits, checkpoint, `abort` last.
 
-The lock keeps other tools out and a broker from serving, but a broker loads, and cuts, before it
-takes the lock (spec 4.3). So a start barrier goes first: a file in the log directory that has a log
-file's size and no number for a name makes every version refuse to load, with nothing changed.
+The lock keeps out other tools and keeps a broker from serving, but a broker loads the log, and cuts it, before it takes
+the lock (spec 4.3). So a start barrier goes first: a file in the log directory with the size of a log file and a name
+that is no number. Every broker version refuses to load then, and changes nothing.
 
-From the moment the journal is sealed the repair is carried through: cut off at any point, the next
-run goes on with the same journal and ends the same.
+Once the journal is sealed the repair is carried through: after an interruption at any point the next run continues with
+the same journal and ends the same.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ _ZEROS = bytes(1 << 20)
 
 
 class Applied(NamedTuple):
-    """A repair that was carried through. resumed: it had been cut off before.
-
-    session: "" where there was nothing to do. lost: messages, by what was cut off, too.
+    """A repair that was carried through. resumed: an earlier run had begun it. session: "" if there was nothing to do.
+    lost: messages given up, those of an earlier interrupted run included.
     """
 
     session: str
@@ -72,14 +71,14 @@ def apply(
     wait_seconds: float = 0,
     command: str = "recover",
 ) -> Applied:
-    """Carry a plan out, or go on with a repair that was cut off.
+    """Apply a plan, or continue a repair that was interrupted.
 
-    shown: the plan that was agreed to; `replan` makes it again under the lock, and both must be the
-    same. seen: taken before `shown` was made; where it still holds, the plan is not made again.
-    Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
+    shown: the plan that the user agreed to; `replan` makes it again under the lock, and both must be the same. seen:
+    taken before `shown` was made; if it still holds, the plan is not made again. Raises InUse, Refused (the store has
+    changed, another file system), NoSpace, Unreadable.
     """
     check_journal_place(layout)
-    if holder(layout.lock) is None:  # what a process is at work on is not cut off
+    if holder(layout.lock) is None:  # a change that a process is working on is not interrupted
         _check_barrier(layout, command)
     before = barrier_alone(layout)
     lost = 0 if before is None else before.lost
@@ -101,10 +100,7 @@ def apply(
 
 
 def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:
-    """End a change that was cut off, so that a plan can be made of what the store is then; None where none was.
-
-    Raises as `apply`.
-    """
+    """Finish an interrupted change, so that a plan can be made of the result. None without one. Raises as `apply`."""
     from ..plan.plan import Plan
 
     if left_over(layout) is None:
@@ -115,7 +111,7 @@ def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied |
 def _agreed(
     layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None, lock_was: LockWas
 ) -> Plan:
-    """The plan that was agreed to, if it is still the one of this store. Raises Refused."""
+    """Return the plan that was agreed to, if it is still the plan of this store. Raises Refused."""
     if shown is not None and seen is not None and seen.still_holds(layout, lock_was):
         return shown
     plan = replan()
@@ -127,7 +123,7 @@ def _agreed(
 
 
 def _check_barrier(layout: Layout, command: str) -> None:
-    """A repair that was cut off still has its barrier, and this command goes on with it. Raises Refused."""
+    """Check that an interrupted repair still has its barrier and that `command` continues it. Raises Refused."""
     left = left_over(layout)
     if left is None:
         return
@@ -142,19 +138,19 @@ def _check_barrier(layout: Layout, command: str) -> None:
 
 
 def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
-    """Every file of the store, and of log directories elsewhere, but lock, barrier and sessions.
+    """List every file of the store, and of log directories elsewhere, except lock, barriers and sessions.
 
-    A link to a directory where `files` may not write counts by itself: what is there is not ours.
+    A link to a directory where `files` may not write is listed as a link: its target is not part of the store.
     """
     found: Listing = {}
-    logs = (d for d in layout.commit_log_directories if d.is_dir())  # a start makes those that are missing
+    logs = (d for d in layout.commit_log_directories if d.is_dir())  # a start creates the missing ones
     outside = [d for d in logs if not d.is_relative_to(layout.root)]
     waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()
         status = directory.stat()
         key = (status.st_dev, status.st_ino)
-        if key in seen:  # a link that leads back
+        if key in seen:  # a link to a directory that was listed already
             continue
         seen.add(key)
         for entry in os.scandir(directory):
@@ -168,7 +164,7 @@ def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
 
 
 def new_session(layout: Layout) -> str:
-    """A name for a session: the time, in an order that sorts."""
+    """Return a new name for a session: the current time, in a form that sorts."""
     name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     taken = {folder.name for folder in sessions(layout.journal)}
     while name in taken:
@@ -177,19 +173,19 @@ def new_session(layout: Layout) -> str:
 
 
 def refuse_in_use(layout: Layout) -> None:
-    """Raises InUse where a process has the lock of a store."""
+    """Raise InUse if a process holds the lock of the store."""
     if (pid := holder(layout.lock)) is not None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
 
 
 @contextmanager
 def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()) -> Iterator[StoreLock]:
-    """Nobody else works on the store: barrier first, then the lock.
+    """Keep everybody else from the store: put the barrier, then take the lock.
 
-    The barriers go when the work is done, or when it has not begun. Once the journal is sealed they
-    stay until the work is done: a broker must not start on a half-repaired store. So a sealed
-    journal without a barrier is none to go on with; what ends the block gets a note of it. made: directories
-    that may be removed, where no barrier is put. Raises InUse: then another's barrier stays where it is.
+    The barriers are removed when the work is done, or if it never began. From the sealing of the journal until the end
+    of the work they stay, as a broker must not start on a half-repaired store; an exception gets a note about that. So
+    a sealed journal without a barrier is not continued. made: directories that may be removed later; no barrier is put
+    there. Raises InUse; another process's barrier is left in place then.
     """
     if not wait_seconds:
         refuse_in_use(layout)
@@ -203,7 +199,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
         raise
     with lock:
         try:
-            if not barriers(layout):  # whoever had the lock before took ours away with its own
+            if not barriers(layout):  # the previous holder of the lock removed ours with its own
                 _put_barrier(layout, files, avoided)
             yield lock
             remove_barriers(layout, files)
@@ -213,18 +209,18 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
                 lock.leave = lock.was
                 remove_barriers(layout, files)
             else:
-                error.add_note(_begun(journal, layout))
+                error.add_note(_half_changed_note(journal, layout))
             raise
 
 
-def _begun(journal: Journal, layout: Layout) -> str:
-    """What has to be known of a store that is half changed."""
+def _half_changed_note(journal: Journal, layout: Layout) -> str:
+    """The note for an exception that leaves the store half changed."""
     left = CutOff.of(journal)
     return f"{left}, the store is half changed: start no broker; run: {left.command(layout)}"
 
 
 def check_journal_place(layout: Layout) -> None:
-    """Whoever goes on must name the journal of who began. Raises Refused."""
+    """Check that the journal in use is the one that the barriers name. Raises Refused."""
     for path in barriers(layout):
         if elsewhere := journal_elsewhere(layout, path):
             raise Refused(
@@ -235,9 +231,9 @@ def check_journal_place(layout: Layout) -> None:
 
 
 def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path | None:
-    """Each process puts its own: one that gives up must not take another's away.
+    """Put a barrier of this process: a process that gives up must not remove another's.
 
-    It names the journal where that lies elsewhere.
+    The barrier names the journal if that lies outside the store.
     """
     there = [d for d in layout.commit_log_directories if d.is_dir() and d not in avoided]
     if not there:
@@ -247,15 +243,15 @@ def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path
 
 
 def put_barrier(directory: Path, file_bytes: int, files: Files, place: bytes = b"") -> Path | None:
-    """Keep brokers from loading the log in a directory, of files of that size. place: what the barrier says."""
-    # process ids repeat, in containers above all
+    """Keep brokers from loading the log in `directory`. file_bytes: size of its files. place: the barrier's content."""
+    # process ids repeat, above all in containers
     path = directory / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    write_note(files, path, place, file_bytes)  # of another length it would let some versions load
+    write_note(files, path, place, file_bytes)  # with another length some versions would load
     return find_note(path)
 
 
 def remove_barriers(layout: Layout, files: Files) -> None:
-    """Let brokers start again."""
+    """Remove all start barriers of the store."""
     for path in barriers(layout):
         _remove_barrier(path, files)
 
@@ -267,7 +263,7 @@ def _remove_barrier(path: Path, files: Files) -> None:
 
 
 def _is_needed(folder: Path) -> bool:
-    """A further folder belongs to a session that counts, or to one that cannot be seen now."""
+    """Whether a further folder belongs to a sealed session, or to one whose journal cannot be seen now."""
     marker = find_note(folder / JOURNAL_IS_IN)
     if marker is None:
         return False
@@ -276,9 +272,9 @@ def _is_needed(folder: Path) -> bool:
 
 
 def _drop_unsealed(layout: Layout, files: Files) -> None:
-    """Clear away sessions that never counted: they hold copies, nothing of the store.
+    """Remove sessions that were never sealed: they hold copies, nothing of the store.
 
-    What a session does not write is somebody's own, and stays with all that lies beside it.
+    A folder that also holds files no session writes stays whole.
     """
     for folder in sessions(layout.journal):
         unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
@@ -287,7 +283,7 @@ def _drop_unsealed(layout: Layout, files: Files) -> None:
 
 
 def carry_through(journal: Journal, files: Files) -> None:
-    """Do every step, or do it again. Any number of times, from any half-way state."""
+    """Do every step, or do it again: any number of times, from any intermediate state."""
     check_places(journal, files)
     files.make_directories(journal.store / directory for directory in journal.directories)
     for kind, steps in groupby(journal.steps, key=lambda step: step.kind):
@@ -307,7 +303,7 @@ def carry_through(journal: Journal, files: Files) -> None:
 
 
 def check_places(journal: Journal, files: Files) -> None:
-    """A journal may come from anybody: it must name places of the store only. Raises Refused."""
+    """Check that a journal, which anybody may have written, names places inside the store only. Raises Refused."""
     for name in journal.directories:
         files.check_inside(journal.store / name)
     for step in journal.steps:
@@ -330,7 +326,7 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
 
 
 def _truncate(journal: Journal, step: Step, files: Files) -> None:
-    """Give a file its length; what is added reads as zeros."""
+    """Give a file its length; bytes added at the end read as zeros."""
     path = journal.path_of(step)
     with files.open(path) as file:
         file.truncate(step.length)
@@ -340,19 +336,19 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
 
 
 def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:
-    """Put a file in place; the directories that are to be flushed."""
+    """Put a file in place. Return the directories to flush."""
     path, folder = journal.path_of(step), journal.folder_of(step)
     new = folder / step.new_name
     if new.exists():
         if step.before is not None:
             for directory in _move(path, folder / step.moved_name, files):
-                files.sync_directory(directory)  # else the old file could be lost to the new one
+                files.sync_directory(directory)  # else only the rename may reach the disk, and the old file is lost
         files.rename(new, path)
     return path.parent, folder
 
 
 def _move(path: Path, target: Path, files: Files) -> tuple[Path, ...]:
-    """Move a file into the session's folder, unless that has happened; what is to be flushed."""
+    """Move a file into the session's folder unless that is done already. Return the directories to flush."""
     if not target.exists() and path.exists():
         files.rename(path, target)
     return tuple(directory for directory in (path.parent, target.parent) if directory.exists())

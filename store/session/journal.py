@@ -1,13 +1,13 @@
-"""What a repair remembers: the store that its plan was made from, what was there before, what is to be there then.
+"""The journal of a repair: the state of the store at the plan, the bytes before, the bytes to write.
 
-A plan need not be made again under the lock where no file has changed: names, inodes, lengths and times of all
-files tell (`Fingerprint`), as long as nobody wrote into a mapping. Such a write has the time of the first one into
-its page (mmap(2)), or none at all on tmpfs. So a store that somebody holds has no fingerprint. Whoever takes it later
-writes the file `lock` (spec 04, 4.3) and maps again. Nor has one that was changed a moment ago: the next change may
-get the same time.
+A plan need not be made again under the lock if no file has changed: names, inodes, lengths and times of all files show
+it (`Fingerprint`), unless somebody writes into a mapping. Such a write gets the time of the first write into its page
+(mmap(2)), or none on tmpfs. So a store that a process holds has no fingerprint. Whoever takes it later writes the file
+`lock` (spec 04, 4.3) and maps again. Nor has a store that was changed a moment ago: the next change may get the same
+time.
 
-A session is a folder `.mqstore/SESSION` in the store; a broker does not look there. Every change is
-a `Step`. For each step the folder holds what undoes it and what does it again:
+A session is a folder `.mqstore/SESSION` in the store; a broker does not look there. Every change is a `Step`. For each
+step the folder holds what undoes it and what does it again:
 
 | kind | old | new |
 |---|---|---|
@@ -16,15 +16,14 @@ a `Step`. For each step the folder holds what undoes it and what does it again:
 | create | `N.moved`: the file that was in its place, if any | `N.new`: the file, until it is in place |
 | move | `N.moved`: the file itself | |
 
-`journal.json` lists the steps with checksums, times, owner and mode of every file touched. The
-session counts once `sealed` holds the checksum of `journal.json`: from then on it can be carried
-through after a crash at any point, over and over. `done` ends it. `undoing` counts the same way for
-taking it back, `undone` ends that. Without `sealed` nothing of the store has been touched and the
-folder means nothing.
+`journal.json` lists the steps with checksums, times, owner and mode of every file touched. The session counts once
+`sealed` holds the checksum of `journal.json`: from then on it can be carried through after a crash at any point, any
+number of times. `done` ends it. `undoing` begins an undo in the same way, `undone` ends that. Without `sealed` nothing
+of the store has been touched and the folder has no meaning.
 
-A file that is moved stays on its file system, in a further folder of the session there. The journal
-itself can lie elsewhere, for a disk that is full; the start barrier tells where: a note in the store's directory.
-Where the disk has not one byte free for its content, it stands in the file's name, which takes no block.
+A file that is moved stays on its file system, in a further folder of the session there. The journal itself can lie
+elsewhere, for a disk that is full; the start barrier, a note in the store's directory, names the place. If the disk has
+no byte free for the content of the barrier, that goes into the file's name, which takes no block.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ if TYPE_CHECKING:
     from ..plan.plan import Plan
 
 _SETTLED_NS = 3 * 10**9
-"""Longer than the steps of any file system's clock."""
-_TIMES = 2
+"""Longer than the clock step of any file system."""
+_TIME_FIELDS = 2
 
 
 JOURNAL = SESSION_JOURNAL
@@ -61,10 +60,10 @@ SEALED = "sealed"
 DONE = "done"
 UNDOING = "undoing"
 JOURNAL_IS_IN = "journal-is-in"
-"""In a further folder of a session: the folder with its journal."""
+"""File in a further folder of a session: the path of the folder with the journal."""
 MOVES = {kind: f"repair --queues --as {kind}" for kind in ("rocksdb", "files")}
-"""Where all queues go → the command, as a journal names it. It alone goes on with that: no other one knows how brokers
-are told to look there.
+"""Target of all queues → the command as a journal names it. Only this command continues such a session: no other one
+knows how brokers are told to use the target.
 """
 RECOVER = "recover"
 _FORMAT = 1
@@ -72,11 +71,11 @@ _NUMBERS_END = 1 << 63
 
 StepKind = Literal["write", "truncate", "create", "move"]
 Listing = dict[str, tuple[int, int]]
-"""Files of a store by the name the journal has for them: size in bytes, modification time in ns."""
+"""Files of a store by the name used in the journal: size in bytes, modification time in ns."""
 
 
 class SessionState(StrEnum):
-    """How far a session has come."""
+    """The last stage that a session has reached."""
 
     UNSEALED = "not begun"
     CUT_OFF = "cut off"
@@ -84,17 +83,17 @@ class SessionState(StrEnum):
     UNDO_CUT_OFF = "undo cut off"
     UNDONE = "undone"
     DAMAGED = "damaged"
-    """Its journal cannot be read, however far it came."""
+    """The journal cannot be read; the stage is unknown."""
 
     @property
     def half_way(self) -> bool:
-        """The store is neither what it was nor what it was to be."""
+        """The store is neither in the state before nor in the state after the change."""
         return self in (SessionState.CUT_OFF, SessionState.UNDO_CUT_OFF)
 
 
 @dataclass(frozen=True)
 class FileState:
-    """What is kept of a file: mode and owner, times in ns since 1970, length in bytes."""
+    """State of a file: mode and owner, times in ns since 1970, length in bytes."""
 
     mode: int
     owner: int
@@ -105,7 +104,7 @@ class FileState:
 
     @classmethod
     def of(cls, path: Path) -> FileState:
-        """The state of a file. Raises Missing, Unreadable."""
+        """Return the state of a file. Raises Missing, Unreadable."""
         with os_errors(path):
             s = path.stat()
         return cls(s.st_mode, s.st_uid, s.st_gid, s.st_atime_ns, s.st_mtime_ns, s.st_size)
@@ -113,11 +112,11 @@ class FileState:
 
 @dataclass(frozen=True)
 class Step:
-    """One change. path: relative to the store where it lies inside, else absolute.
+    """One change. path: relative to the store for a file inside, else absolute.
 
-    folder: the session folder on the file system of the file. zeros: a write of zeros. old_sha256:
-    of the bytes overwritten, or of the file moved away; new_sha256: of those written; "" where there
-    are none. before: the file as it was, None where there was none.
+    folder: the session folder on the file's file system. zeros: a write of zeros. old_sha256: of the bytes overwritten,
+    or of the file moved away; new_sha256: of the bytes written; "" for none. before: the file's state before, None if
+    there was no file.
     """
 
     number: int
@@ -134,38 +133,38 @@ class Step:
 
     @property
     def in_place(self) -> bool:
-        """The file itself is changed."""
+        """The file itself is changed, not replaced or moved."""
         return self.kind in ("write", "truncate")
 
     @property
     def old_name(self) -> str:
-        """File in the folder with the bytes before."""
+        """Name of the file with the bytes before."""
         return f"{self.number:06d}.old"
 
     @property
     def new_name(self) -> str:
-        """File in the folder with what is to be there."""
+        """Name of the file with the new bytes."""
         return f"{self.number:06d}.new"
 
     @property
     def moved_name(self) -> str:
-        """Name in the folder of the file that was moved away."""
+        """Name in the session folder of the file that was moved away."""
         return f"{self.number:06d}.moved"
 
 
 @dataclass
 class Journal:
-    """A session's steps, and where it stands. Use `Journal.load` for one on disk."""
+    """The steps of a session, and its stage. Use `Journal.load` for a journal on disk."""
 
     store: Path
     folder: Path
     command: str
     steps: list[Step] = field(default_factory=list)
-    #: Directories that the repair makes, parents first; relative like `Step.path`.
+    #: Directories that the repair creates, parents first; relative like `Step.path`.
     directories: list[str] = field(default_factory=list)
-    #: The lock file before the session; None in journals of versions that did not note it.
+    #: The lock file before the session; None in journals of versions that did not record it.
     lock: LockWas | None = None
-    #: Messages that its plan gave up; 0 in journals of versions that did not note it.
+    #: Messages that the plan gave up; 0 in journals of versions that did not record it.
     lost: int = 0
 
     @property
@@ -175,7 +174,7 @@ class Journal:
 
     @property
     def state(self) -> SessionState:
-        """How far it has come, by the files that mark each stage."""
+        """The stage, by the marker files in the folder."""
         for name, state in _MARKS:
             if (self.folder / name).exists():
                 return state
@@ -186,15 +185,15 @@ class Journal:
         return self.store / step.path
 
     def folder_of(self, step: Step) -> Path:
-        """The session's folder on that file's file system."""
+        """The session's folder on the file system of a step's file."""
         return self.store / step.folder
 
     def relative(self, path: Path) -> str:
-        """A path as the journal notes it."""
+        """Return a path as the journal records it."""
         return os.fspath(path.relative_to(self.store) if path.is_relative_to(self.store) else path)
 
     def seal(self, files: Files) -> None:
-        """Write the journal and make it count. What the steps name must be on disk already."""
+        """Write the journal and make it count. The files that the steps name must be on disk already."""
         text = json.dumps(
             {
                 "format": _FORMAT,
@@ -210,26 +209,26 @@ class Journal:
         self._publish(files, SEALED, hashlib.sha256(text).hexdigest().encode())
 
     def finish(self, files: Files, listing: Listing) -> None:
-        """End it, and note the whole store as it is now: what `undo` compares with."""
+        """Mark the session as done and record the files of the store as they are now: `undo` compares them."""
         self._publish(files, DONE, json.dumps(listing).encode("utf-8", "surrogateescape"))
 
     def listing(self) -> Listing:
-        """What `finish` noted. Raises Unreadable."""
+        """Return the listing that `finish` recorded. Raises Unreadable."""
         path = self.folder / DONE
-        with _understood(path):
+        with _parsing(path):
             rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
             return {name: (size, time) for name, (size, time) in rows.items()}
 
     def begin_undo(self, files: Files) -> None:
-        """From now on it is taken back, and nothing else."""
+        """Mark that the undo has begun: from now on the session can only be undone."""
         self._publish(files, UNDOING, b"")
 
     def finish_undo(self, files: Files) -> None:
-        """It has been taken back."""
+        """Mark the session as undone."""
         self._publish(files, UNDONE, b"")
 
     def _publish(self, files: Files, name: str, data: bytes) -> None:
-        """Write a file that is there as a whole or not at all."""
+        """Write a file atomically: it exists whole or not at all."""
         partial = self.folder / f"{name}.new"
         if partial.exists():
             files.unlink(partial)
@@ -239,7 +238,7 @@ class Journal:
 
     @classmethod
     def load(cls, store: Path, folder: Path) -> Journal:
-        """A sealed journal from disk. Raises Unreadable for one that is damaged."""
+        """Load a sealed journal from disk. Raises Unreadable if it is damaged."""
         text = _read(folder / JOURNAL)
         seal = _read(folder / SEALED).decode("ascii", "replace")
         if hashlib.sha256(text).hexdigest() != seal:
@@ -248,7 +247,7 @@ class Journal:
                 path=folder / JOURNAL,
                 hint="this session cannot be undone: move its folder away to continue",
             )
-        with _understood(folder / JOURNAL):
+        with _parsing(folder / JOURNAL):
             fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
             steps = [_step(row, folder.name) for row in fields["steps"]]
             command, directories = str(fields["command"]), fields["directories"]
@@ -259,8 +258,8 @@ class Journal:
 
 
 @contextmanager
-def _understood(path: Path) -> Iterator[None]:
-    """A file with a fitting checksum may still have been written by anybody. Raises Unreadable."""
+def _parsing(path: Path) -> Iterator[None]:
+    """Turn errors about malformed content into Unreadable: anybody may have written a file with a matching checksum."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -273,7 +272,7 @@ def _lock_row(was: LockWas) -> dict[str, Any]:
 
 
 def _lock(row: dict[str, Any] | None) -> LockWas | None:
-    """As `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    """Parse a lock row that `seal` wrote. Raises ValueError, KeyError, TypeError for anything else."""
     if row is None:
         return None
     content, modified_ns = row["content"], row["modified_ns"]
@@ -283,7 +282,7 @@ def _lock(row: dict[str, Any] | None) -> LockWas | None:
 
 
 def _step(row: dict[str, Any], session: str) -> Step:
-    """A step as `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    """Parse a step that `seal` wrote. Raises ValueError, KeyError, TypeError for anything else."""
     before = row.pop("before")
     step = Step(**row, before=FileState(**before) if before else None)
     state = asdict(step.before).values() if step.before else ()
@@ -295,19 +294,19 @@ def _step(row: dict[str, Any], session: str) -> Step:
     texts = (step.path, step.folder, step.reason, step.old_sha256, step.new_sha256)
     if not all(isinstance(text, str) and "\0" not in text for text in texts):
         raise ValueError(f"a text of step {step.number}")
-    # purging removes that folder: it must be one that a session makes
+    # `purge` removes that folder: only a session's folder is allowed
     if Path(step.folder).parts[-2:] != (SESSIONS, session) or step.kind not in get_args(StepKind):
         raise ValueError(f"step {step.number}")
     return step
 
 
 def ended_by(command: str) -> str:
-    """The command that goes on with what this one has begun."""
+    """Return the command that continues what `command` has begun."""
     return command if command in MOVES.values() else RECOVER
 
 
 def barriers(layout: Layout) -> list[Path]:
-    """Start barriers that are in place."""
+    """Return the start barriers in place."""
     return [
         path
         for directory in layout.commit_log_directories
@@ -318,17 +317,14 @@ def barriers(layout: Layout) -> list[Path]:
 
 
 def barriers_left(layout: Layout) -> list[Path]:
-    """The same but those of the process that has the lock: it is at work, and takes its own away. Raises Unreadable."""
+    """Return the start barriers but those of the holder of the lock, who removes its own. Raises Unreadable."""
     there = barriers(layout)
     at_work = f"{BARRIER_PREFIX}{holder(layout.lock) if there else None}-"
     return [path for path in there if path.exists() and not path.name.startswith(at_work)]
 
 
 def unfinished(store: Path, journal: Path) -> Journal | None:
-    """The session that was cut off, by `apply` or `undo`; None if there is none.
-
-    Raises Unreadable.
-    """
+    """Return the session of `apply` or `undo` that was interrupted; None without one. Raises Unreadable."""
     for folder in sessions(journal):
         if Journal(store, folder, "").state.half_way:
             return Journal.load(store, folder)
@@ -336,18 +332,18 @@ def unfinished(store: Path, journal: Path) -> Journal | None:
 
 
 def barrier_alone(layout: Layout) -> Journal | None:
-    """The session of which only the start barrier is left; None where there is none. Raises Unreadable."""
+    """Return the finished session of which only the start barrier is left; None without one. Raises Unreadable."""
     left, folders = barriers_left(layout), list(sessions(layout.journal))
     if not left or not folders or Journal(layout.root, folders[-1], "").state is not SessionState.APPLIED:
         return None
     made_ns = min(path.stat().st_mtime_ns for path in left)
-    is_its_own = made_ns <= (folders[-1] / DONE).stat().st_mtime_ns  # else of one that was killed before it began
+    is_its_own = made_ns <= (folders[-1] / DONE).stat().st_mtime_ns  # else of a process killed early
     return Journal.load(layout.root, folders[-1]) if is_its_own else None
 
 
 def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[Edit]:
-    """The changes of a store that come next: of a session that was cut off all of its own, unless it is being taken
-    back; those of the plan only where there is none.
+    """Return the changes of the store that come next: all steps of an interrupted session, none of one that is being
+    undone; without an interrupted session the edits of the plan.
     """
     if cut_off is None:
         return plan.edits if plan is not None else ()
@@ -356,9 +352,9 @@ def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[E
 
 
 class CutOff(NamedTuple):
-    """A change of the store that is not over. session: "" where only its start barrier is known. undoing: it was being
-    taken back. journal: the directory to name with --journal, where the session is not kept where it was looked for.
-    ended_by: the command that goes on with it.
+    """A change of the store that is not finished. session: "" if only its start barrier is known. undoing: an undo was
+    interrupted. journal: the directory to name with --journal, if the session is kept elsewhere than looked for.
+    ended_by: the command that continues it.
     """
 
     session: str
@@ -368,7 +364,7 @@ class CutOff(NamedTuple):
 
     @classmethod
     def of(cls, journal: Journal) -> CutOff:
-        """What is to be known of a session that was cut off."""
+        """Describe a session that was interrupted."""
         return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
@@ -377,18 +373,18 @@ class CutOff(NamedTuple):
         return f"{'the undo of ' if self.undoing else ''}session {self.session} was cut off"
 
     def goes_on_with(self, command: str) -> bool:
-        """Whether that command ends it. A start barrier that nothing else is known of is in nobody's way."""
+        """Whether `command` finishes the change. A start barrier of which nothing else is known blocks no command."""
         anybody = not self.session and self.ended_by == RECOVER
         return not self.undoing and (anybody or self.ended_by == ended_by(command))
 
     @property
     def _words(self) -> list[str]:
-        """Name and options of the command that ends it."""
+        """Name and options of the command that finishes the change."""
         return ["undo"] if self.undoing else [*self.ended_by.split(), "--apply"]
 
     @property
     def cure(self) -> str | None:
-        """That command as the catalogue has commands; None for the one that stands there."""
+        """The finishing command in the form of the catalogue; None if it is the catalogue's own one."""
         from ..findings.next_commands import in_catalogue
 
         name, *options = self._words
@@ -398,8 +394,8 @@ class CutOff(NamedTuple):
         return None if is_usual else f"mqstore {name} {{store}} {in_catalogue(options)}".rstrip()
 
     def command(self, layout: Layout) -> str:
-        """What ends it, to be pasted."""
-        from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
+        """Return the command that finishes the change, ready to paste."""
+        from ..findings.next_commands import proposed  # findings use recoveries, which use this module
 
         place = journal_option(layout.journal) if layout.journal_place is not None else None
         at = self.journal or place
@@ -407,7 +403,7 @@ class CutOff(NamedTuple):
 
 
 class HalfStore(NamedTuple):
-    """A store that is not all there. text: what it is. cure: what is to be done, as the catalogue has commands."""
+    """A store that is incomplete. text: the reason. cure: the remedy, in the form of catalogue commands."""
 
     text: str
     cure: str
@@ -416,31 +412,31 @@ class HalfStore(NamedTuple):
         return self.text
 
     def command(self, layout: Layout) -> str:
-        """What is to be done, to be pasted."""
+        """Return the remedy, ready to paste."""
         from ..findings.next_commands import by_hand
 
         return str(by_hand(self.cure, layout.root))
 
 
 def left_over(layout: Layout) -> CutOff | HalfStore | None:
-    """What is to be ended first; None if there is nothing. Raises Unreadable."""
-    if (half := _half(layout.root)) is not None:
+    """Return what must be finished first; None if there is nothing. Raises Unreadable."""
+    if (half := _half_made(layout.root)) is not None:
         return half
     found = unfinished(layout.root, layout.journal)
     if found is not None:
         return CutOff.of(found)
     there = barriers_left(layout)
     for barrier in there:
-        with suppress(StoreError):  # it has just been removed
+        with suppress(StoreError):  # the barrier has just been removed
             if elsewhere := journal_elsewhere(layout, barrier):
-                return _left_in(elsewhere)
+                return _cut_off_in(elsewhere)
     if not there:
         return None
     over = barrier_alone(layout)
     return CutOff("", ended_by=ended_by(over.command if over is not None else RECOVER))
 
 
-def _half(root: Path) -> HalfStore | None:
+def _half_made(root: Path) -> HalfStore | None:
     from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
 
     maker = maker_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
@@ -451,7 +447,7 @@ def _half(root: Path) -> HalfStore | None:
     if (stage := unpublished(root)) is None:
         return None
     again = ""
-    with suppress(StoreError, RecursionError):  # anybody may have written it
+    with suppress(StoreError, RecursionError):  # anybody may have written the manifest
         again = pipeline_again(stage.manifest())
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
@@ -460,7 +456,7 @@ def _half(root: Path) -> HalfStore | None:
 
 
 def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:
-    """The journal that a start barrier names, None where it is that of the layout. Raises Missing, Unreadable."""
+    """Return the journal that a start barrier names, None if it is the layout's own. Raises Missing, Unreadable."""
     named = read_note(barrier)
     if not named or layout.journal.resolve() == Path(os.fsdecode(named)):
         return None
@@ -468,12 +464,12 @@ def journal_elsewhere(layout: Layout, barrier: Path) -> Path | None:
 
 
 def journal_option(journal: Path) -> Path:
-    """What --journal takes for that journal (`Layout.keep_journal_in`)."""
+    """Return the value of --journal for a journal directory (`Layout.keep_journal_in`)."""
     return journal.parent.parent
 
 
-def _left_in(journal: Path) -> CutOff:
-    """What a journal says that a start barrier names; whatever is there, it is not opened."""
+def _cut_off_in(journal: Path) -> CutOff:
+    """Describe the interrupted session in a journal that a barrier names. Looks for marker files, opens none."""
     with suppress(StoreError):
         for folder in sessions(journal):
             state = Journal(journal, folder, "").state
@@ -488,7 +484,7 @@ _MARKS = (
     (DONE, SessionState.APPLIED),
     (SEALED, SessionState.CUT_OFF),
 )
-"""The last stage first."""
+"""Marker files and stages, the last stage first."""
 
 
 def _read(path: Path) -> bytes:
@@ -496,51 +492,51 @@ def _read(path: Path) -> bytes:
 
 
 class Fingerprint(NamedTuple):
-    """All files of a store, by path: device, inode, length, times of content and inode (ns)."""
+    """All files of a store, by path: device, inode, length, modification and change time (ns)."""
 
     files: dict[str, tuple[int, ...]]
 
     @classmethod
     def of(cls, layout: Layout) -> Fingerprint | None:
-        """That of a store, to be taken before a plan is made; None: no plan of it would keep."""
+        """Take the fingerprint of a store before a plan is made; None if it could not vouch for the plan later."""
         try:
             if holder(layout.lock) is not None:
                 return None
             found = cls.now(layout)
-        except StoreError:  # whoever makes the plan meets it, too, and tells it
+        except StoreError:  # making the plan raises the same error and reports it
             return None
         if found is None:
             return None
-        newest = max((max(told[-_TIMES:]) for told in found.files.values()), default=0)
+        newest = max((max(row[-_TIME_FIELDS:]) for row in found.files.values()), default=0)
         return found if newest < time.time_ns() - _SETTLED_NS else None
 
     @classmethod
     def now(cls, layout: Layout) -> Fingerprint | None:
-        """That of a store at this moment, changed a moment ago or not; None where it cannot be told."""
+        """Take the fingerprint of a store even if it was changed a moment ago; None if a file cannot be read."""
         try:
-            return cls(dict(_files(layout)))
+            return cls(dict(_file_rows(layout)))
         except (StoreError, OSError):
             return None
 
     def still_holds(self, layout: Layout, lock_was: LockWas | None = None) -> bool:
-        """Nothing has changed. lock_was: the lock file before the caller took it, who may have written into it."""
+        """Whether nothing has changed. lock_was: the lock file before the caller took the lock and could write it."""
         try:
-            before, now = dict(self.files), dict(_files(layout))
+            before, now = dict(self.files), dict(_file_rows(layout))
         except OSError:
             return False
         if lock_was is not None:
             path = os.fspath(layout.lock)
             now.pop(path, None)
-            modified_ns = before.pop(path)[-_TIMES] if path in before else None
+            modified_ns = before.pop(path)[-_TIME_FIELDS] if path in before else None
             if modified_ns != (None if lock_was.content is None else lock_was.modified_ns):
                 return False
         return before == now
 
 
-def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Files below the root and in log directories elsewhere, but barriers and sessions. Raises OSError.
+def _file_rows(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the files below the root and in log directories elsewhere, except barriers and sessions. Raises OSError.
 
-    Links lead to disks of a store's own; one that is no part of a store may lead anywhere, and stays.
+    Links lead to other disks of the store; a link that is no part of the store may lead anywhere and is left out.
     """
     foreign = {_identity(Path(one.path).lstat()) for one in layout.foreign}
     parts = (layout.root, *layout.commit_log_directories, layout.config, layout.consume_queue)
@@ -560,10 +556,10 @@ def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
                 elif not entry.name.startswith(BARRIER_PREFIX):
                     link = entry.is_symlink() and not Path(entry.path).exists()
                     own = entry.stat(follow_symlinks=not link)
-                    told = (own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
-                    yield entry.path, told
+                    row = (own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
+                    yield entry.path, row
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """What a file is by whatever path it was met: a link may lead back into the store."""
+    """Identify a file whatever its path: a link may lead back into the store."""
     return status.st_dev, status.st_ino

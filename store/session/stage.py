@@ -1,9 +1,8 @@
-"""Writing the journal of a plan: everything that the repair needs, before it touches the store.
+"""Write the journal of a plan: everything that the repair needs, before it touches the store.
 
-Damaged ranges of the log as files in the session's folder, each named by its log position.
-
-The journal has every byte that is changed, too, but in the order of its steps. Here somebody who
-wants to look into a damaged range finds it as it was.
+Damaged ranges of the log also become files in the session's folder, each named by its log position. The journal has
+these bytes, too, but in the order of its steps; the files are for somebody who wants to examine a damaged range as it
+was.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _WINDOW_BYTES = 1 << 20
 
 
 def ranges_of(plan: Plan) -> list[tuple[int, int]]:
-    """(position, size) of what a plan writes over: gaps, records that were cut, the torn end, what a replica
-    replaces.
+    """Return (position, size) of the ranges that a plan overwrites: gaps, records whose properties were cut, the torn
+    end, parts from a replica.
     """
     found = [(found.position, found.size) for found in damaged_ranges(plan.fills)]
     found += [(record.position, len(record.data)) for record in plan.cut]
@@ -63,21 +62,21 @@ def keep_damaged(layout: Layout, plan: Plan, folder: Path, files: Files) -> None
     made = folder / DAMAGED
     with layout.commit_log_files() as queue:
         for position, size in ranges_of(plan):
-            queue_ranges = _stretches(queue, position, position + size)
-            if not queue_ranges:
+            windows = _nonzero_windows(queue, position, position + size)
+            if not windows:
                 continue
             files.make_directory(made)
             with files.create(made / file_name(position)) as target:
                 target.truncate(size)
-                for begin, end in queue_ranges:
+                for begin, end in windows:
                     target.pwrite(queue.read(begin, end - begin), begin - position)
                 target.sync()
     if made.exists():
         files.sync_directory(made)
 
 
-def _stretches(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, int]]:
-    """Windows of [begin, end) in which something stands."""
+def _nonzero_windows(queue: MappedFileQueue, begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the windows of [begin, end) that are not all zeros."""
     found = []
     at = begin
     while at < end:
@@ -99,11 +98,13 @@ _WITH_TEXT = (JOURNAL, JOURNAL_IS_IN, SEALED, DONE, UNDOING, UNDONE)
 HELD_NAMES = re.compile(
     rf"\d{{6,}}\..+|{DAMAGED}|{_INDEX_FOLDER}|{_DATABASE_FOLDER}|({'|'.join(map(re.escape, _WITH_TEXT))})\b.*"
 )
-"""Names of what a session's folder holds, whatever it was cut off at; behind some of them a text (`write_note`)."""
-#: Room left on the disk beside what the journal needs.
+"""Names of the entries of a session's folder, at whatever point it was interrupted. Some names have text behind them
+(`write_note`).
+"""
+#: Free space to leave on the disk beyond the needs of the journal.
 _SPARE_BYTES = 16 << 20
 _STEP_BYTES = 1 << 10
-"""What the journal tells of an edit, about."""
+"""Approximate size of an edit in the journal."""
 _BLOCK_BYTES = 512
 """Unit of st_blocks."""
 
@@ -111,11 +112,10 @@ _BLOCK_BYTES = 512
 def stage(
     layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover", lock: LockWas | None = None
 ) -> Journal:
-    """Write the journal of `plan` and seal it. Nothing of the store is changed.
+    """Write the journal of `plan` and seal it. The store is not changed.
 
-    command: which one asked for it, for `undo --list`. lock: the lock file before it was taken.
-
-    Raises NoSpace, Refused (a file on a file system without room for a session), Unreadable.
+    command: the command that asked for it, for `undo --list`. lock: the lock file before it was taken. Raises NoSpace,
+    Refused (a file on a file system without room for a session), Unreadable.
     """
     folder = layout.journal / session
     _check_space(layout, plan)
@@ -147,19 +147,16 @@ def stage(
 
 
 def _check_space(layout: Layout, plan: Plan) -> None:
-    """What is kept fits on the disk of the journal, what is new on that of its file.
-
-    Raises NoSpace.
-    """
+    """Check that the old bytes fit on the disk of the journal, and new bytes on that of their file. Raises NoSpace."""
     needed: dict[int, int] = {}
     places: dict[int, Path] = {}
 
     def count(path: Path, size: int) -> None:
         if not size:
             return
-        near = next(each for each in (path, *path.parents) if each.exists())
-        device = near.stat().st_dev
-        places.setdefault(device, near if near.is_dir() else near.parent)
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        device = existing.stat().st_dev
+        places.setdefault(device, existing if existing.is_dir() else existing.parent)
         needed[device] = needed.get(device, _SPARE_BYTES) + size
 
     if plan.edits:
@@ -183,7 +180,7 @@ def _check_space(layout: Layout, plan: Plan) -> None:
 
 
 def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
-    """movable: some of it is the journal, which can lie elsewhere. Raises NoSpace."""
+    """Check the free space of a disk. movable: part is for the journal, which can lie elsewhere. Raises NoSpace."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     status = os.statvfs(there)
     free = status.f_bavail * status.f_frsize
@@ -202,30 +199,29 @@ class _Stager:
         self.layout, self.journal, self.files = layout, journal, files
         self._folders: dict[int, Path] = {}
         self._moved: set[str] = set()
-        #: Index files that have been made already, by name.
+        #: Index files that are built already, by name.
         self._made: dict[str, Path] = {}
-        #: Files of a database that were made beside, by name.
+        #: Files of a RocksDB built in the session's folder, by name.
         self._built: dict[str, Path] = {}
-        #: Files of the session that are written, but not yet on disk.
+        #: Files of the session that are written but not yet synced.
         self._unsynced: list[Path] = []
 
     def sync(self) -> None:
-        """Bring all files to the disk: many together take a fraction of the time of one by one."""
+        """Sync all files of the session: many at once take a fraction of the time of one by one."""
         for path in self._unsynced:
             with self.files.open(path) as file:
                 file.sync()
         self._unsynced.clear()
 
     def take_made(self, folder: Path) -> None:
-        """These index files are made already."""
+        """Register the index files in `folder`, which are built already."""
         self._made = {path.name: path for path in folder.iterdir()}
 
     def add_database(self, fix: DatabaseFix, edit: Edit) -> None:
-        """Build a RocksDB, and journal it file by file, what names a file behind it.
-
-        What was there goes to the session's folder.
+        """Build a RocksDB and journal its files, each one before the file that names it. The old files go to the
+        session's folder.
         """
-        from ..queues.rocksdb_write import build  # few stores have one
+        from ..queues.rocksdb_write import build  # few stores have a RocksDB
 
         folder = self.folder_for(fix.path) / _DATABASE_FOLDER
         self.files.make_directory(folder)
@@ -235,8 +231,8 @@ class _Stager:
             old = [file for file in database_files(fix.path) if file.name not in new]
             for name in in_order(new):
                 self._built[name] = new[name]
-                told = (str(fix.path / name), edit.reason, edit.codes)
-                self.add(Edit("create", *told, length=new[name].stat().st_size))
+                common = (str(fix.path / name), edit.reason, edit.codes)
+                self.add(Edit("create", *common, length=new[name].stat().st_size))
             for file in old:
                 self.add(Edit("move", str(file), edit.reason, edit.codes))
         self._built.clear()
@@ -250,7 +246,7 @@ class _Stager:
         kind: StepKind = "move"
         if edit.kind in ("write", "truncate", "create"):
             kind = edit.kind
-        # what is written over can be kept anywhere; a rename must stay on its file system
+        # overwritten bytes can be kept anywhere; a rename must stay on its file system
         elsewhere = self.layout.journal_place is not None and kind in ("write", "truncate")
         folder = self.journal.folder if elsewhere else self.folder_for(path)
         name = self.journal.relative(path)
@@ -277,28 +273,27 @@ class _Stager:
         self.journal.steps.append(step)
 
     def _check_allowed(self, path: Path, *, in_place: bool) -> None:
-        """This user may make the change: a refusal half-way would leave a store that cannot start.
-
-        Raises Unreadable.
+        """Check that this user may make the change: a refusal half-way would leave a store that cannot start. Raises
+        Unreadable.
         """
         if in_place:
             self.files.open(path).close()
             if os.geteuid() not in (0, path.stat().st_uid):
                 raise Unreadable("the file belongs to another user: its times cannot be kept", path=path)
             return
-        near = next(p for p in path.parents if p.exists())
-        if not os.access(near, os.W_OK | os.X_OK):
-            raise Unreadable("cannot write (Permission denied)", path=near)
+        existing = next(p for p in path.parents if p.exists())
+        if not os.access(existing, os.W_OK | os.X_OK):
+            raise Unreadable("cannot write (Permission denied)", path=existing)
 
     def folder_for(self, path: Path) -> Path:
-        """The session's folder on the file system of a file: renames must stay inside one."""
-        near = next(p for p in (path, *path.parents) if p.exists())
-        device = near.stat().st_dev
+        """Return the session's folder on the file system of a file: a rename must stay inside one file system."""
+        existing = next(p for p in (path, *path.parents) if p.exists())
+        device = existing.stat().st_dev
         if device not in self._folders:
-            self._folders[device] = self._make_folder(near, device)
+            self._folders[device] = self._make_folder(existing, device)
         return self._folders[device]
 
-    def _make_folder(self, near: Path, device: int) -> Path:
+    def _make_folder(self, existing: Path, device: int) -> Path:
         own = self.journal.folder
         if own.stat().st_dev == device:
             return own
@@ -308,27 +303,27 @@ class _Stager:
         for part in (*layout.commit_log_directories, layout.consume_queue, layout.index):
             real = part.resolve()  # a part may be a symbolic link to another disk
             beside = real.parent
-            if near.resolve().is_relative_to(real) and beside.stat().st_dev == device:
+            if existing.resolve().is_relative_to(real) and beside.stat().st_dev == device:
                 return self._new_folder(beside / JOURNAL_FOLDER / own.name)
         raise Refused(
             "the file system of this file has no directory for the session",
-            path=near,
+            path=existing,
             hint="mount the parent of this directory on the same file system, or recover a copy of the store",
         )
 
     def _new_folder(self, folder: Path) -> Path:
-        """A further folder of the session; it says where the journal is."""
+        """Make a further folder of the session, with a note of where the journal is."""
         self.files.make_directory(folder)
         write_note(self.files, folder / JOURNAL_IS_IN, os.fsencode(self.journal.folder))
         return folder
 
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
-        """Keep the bytes that are overwritten, and those to write."""
+        """Store the bytes to overwrite and the new bytes."""
         total = hashlib.sha256()
         with self.files.create(folder / step.old_name) as target:
             size = edit.length if edit.kind == "write" else None
             begin = 0
-            for data in pieces(path, edit.offset, size):  # what lies behind its end is new
+            for data in pieces(path, edit.offset, size):  # bytes beyond the end of the file are new
                 total.update(data)
                 target.pwrite(data, begin)
                 begin += len(data)
@@ -350,7 +345,7 @@ class _Stager:
             return
         neighbour = path if path.exists() else _neighbour(path)
         with self.files.create(staged, like=neighbour) as target:
-            if path.name in self._built:  # by a library, without the mode and the owner of the store's own
+            if path.name in self._built:  # built by a library, without the mode and owner of the store
                 target.pwrite_all(pieces(self._built[path.name]))
                 self._unsynced.append(target.path)
                 return
@@ -374,9 +369,9 @@ class _Stager:
 
 
 def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
-    """The SHA-256 of a file, or of `size` bytes at `offset`, as hex. Raises Missing, Unreadable.
+    """Return the SHA-256 of a file, or of `size` bytes at `offset`, as hex. Raises Missing, Unreadable.
 
-    Of a directory: of the names in it and what they hold; of a link there: of where it leads.
+    Of a directory: of its names and their hashes; of a link: of its target path.
     """
     total = hashlib.sha256()
     if path.is_symlink() and size is None:
@@ -391,7 +386,7 @@ def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
 
 
 def _neighbour(path: Path) -> Path | None:
-    """The file beside a new one whose mode, owner and times it takes: the next, else the last."""
+    """Return the file whose mode, owner and times a new file takes: the next one by name, else the last."""
     if not path.parent.is_dir():
         return None
     names = sorted(p.name for p in path.parent.iterdir() if p.is_file() and p.name.isdigit())
@@ -400,7 +395,7 @@ def _neighbour(path: Path) -> Path | None:
 
 
 class _Indexer(LogObserver):
-    """Gives the items of records behind a position to the writer."""
+    """Gives the index writer the items of records from a position on."""
 
     def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, log_end: int) -> None:
         self.writer, self.fix, self.log_end = writer, fix, log_end
@@ -408,7 +403,7 @@ class _Indexer(LogObserver):
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         items = dispatched.items
-        # where the record stands, whatever its header says: an item that names another place leads nowhere
+        # the position of the record, whatever its header says: an item with another position leads nowhere
         items = items.replace(physical_offset=batch.position[items.record])
         inside = (items.physical_offset >= self.fix.indexed_to) & (items.physical_offset < self.log_end)
         at_border = inside & (items.physical_offset == self.fix.indexed_to)
@@ -421,9 +416,9 @@ class _Indexer(LogObserver):
 
 
 def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files) -> tuple[list[Edit], int]:
-    """Make the index files again in the session's folder.
+    """Build the index files again in the session's folder.
 
-    Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
+    Return the edits that put them in place, and the end time of the newest full file, 0 if none is full.
     """
     geometry = sizes_of(layout).of_index
     made = folder / _INDEX_FOLDER
@@ -452,7 +447,7 @@ def _stage_index(layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files:
 
 
 def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
-    """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
+    """Give the index writer the records of the log that are not indexed yet. Raises Unreadable."""
     indexed_to = indexer.fix.indexed_to
     scan_messages(
         commit_log_of(layout, plan.files or None),
@@ -463,7 +458,7 @@ def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
 
 
 def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: int) -> list[Edit]:
-    """The checkpoint names the end of the newest full index file, which may be a new one."""
+    """Return the edits with the end time of the newest full index file, which may be a new one, in the checkpoint."""
     if plan.checkpoint is None or full_time <= plan.checkpoint.index_msg_timestamp:
         return edits
     newer: Checkpoint = plan.checkpoint._replace(index_msg_timestamp=full_time)

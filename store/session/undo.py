@@ -1,8 +1,8 @@
-"""Taking a repair back, byte for byte, from what its journal kept.
+"""Undo a repair, byte for byte, from its journal; list and purge sessions.
 
-The order is that of `apply`: barrier, lock, then everything that is kept is proven by its hash
-before anything is touched. `undoing` is published first: from then on the session can only be taken
-back, cut off at any point the next run goes on, and the barrier keeps brokers away meanwhile.
+The order is that of `apply`: barrier, lock, then every stored copy is verified by its hash before anything is touched.
+`undoing` is published first: from then on the session can only be undone; after an interruption at any point the next
+run continues, and the barrier keeps brokers away meanwhile.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .journal import (
 from .stage import sha256_of
 
 _SHOWN = 3
-"""Changed files that an error names."""
+"""Number of changed files that an error names."""
 _TABLES = (".sst", ".blob")
 """Files of a RocksDB that are never changed, only merged into others."""
 
 
 class Session(NamedTuple):
-    """A session of the store. kept_bytes: what its folders hold, sparse files by what they use."""
+    """A session of the store. kept_bytes: disk usage of its folders, holes of sparse files not counted."""
 
     name: str
     command: str
@@ -52,7 +52,7 @@ class Session(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """A session that was taken back. resumed: that had been cut off before."""
+    """A session that was undone. resumed: an earlier undo had been interrupted."""
 
     session: str
     command: str
@@ -62,11 +62,8 @@ class Undone(NamedTuple):
 
 
 def list_sessions(layout: Layout) -> Iterator[Session]:
-    """The sessions of a store, oldest first; those that never began are left out.
-
-    One with a damaged journal has no command and no steps.
-
-    Raises Unreadable.
+    """Yield the sessions of a store, oldest first, without those that were never sealed. A session with a damaged
+    journal has no command and no steps. Raises Unreadable.
     """
     for folder in sessions(layout.journal):
         state = Journal(layout.root, folder, "").state
@@ -84,7 +81,7 @@ def list_sessions(layout: Layout) -> Iterator[Session]:
 
 
 def folders_of(journal: Journal) -> set[Path]:
-    """The folders of a session, one on each file system that it changed."""
+    """Return the folders of a session, one on each file system that it changed."""
     return {journal.folder, *(journal.folder_of(step) for step in journal.steps)}
 
 
@@ -95,11 +92,11 @@ def _used_bytes(folder: Path) -> int:
 
 
 def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
-    """The session called `name`, by default the newest that can be taken back.
+    """Return the session called `name`, by default the newest one that can be undone.
 
-    One that was taken back but for its start barrier counts; None where nothing but a barrier is
-    left, of a session that was cut off before it began. Raises NotFound where there is none,
-    or where it was taken back already, Refused (its journal is elsewhere), Unreadable.
+    A session that is undone except for its start barrier counts. None: only the barrier of a session that was
+    interrupted before it began is left. Raises NotFound if there is no such session or it was undone already, Refused
+    (its journal is elsewhere), Unreadable.
     """
     check_journal_place(layout)
     over = (SessionState.UNSEALED,) if barriers(layout) else (SessionState.UNSEALED, SessionState.UNDONE)
@@ -107,7 +104,7 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)
         state = SessionState.UNSEALED if folder is None else Journal(layout.root, folder, "").state
         if folder is None or state is SessionState.UNSEALED:
-            from ..findings.next_commands import proposed  # which looks at findings, and they at recoveries
+            from ..findings.next_commands import proposed  # findings use recoveries, which use this room
 
             hint = f"{proposed(layout, 'undo', '--list')} names them"
             raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)
@@ -125,13 +122,13 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 def undo(
     layout: Layout, journal: Journal | None, files: Files, *, force: bool = False, wait_seconds: float = 0
 ) -> Undone:
-    """Take a session back; None only removes the start barrier. force: also where the store has changed since.
+    """Undo a session; None only removes the start barrier. force: even if the store has changed since.
 
-    Raises InUse, Refused (the store has changed, a later session stands in the way), Unreadable (a
-    damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
+    Raises InUse, Refused (the store has changed, a later session has to be undone first), Unreadable (a damaged
+    journal, an I/O error), NoSpace. After an error nothing was touched, or `undo` can be run again.
     """
     left = left_over(layout)
-    if isinstance(left, HalfStore):  # its barrier stays, and what there is of it
+    if isinstance(left, HalfStore):  # the barrier and the partial store stay as they are
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if journal is None:
         with alone(layout, files, wait_seconds):
@@ -151,23 +148,23 @@ def undo(
         if state is SessionState.APPLIED and not force:
             _check_unchanged(layout, journal, files)
         if state is not SessionState.UNDONE:
-            _carry_back(journal, files)
+            _undo_steps(journal, files)
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
     resumed = state in (SessionState.UNDO_CUT_OFF, SessionState.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
 
 
-def _carry_back(journal: Journal, files: Files) -> None:
-    """Undo every step, the last one first, and prove the result."""
+def _undo_steps(journal: Journal, files: Files) -> None:
+    """Undo every step, the last one first, and verify the result."""
     check_places(journal, files)
     if journal.state is not SessionState.UNDO_CUT_OFF:
-        _check_databases(journal)
+        _check_tables(journal)
         _prove_kept(journal)
         journal.begin_undo(files)
     for step in reversed(journal.steps):
-        _take_back(journal, step, files)
-    for database in _databases(journal):
+        _undo_step(journal, step, files)
+    for database in _changed_databases(journal):
         for path in database.later:
             kept = journal.folder_of(database.step) / f"{database.step.number:06d}.{path.name}.later"
             _rename(path, kept, files)
@@ -175,7 +172,7 @@ def _carry_back(journal: Journal, files: Files) -> None:
         directory = journal.store / name
         if directory.is_dir() and not any(directory.iterdir()):
             files.remove_directory(directory)
-    _flush_names(journal, files)
+    _sync_directories(journal, files)
     _prove_restored(journal)
     journal.finish_undo(files)
 
@@ -183,8 +180,8 @@ def _carry_back(journal: Journal, files: Files) -> None:
 class _ChangedDatabase(NamedTuple):
     """A RocksDB that a session has changed; its files belong together.
 
-    step: that of its CURRENT. later: its files that have come since. gone: its tables that the session left as
-    they were, and that are not there any more.
+    step: the step of its CURRENT. later: files that were added since. gone: tables that the session did not change and
+    that are missing now.
     """
 
     step: Step
@@ -192,8 +189,8 @@ class _ChangedDatabase(NamedTuple):
     gone: list[Path]
 
 
-def _databases(journal: Journal) -> Iterator[_ChangedDatabase]:
-    """Those of a session that came to its end; only with force they have changed since."""
+def _changed_databases(journal: Journal) -> Iterator[_ChangedDatabase]:
+    """Yield the databases of a finished session. They can have changed since only if the undo is forced."""
     current = [step for step in journal.steps if Path(step.path).name == ROCKSDB_CURRENT]
     if not current or not (journal.folder / DONE).exists():
         return
@@ -209,9 +206,9 @@ def _databases(journal: Journal) -> Iterator[_ChangedDatabase]:
         yield _ChangedDatabase(step, later, gone)
 
 
-def _check_databases(journal: Journal) -> None:
-    """What a RocksDB would need is there. Raises Refused."""
-    for database in _databases(journal):
+def _check_tables(journal: Journal) -> None:
+    """Check that the unchanged tables of each RocksDB still exist. Raises Refused."""
+    for database in _changed_databases(journal):
         if database.gone:
             raise Refused(
                 "the RocksDB was compacted since then and cannot be restored: this table is gone",
@@ -220,8 +217,8 @@ def _check_databases(journal: Journal) -> None:
             )
 
 
-def _flush_names(journal: Journal, files: Files) -> None:
-    """Bring to the disk which file is where: whoever was cut off may have moved some and not flushed that."""
+def _sync_directories(journal: Journal, files: Files) -> None:
+    """Sync the directories of all moved files: an interrupted run may have moved files without syncing."""
     moved = [step for step in journal.steps if not step.in_place]
     places = [place for step in moved for place in (journal.path_of(step).parent, journal.folder_of(step))]
     places += [(journal.store / name).parent for name in journal.directories]
@@ -231,7 +228,7 @@ def _flush_names(journal: Journal, files: Files) -> None:
 
 
 def _check_order(layout: Layout, journal: Journal) -> None:
-    """Only the newest session can be taken back. Raises Refused."""
+    """Check that no later session has to be undone first. Raises Refused."""
     other = unfinished(layout.root, layout.journal)
     if other is not None and other.session != journal.session:
         raise Refused(f"session {other.session} was cut off", path=layout.root, hint="undo that session first")
@@ -241,8 +238,8 @@ def _check_order(layout: Layout, journal: Journal) -> None:
 
 
 def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
-    """The store is as the repair left it. Raises Refused."""
-    # one file has two names where the configuration names its directory by another way than the command the root
+    """Check that the store is as the repair left it. Raises Refused."""
+    # a file has two paths if the configuration and the command line reach its directory differently
     resolve, root = cache(Path.resolve), journal.store.resolve()
     rows = (journal.listing(), listing(layout, journal, files))
     places = ({(journal.store / name): row for name, row in each.items()} for each in rows)
@@ -260,9 +257,9 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
 
 
 def _prove_kept(journal: Journal) -> None:
-    """What the journal kept is what it was, and has a place to go back to.
+    """Check that the journal's copies are undamaged and that each has a place to go back to.
 
-    Raises Refused (a file that was changed in place is gone), Unreadable: nothing has been touched.
+    Raises Refused (a file that was changed in place is gone), Unreadable. Nothing has been touched then.
     """
     moved, changed = {step.path for step in journal.steps if step.kind == "move"}, set[str]()
     for step in journal.steps:
@@ -278,18 +275,18 @@ def _prove_kept(journal: Journal) -> None:
         kept = folder / (step.old_name if step.in_place else step.moved_name)
         if not step.in_place and not kept.exists():
             if not step.old_sha256:
-                continue  # nothing was there
+                continue  # the step replaced no file
             if not path.exists():
                 raise Unreadable("a file that the session kept is gone", path=kept)
-            kept = path  # the repair did not come that far
+            kept = path  # the repair did not reach this step
         if not step.in_place and step.path in changed:
-            continue  # its hash is that of before these changes: the end of the undo compares it
+            continue  # its hash is from before these changes: compared at the end of the undo
         if sha256_of(kept) != step.old_sha256:
             raise Unreadable("a file that the session kept is damaged", path=kept)
 
 
-def _take_back(journal: Journal, step: Step, files: Files) -> None:
-    """Undo one step. Any number of times, from any half-way state."""
+def _undo_step(journal: Journal, step: Step, files: Files) -> None:
+    """Undo one step: any number of times, from any intermediate state."""
     path, folder = journal.path_of(step), journal.folder_of(step)
     if step.in_place:
         _write_back(step, path, folder / step.old_name, files)
@@ -298,7 +295,7 @@ def _take_back(journal: Journal, step: Step, files: Files) -> None:
         _rename(path, folder / step.new_name, files)
     moved = folder / step.moved_name
     if moved.exists():
-        if path.exists():  # only with force: somebody else made it
+        if path.exists():  # only with force: somebody else created it
             _rename(path, folder / f"{step.moved_name}.later", files)
         _rename(moved, path, files)
 
@@ -321,7 +318,7 @@ def _rename(source: Path, target: Path, files: Files) -> None:
 
 
 def _prove_restored(journal: Journal) -> None:
-    """Every file is what it was: hash, size, time; new ones are gone. Raises Unreadable."""
+    """Check that every file has its old hash, size and time, and that new files are gone. Raises Unreadable."""
     first: dict[str, Step] = {}
     for step in journal.steps:
         first.setdefault(step.path, step)
@@ -335,7 +332,7 @@ def _prove_restored(journal: Journal) -> None:
             raise Unreadable("undo did not restore the bytes from before the session", path=path)
     for step in first.values():
         path = journal.path_of(step)
-        if path.is_dir():  # its hash was that of before; its times are nobody's
+        if path.is_dir():  # its hash is compared above; directory times are not restored
             continue
         status = path.stat() if path.exists() else None
         then, now = step.before, status and (status.st_size, status.st_mtime_ns)
@@ -344,7 +341,7 @@ def _prove_restored(journal: Journal) -> None:
 
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
-    """Folders on other file systems that say themselves that they belong to the session."""
+    """Return folders on other file systems whose note says that they belong to the session."""
     parts = (*layout.commit_log_directories, layout.consume_queue, layout.index)
     places = {layout.root, *(part.resolve().parent for part in parts)}
     found = set()
@@ -357,9 +354,9 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
 
 
 def journal_to_purge(layout: Layout, folder: Path) -> Journal:
-    """A session to be removed; of a damaged journal only where it stands is known.
+    """Load a session to be removed; of a damaged journal only the folder is known.
 
-    Nothing of such a session can be taken back, and the rest of the journal is not needed to remove it.
+    A session with a damaged journal cannot be undone, and removing it needs nothing else of the journal.
     """
     try:
         return Journal.load(layout.root, folder)
@@ -368,16 +365,16 @@ def journal_to_purge(layout: Layout, folder: Path) -> Journal:
 
 
 def purge(layout: Layout, journal: Journal, files: Files) -> int:
-    """Remove what a session kept: it cannot be taken back any more. Returns the bytes freed.
+    """Remove the folders of a session, which cannot be undone any more. Return the bytes freed.
 
-    Raises InvalidInput for a session that was cut off, Unreadable.
+    Raises InvalidInput for an interrupted session, Unreadable.
     """
     if journal.state.half_way:
         raise InvalidInput(f"session {journal.session} was cut off: its folder is still needed")
     every = folders_of(journal) | _further_folders(layout, journal)
     folders = [folder for folder in every if folder.is_dir()]
     freed = sum(_used_bytes(folder) for folder in folders)
-    # without its seal a session counts for nothing, however far the rest comes
+    # without its seal a session does not count, however far the removal gets
     files.unlink(journal.folder / SEALED)
     files.sync_directory(journal.folder)
     for folder in sorted(folders, key=lambda each: each == journal.folder):
