@@ -1,5 +1,5 @@
-"""What to change in a store so that nothing more is lost, as a list of edits. Nothing is written.
+"""Plan, as a list of edits, the changes after which a store loses nothing more. Nothing is written.
 
-Under the policy `keep` damage in the middle of a log costs the damaged records, nothing else: holes
-are closed with tombstones, fillers and BLANKs. It may use `start`, `search` and all below them.
+Under the policy `keep` damage in the middle of a log costs only the damaged records: tombstones, fillers and BLANKs
+close the holes. It may use `start`, `search` and all below them.
 """

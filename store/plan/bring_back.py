@@ -1,17 +1,15 @@
-"""Which bytes of a replica close the holes of a log, and which holes stay (spec 7.9).
+"""Choose the bytes of a replica that close holes of a log, and lay them over the log before the plan (spec 7.9).
 
-A part is taken where the records on either side of the hole are the same in both logs, and what the replica has between
-is whole: body checksums, physical offsets, one record behind the other. Behind the end of the log there is no other
-side. There the replica's records are taken as far as they follow one another, and as far as the units of the queues
-name no other ones: a store that crashed may have lost the pages that its slave has. A store that was shut down in order
-ends where it ends, and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the
-first file: that is how an expired log looks, and where it is not one, files are copied with their times.
+A part is taken if the records on both sides of the hole are the same in both logs, and the replica's records between
+them are whole: right body checksums and physical offsets, no bytes between records. Behind the end of the log there is
+only one side. There the replica's records are taken as long as they are contiguous and queue units name no other ones:
+a store that crashed may have lost pages that its slave has. A store that was shut down in order ends where it ends, and
+a slave gets the rest from its master. Nothing is taken in front of the first file: an expired log looks the same, and a
+log that has lost its first files gets them by copying them with their times.
 
-A record that is whole but for its header, with which its queue does not go on, or with which it has none, is exchanged
-for the replica's if the queue of that has the number before or behind it: so it is not the replica's header that is
-wrong. One that shows itself that its header or its properties are wrong is exchanged for one that does not.
-
-The log of a store as it is with what a replica gives, before anything else is planned.
+A record with a good body is exchanged for the replica's if its header does not continue its queue, or gives it no
+queue, and if the queue has the offset right before or after that of the replica's record: then the replica's header is
+right. A record that shows itself that its header or properties are wrong is exchanged for a record that does not.
 """
 
 from __future__ import annotations
@@ -51,14 +49,14 @@ from .replica import (
 )
 
 _PEEK_BYTES = 4096
-_IDENTITY = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_timestamp", "store_timestamp", "body_crc")
-"""Fields that tell one record from another; none of them is 0 in most."""
-_OF_MESSAGE = ("total_size", "born_timestamp", "store_timestamp", "body_crc")
-"""Those that do not name a queue."""
+_RECORD_FIELDS = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_timestamp", "store_timestamp", "body_crc")
+"""Fields that identify a record; in most records none of them is 0."""
+_MESSAGE_FIELDS = ("total_size", "born_timestamp", "store_timestamp", "body_crc")
+"""Those that identify the message, whatever its queue."""
 
 
 class ReplicaPart(NamedTuple):
-    """What came from the replica: `records` whole records in `size` bytes from `position` on."""
+    """A part taken from the replica: `records` whole records in `size` bytes from `position` on."""
 
     position: int
     size: int
@@ -66,12 +64,12 @@ class ReplicaPart(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind it."""
+        """Position behind the part."""
         return self.position + self.size
 
 
 class NotInReplica(NamedTuple):
-    """What did not, and why."""
+    """A range of the log that the replica does not restore, and why."""
 
     position: int
     size: int
@@ -80,10 +78,10 @@ class NotInReplica(NamedTuple):
 
 @dataclass
 class Brought:
-    """What a replica gives. goes_on: it has more records behind the end of the log.
+    """What a replica gives. goes_on: the replica has more records behind the end of the log.
 
-    earlier_bytes: what it has in front of this log, whose files may have expired. pieces: what is to
-    be written; bytes that are the same already are left out. exchanged: parts in the place of a whole record.
+    earlier_bytes: bytes of the replica in front of this log, whose files may have expired. pieces: bytes to write,
+    without those that are the same already. exchanged: parts that replace a whole record.
     """
 
     replica: str
@@ -106,10 +104,7 @@ class Brought:
 
 
 def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica) -> Brought:
-    """Compare two logs around the damage that `finder` has seen. Raises Refused, Unreadable.
-
-    Refused: the replica is no copy of this log.
-    """
+    """Compare two logs around the damage that `finder` has seen. Raises Unreadable, Refused (no copy of this log)."""
     found = Brought(replica.name)
     found.earlier_bytes = max(0, log.min_offset - replica.log.min_offset)
     _check_copy(finder.samples, log, replica)
@@ -121,9 +116,9 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
         first, behind = np.searchsorted(units.position, [hole.begin, hole.end])
         mine = units.take(slice(int(first), int(behind)))
         if hole.last:
-            _end(found, snapshot, log, hole, replica, mine)
+            _take_behind_end(found, snapshot, log, hole, replica, mine)
         else:
-            _middle(found, log, hole, replica, mine)
+            _take_between(found, log, hole, replica, mine)
     _exchange(found, snapshot, log, finder, replica, units)
     return found
 
@@ -131,13 +126,13 @@ def bring_back(snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica
 def _exchange(
     found: Brought, snapshot: Snapshot, own: CommitLog, finder: DamageFinder, replica: Replica, units: LostUnits
 ) -> None:
-    """Take records that are others in the replica, where the logs are the same around them."""
+    """Take records that differ in the replica, if the logs are the same around them."""
     for run, is_proved in _differing(own, finder, replica):
         log = commit_log_of(snapshot.layout, _patched(snapshot, own.queue, found)) if found.pieces else own
         begin = max(run.begin - _PEEK_BYTES, run.begin // log.queue.file_size * log.queue.file_size)
         sides = LogHole(run.begin, run.end, (begin, run.begin))
-        is_there = _same(log, replica, run.begin, run.end)
-        if is_there or _neighbours(log, sides, replica) or [*find_runs(replica, run.begin, run.end, units)] != [run]:
+        is_there = _is_same(log, replica, run.begin, run.end)
+        if is_there or _why_unfit(log, sides, replica) or [*find_runs(replica, run.begin, run.end, units)] != [run]:
             continue
         _take(found, log, sides, replica, [run])
         if not is_proved:
@@ -146,8 +141,9 @@ def _exchange(
 
 
 def _differing(log: CommitLog, finder: DamageFinder, replica: Replica) -> Iterator[tuple[ReplicaRun, bool]]:
-    """Records that may be wrong and are others in the replica; whether they certainly are wrong, and then neighbours
-    together. Of the others the bodies are the same: `QueueChain` tells which is right.
+    """Yield records that may be wrong and differ in the replica, and whether they are certainly wrong; neighbours that
+    certainly are come as one run. Of the others the messages are the same in both logs: `QueueChain` tells which header
+    is right.
     """
     spoilt = {position for part in finder.spoilt for position in part.tolist()}
     wanted = np.concatenate([np.zeros(0, np.int64), *finder.doubtful, *finder.silent, *finder.spoilt])
@@ -155,7 +151,7 @@ def _differing(log: CommitLog, finder: DamageFinder, replica: Replica) -> Iterat
     for position in where_differing(log, replica, np.unique(wanted)).tolist():
         own, other = record_at(log, position), record_at(replica.log, position)
         heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) or {} for data in (own, other)]
-        differs = any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _OF_MESSAGE)
+        differs = any(heads[0].get(name, 0) != heads[1].get(name, 1) for name in _MESSAGE_FIELDS)
         if own == other or (differs and position not in spoilt) or not is_sound_at(replica.log, position):
             continue
         is_wrong = position in spoilt or is_zeroed(own, other)
@@ -169,7 +165,7 @@ def _differing(log: CommitLog, finder: DamageFinder, replica: Replica) -> Iterat
 
 
 def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> None:
-    """Good records stand in both logs at the same places. Raises Refused."""
+    """Check that some good record has the same place and bytes in both logs. Raises Refused."""
     differs: int | None = None
     for position in samples:
         own = record_at(log, position)
@@ -195,10 +191,10 @@ def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> Non
 
 
 def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:
-    """Beside damage a record may be damaged where no checksum tells, in its properties: then it is
-    the same message in both logs, and not the same bytes.
+    """Return the hole with the record before it, if that is the same message in both logs but not the same bytes:
+    beside damage a record may be damaged in its properties, which no checksum covers.
     """
-    if hole.before is None or _same(log, replica, *hole.before):
+    if hole.before is None or _is_same(log, replica, *hole.before):
         return hole
     begin, end = hole.before
     own, other = record_at(log, begin), record_at(replica.log, begin)
@@ -208,13 +204,13 @@ def _widened(hole: LogHole, log: CommitLog, replica: Replica) -> LogHole:
     return hole._replace(begin=begin, before=(begin, begin)) if heads[0] == heads[1] else hole
 
 
-def _same(log: CommitLog, replica: Replica, begin: int, end: int) -> bool:
+def _is_same(log: CommitLog, replica: Replica, begin: int, end: int) -> bool:
     return log.read(begin, end - begin) == replica.bytes_at(begin, end)
 
 
-def _middle(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits) -> None:
-    """A hole between good records. A replica that ends inside tells by the front side alone."""
-    reason = _neighbours(log, hole, replica)
+def _take_between(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits) -> None:
+    """Close a hole between good records. If the replica ends inside, only the front side is compared."""
+    reason = _why_unfit(log, hole, replica)
     if reason:
         found.lacks.append(NotInReplica(hole.begin, hole.end - hole.begin, reason))
         return
@@ -230,17 +226,17 @@ def _middle(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, uni
 
 
 def units_agree(runs: Sequence[ReplicaRun], units: LostUnits) -> bool:
-    """Some queue unit names a record of the runs."""
+    """Whether a queue unit names a record of the runs."""
     return any(((units.position >= r.begin) & (units.position < r.end)).any() for r in runs)
 
 
-def _neighbours(log: CommitLog, hole: LogHole, replica: Replica) -> str:
-    """Why the sides of a hole do not fit, "" if they do."""
+def _why_unfit(log: CommitLog, hole: LogHole, replica: Replica) -> str:
+    """Return why the sides of a hole do not fit the replica, "" if they do."""
     if hole.begin >= replica.end:
         return "the replica ends before this place"
     if hole.end <= replica.log.min_offset:
         return "the replica begins after this place"
-    if hole.before is not None and not _same(log, replica, *hole.before):
+    if hole.before is not None and not _is_same(log, replica, *hole.before):
         return f"the records before this place differ, at {hole.before[0]}"
     other = record_at(replica.log, hole.end)
     if other and other != record_at(log, hole.end):
@@ -249,7 +245,7 @@ def _neighbours(log: CommitLog, hole: LogHole, replica: Replica) -> str:
 
 
 def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs: Sequence[ReplicaRun]) -> None:
-    """Bring runs back; what lies between them stays lost."""
+    """Add runs to the parts brought back, and the ranges between them to what the replica lacks."""
     at = hole.begin
     for run in [*runs, ReplicaRun(hole.end, hole.end, 0)]:
         if at < run.begin:
@@ -260,21 +256,23 @@ def _take(found: Brought, log: CommitLog, hole: LogHole, replica: Replica, runs:
         found.pieces += pieces_of(log, replica, run)
 
 
-def _end(found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits) -> None:
-    """What the replica has behind the end of the log."""
+def _take_behind_end(
+    found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, replica: Replica, units: LostUnits
+) -> None:
+    """Take the replica's records behind the end of the log."""
     known = _known_end(log, hole.begin, units)
     runs: list[ReplicaRun] = []
     reason = "the replica has no good record there"
     if hole.before is None:
         reason = "this log has no good record to compare with"
-    elif not _same(log, replica, *hole.before):
+    elif not _is_same(log, replica, *hole.before):
         reason = "the logs differ before the end of this one"
-    elif _is_another(log, replica, hole.begin):
+    elif _has_other_record(log, replica, hole.begin):
         reason = "the replica has another record at the end of this log"
-    elif snapshot.abort or known > hole.begin or _is_dirty(snapshot, hole.begin):
+    elif snapshot.abort or known > hole.begin or _has_data_behind(snapshot, hole.begin):
         end = min(known, hole.end) if snapshot.layout.broker_config.is_slave else hole.end
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))
-    if runs and runs[-1].blank and not _goes_on(snapshot, runs[-1].end):
+    if runs and runs[-1].blank and not _has_file_at(snapshot, runs[-1].end):
         runs = _without_blank(runs[-1], replica)
     reached = runs[-1].end if runs else hole.begin
     if known > reached:
@@ -284,7 +282,7 @@ def _end(found: Brought, snapshot: Snapshot, log: CommitLog, hole: LogHole, repl
 
 
 def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:
-    """The run up to its last record: a BLANK leads on, and there is nothing to go on with."""
+    """Return the run up to its last record: a BLANK leads to the next file, and there is none."""
     size = replica.log.queue.file_size
     start = (run.end - 1) // size * size
     begin = max(run.begin, start)
@@ -294,13 +292,13 @@ def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:
     return [run._replace(end=begin, blank=False)] if begin > run.begin else []
 
 
-def _goes_on(snapshot: Snapshot, position: int) -> bool:
-    """A log file begins there."""
+def _has_file_at(snapshot: Snapshot, position: int) -> bool:
+    """Whether a log file begins at `position`."""
     return any(entry.name.isdigit() and int(entry.name) == position for entry in snapshot.log)
 
 
 def _known_end(log: CommitLog, begin: int, units: LostUnits) -> int:
-    """How far the store itself shows that its log went: by queue units, by a torn record."""
+    """Return how far the log went by the store's own evidence: queue units and a torn record."""
     known = max(begin, int(units.end.max()) if len(units) else begin)
     torn = _head(log.read(begin, _PEEK_BYTES))
     file = log.queue.file_at(begin)
@@ -310,8 +308,8 @@ def _known_end(log: CommitLog, begin: int, units: LostUnits) -> int:
     return known
 
 
-def _is_dirty(snapshot: Snapshot, begin: int) -> bool:
-    """Something stands behind the end of the log, in its last file."""
+def _has_data_behind(snapshot: Snapshot, begin: int) -> bool:
+    """Whether the last log file has data behind the end of the log."""
     for entry in snapshot.log:
         offset = begin - int(entry.name)
         if 0 <= offset < snapshot.log_file_bytes and not is_zero_from(entry, offset):
@@ -319,25 +317,25 @@ def _is_dirty(snapshot: Snapshot, begin: int) -> bool:
     return False
 
 
-def _is_another(log: CommitLog, replica: Replica, position: int) -> bool:
-    """The torn record at the end is not the one that the replica has there.
+def _has_other_record(log: CommitLog, replica: Replica, position: int) -> bool:
+    """Whether the torn record at the end is another one than the replica's record there.
 
-    A field that was never written is 0; a single one that differs is damage.
+    Fields that are 0 were never written; a single different field is damage.
     """
     own, other = (
         _head(data) for data in (log.read(position, _PEEK_BYTES), replica.bytes_at(position, position + _PEEK_BYTES))
     )
     if own is None or other is None or own["physical_offset"] != position:
         return False
-    return sum(bool(own[name]) and own[name] != other[name] for name in _IDENTITY) > 1
+    return sum(bool(own[name]) and own[name] != other[name] for name in _RECORD_FIELDS) > 1
 
 
 def _head(data: bytes) -> dict[str, int] | None:
-    """The fields of the record that these bytes begin with."""
+    """Return the fields of the record at the start of these bytes."""
     if len(data) < _PEEK_BYTES:
         return None
     columns = decode_one(MESSAGE, data)
-    return {name: int(columns.ints(name)[0]) for name in (*_IDENTITY, "physical_offset")}
+    return {name: int(columns.ints(name)[0]) for name in (*_RECORD_FIELDS, "physical_offset")}
 
 
 Look = Callable[[CommitLog, list[LogObserver]], None]
@@ -353,10 +351,10 @@ def with_replica(
     look: Look,
     observers: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
-    """What the replica `name` gives, and the log's files with that over them.
+    """Return what the replica `name` gives, and the log's files with the pieces laid over them.
 
-    verify, inner_batches: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it
-    lies there. Raises Refused, Missing, NotAStore, Unreadable, Unsupported, InvalidInput.
+    verify, inner_batches: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it is on disk.
+    Raises Refused, Missing, NotAStore, Unreadable, Unsupported, InvalidInput.
     """
     replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes, inner_batches=inner_batches)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
@@ -375,7 +373,7 @@ def with_replica(
 
 
 def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
-    """Leave parts out."""
+    """Remove broken parts from what was brought."""
     reason = "the replica's queue offsets do not fit between those of this log"
     for part in broken:
         brought.parts.remove(part)
@@ -387,7 +385,7 @@ def _drop(brought: Brought, broken: set[ReplicaPart]) -> None:
 
 
 def _patched(snapshot: Snapshot, queue: MappedFileQueue, brought: Brought) -> PatchedQueue:
-    """The files as they are, those that get bytes at full length, new ones where there was none."""
+    """Return the log's files with the pieces over them: changed files at full length, new files where none exists."""
     size = snapshot.log_file_bytes
     touched = {position // size * size for position, _ in brought.pieces}
     files, present = [], {}
@@ -404,9 +402,10 @@ def _patched(snapshot: Snapshot, queue: MappedFileQueue, brought: Brought) -> Pa
 
 @dataclass
 class QueueChain(LogObserver):
-    """Whether the queue offsets rise from what is this log's own into what was brought, and back.
+    """Checks that queue offsets rise from this log's own records into the parts brought, and back.
 
-    broken: parts where they do not. proved: those of `exchanged` with the next number before or behind them.
+    broken: parts where they do not. proved: those of `exchanged` whose neighbour in the queue has the next offset
+    before or after theirs.
     """
 
     parts: list[ReplicaPart]
@@ -417,7 +416,7 @@ class QueueChain(LogObserver):
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
 
     def messages(self, messages: Messages) -> None:
-        """Messages of one queue in log order."""
+        """Take messages of one queue, in log order."""
         if not len(messages.offset):
             return
         last, place = self._last.get(messages.queue, (-1, -1))

@@ -1,14 +1,15 @@
-"""What "keep" does to the commit log: every gap closed, the log ends behind the last thing known.
+"""Plan the commit log under the policy "keep": close every gap and set the end of the log.
 
-The log ends behind the last good record, or behind the lost ones that units name right behind it; that of a slave, to
-which its master sends these again, behind the last good one. What lies farther on (a torn tail, stale bytes, files that
-were never written) is put out of the way as under the policy "broker".
+The log ends behind the last good record, or behind lost records that units name right behind it. The log of a slave
+ends behind the last good record, as its master sends the lost ones again. What lies farther on (a torn tail, stale
+bytes, files that were never written) is treated as under the policy "broker".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,10 +59,10 @@ from .unreferenced import (
 
 
 class KeptLog(NamedTuple):
-    """The log as it will be. queue: its files with what is written over them.
+    """The log as it will be. queue: its files with the pieces to write over them.
 
-    restored: number of records whose header, or a number in their properties, is put right. written: the
-    ranges that are. unplaced: lost messages without a tombstone.
+    restored: number of records whose header, or a number in their properties, is corrected. written: [begin, end) of
+    the bytes to write. unplaced: lost messages without a tombstone.
     """
 
     plan: LogPlan
@@ -71,16 +72,16 @@ class KeptLog(NamedTuple):
     cut: Sequence[CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
     unplaced: Sequence[Unplaced] = ()
-    #: Number of records whose LMQs are put right.
+    #: Number of records whose LMQ offsets are corrected.
     numbered: int = 0
-    #: Some of it may be there only because all was asked for (`RecoveryOptions.exact`).
+    #: Part of the plan may exist only because `RecoveryOptions.exact` was asked for.
     exact_alone: bool = False
     #: Lost messages without a tombstone whose places are known: nothing is written there.
     gone: Sequence[Fill] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool, inner_batches: bool) -> GapFinder:
-    """What has to look at the whole log before `keep_log`; `verify` and `inner_batches` as of a `GapFinder`."""
+    """Return the observer that sees the whole log before `keep_log`. verify, inner_batches: as of a `GapFinder`."""
     starts = frozenset(int(entry.name) for entry in snapshot.log)
     return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, inner_batches)
 
@@ -95,14 +96,14 @@ def keep_log(
     brought: Sequence[Piece] = (),
     verified: VerifiedLog | None = None,
 ) -> KeptLog:
-    """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
+    """Plan the log of a store that `finder` has seen. Raises Refused, Unreadable.
 
-    elsewhere: what units say of good records that claim other places. audits: of the queues, which have seen the log.
-    brought: what a replica gives; `queue` has it already. verified: what is in order.
+    elsewhere: units of good records whose header names another place. audits: of the queues, which have seen the log.
+    brought: pieces from a replica; `queue` has them already. verified: the part of the log that is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
-    entries = _by_start(snapshot, queue)
+    entries = _entries_by_start(snapshot, queue)
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, start), finder.filled
@@ -116,13 +117,13 @@ def keep_log(
         finder.close(end)
     gaps, forms = finder.all_gaps(end), forms._replace(append_crc=forms.append_crc or finder.crc_items)
     gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
-    topics = _further(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
+    topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
     restored += [piece for piece, _ in headers]
-    wanted = list(_wanted(audits, topics, {position: own for (position, _), own in headers}))
+    wanted = list(_missing_places(audits, topics, {position: own for (position, _), own in headers}))
     lost, given = with_own_queues(lost, wanted, (elsewhere, saved), topics)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed, unplaced = with_unreferenced(closed, wanted, (elsewhere, saved), given, forms)
@@ -146,7 +147,7 @@ def keep_log(
     edits += edits_of(entries, size, [(record.position, record.data) for record in cut], CUT)
     edits += edits_of(entries, size, lmq, _NUMBERED)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
-    files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
+    files = [*_loaded_files(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
     over = [*brought, *pieces, *restored, *lmq, *((c.position, c.data) for c in cut)]
     patched = patched_queue(snapshot, queue, entries, over, end)
@@ -155,14 +156,14 @@ def keep_log(
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone)
 
 
-def _by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:
-    """The files of the log; of two of one name that which it is read from."""
+def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:
+    """Return the files of the log by start; of two files with one name the one that the log is read from."""
     read = (ours for ours, _ in files_of_one_name(snapshot, queue))
     return {int(entry.name): entry for entry in (*snapshot.log, *read)}
 
 
 def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[Fill]) -> None:
-    """No tombstone stands for a record that another file of the same name has. Raises Refused."""
+    """Check that no tombstone replaces a record that another file of the same name has. Raises Refused."""
     for ours, other in files_of_one_name(snapshot, queue):
         start = int(ours.name)
         gaps = [each.gap for each in closed if start <= each.gap.begin < start + ours.size and len(each.lost)]
@@ -178,14 +179,16 @@ def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[F
 
 
 def _has_record(log: CommitLog, gap: Gap) -> bool:
-    """A record of the log begins in a gap, with a body that has its checksum."""
+    """Whether a record with a matching body checksum begins in a gap."""
     batches = (item for item in log.scan(gap.begin, gap.end) if isinstance(item, Batch))
     looked_at = ((batch, batch.body_crc_ok) for batch in batches if batch.mark <= Mark.AFTER_DAMAGE)
     return any(good is not None and bool((good & ~tombstones(batch.columns)).any()) for batch, good in looked_at)
 
 
-def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue) -> dict[QueueId, str]:
-    """The queues that never are a record's own, and the topic of the records that name them (`further_topic`)."""
+def _further_topics(
+    snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: MappedFileQueue
+) -> dict[QueueId, str]:
+    """Return the queues that are never a record's own, and the topic of their records (`further_topic`)."""
     light = any(name.topic.startswith(LMQ_PREFIX) for name in audits)
     if not light and not options_of(snapshot.layout).multi_dispatch.value:
         return {}
@@ -194,12 +197,12 @@ def _further(snapshot: Snapshot, audits: Mapping[QueueId, QueueAudit], queue: Ma
     return {name: topic for name, topic in topics.items() if topic is not None}
 
 
-def _wanted(
+def _missing_places(
     audits: Mapping[QueueId, QueueAudit], further: Container[QueueId], own: Mapping[int, QueueId]
 ) -> Iterator[LostMessagePlace]:
-    """Queue offsets of which the log has no message. A unit of a further queue names a record that is another's: it
-    stays, and wants none of its own. Nor does a number of a queue beside it tell of lost messages where a record got it
-    that is put right. own: by position, the queues of such records.
+    """Yield queue offsets without a message in the log. A valid unit of a further queue names a record of another
+    queue: the unit stays, and nothing is missing. Nor is an offset missing next to a record that is corrected into
+    another queue. own: the queues of such records, by position.
     """
     for place in places(audits):
         if any(own.get(beside, place.queue) != place.queue for beside in (place.low, place.high)):
@@ -217,20 +220,15 @@ CUT = "separators in place of properties that a torn write destroyed", "I-055"
 _NUMBERED = "a number for each LMQ that a record names", "I-048"
 
 
-def _place(piece: Piece) -> int:
-    return piece[0]
-
-
-def _loaded(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
+def _loaded_files(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
     return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
 
 
 def units_behind(
     size: int, end: int, files_end: int, look: Callable[..., LostUnits], head: int = 0, *, sure: bool = False
 ) -> LostUnits:
-    """The records behind the last good one that units name: lost, but known. head: bytes before each record.
-
-    sure: something else proves that there were some.
+    """Return the records behind the last good one that units name: lost, but known. head: bytes before each record.
+    sure: something else proves that there were such records.
     """
     gaps, begin = [], end
     while begin < files_end:
@@ -238,16 +236,16 @@ def units_behind(
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
     found = look(gaps, ())
-    # a unit that stands alone somewhere behind the end is no proof that there was a record
+    # a single unit that names a place far behind the end does not prove a record there
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) - head in (end, next_file)
     return found if begins_there or sure else found.take(slice(0, 0))
 
 
 def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) -> list[Fill]:
-    """The records of the last log files that are missing, which units name: nothing is written for them, the log goes
-    on at its end. The first of them stands behind the files that are there, and had no room in what is left of these
-    behind `filled`; else all that units name is what a cut has left.
+    """Return the records of missing log files at the end, which units name. Nothing is written for them: the log
+    continues at its end. The first of them begins right behind the existing files and had no room between `filled` and
+    their end; otherwise the units are leftovers of a cut.
     """
     files_end = max(finder.files) + finder.file_bytes
     if files_end - filled > RECORD_BYTES_MAX:
@@ -266,7 +264,7 @@ def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) 
 def _right_headers(
     queue: MappedFileQueue, elsewhere: LostUnits, rules: PutRightRules
 ) -> Iterator[tuple[Piece, QueueId]]:
-    """Good records whose header is wrong as they were, and the queue of each."""
+    """Yield good records with a corrected header, and the queue of each."""
     for row, number in enumerate(elsewhere.queue.tolist()):
         piece = put_right(queue, elsewhere, row, 0, rules)
         if piece is not None and not _is_there(queue, piece):
@@ -274,7 +272,7 @@ def _right_headers(
 
 
 def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
-    """The record stands there as it is: its unit is wrong, not its header."""
+    """Whether the log has exactly this record: then its unit is wrong, not its header."""
     position, data = piece
     file = queue.file_at(position)
     return file is not None and queue.read_file(file, position - file.start, len(data)) == data
@@ -283,37 +281,37 @@ def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
 def _put_right(
     queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, rules: PutRightRules
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
-    """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
+    """Take records that are whole except for their header out of the gaps and the lost records.
 
-    Returns the gaps, the lost, the saved, and the bytes of these.
+    Return the remaining gaps, the lost records, the saved records, and the bytes of the latter.
     """
-    left, pieces = list[Gap](), list[Piece]()
+    rest, pieces = list[Gap](), list[Piece]()
     number, rows = rows_in(gaps, lost.position)
     times = np.array([gap.store_timestamp for gap in gaps], np.int64)
     proved = all_put_right(queue, lost.take(rows), number, times[number], rules)
     for at, gap in enumerate(gaps):
         found = proved.get(at, {})
-        parts = _between(gap, found)
+        parts = _rest_of_gap(gap, found)
         if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
-            left.append(gap)  # their units are not to be trusted
+            rest.append(gap)  # the units of these records are not to be trusted
             continue
-        left += [part for part in parts if part.end > part.begin]
+        rest += [part for part in parts if part.end > part.begin]
         pieces += found.items()
     saved = np.isin(lost.position, np.array([position for position, _ in pieces], np.int64))
-    return left, lost.take(~saved), lost.take(saved), pieces
+    return rest, lost.take(~saved), lost.take(saved), pieces
 
 
 def _with_numbers(
     restored: Sequence[Piece], others: Sequence[Piece], audits: Mapping[QueueId, QueueAudit]
 ) -> tuple[list[Piece], list[Piece]]:
-    """The records that are put right, and others, with a number for each LMQ that they name."""
+    """Return the corrected records and the changed ones of `others`, with a number for each LMQ that a record names."""
     lacking = [piece for piece in restored if lacks_numbers(bytes(piece[1]))]
     made = dict(lmq_items([*lacking, *others], audits))
     return [(at, made.pop(at, data)) for at, data in restored], list(made.items())
 
 
-def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
-    """What is left of a gap beside some records."""
+def _rest_of_gap(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
+    """Return the rest of a gap around some records."""
     begin, parts = gap.begin, []
     for position, record in sorted(records.items()):
         parts.append(gap._replace(begin=begin, end=position, to_file_end=False))
@@ -324,7 +322,7 @@ def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
 def edits_of(
     entries: dict[int, DirectoryEntry], size: int, pieces: Sequence[Piece], why: tuple[str, str]
 ) -> Iterator[Edit]:
-    """Edits of records that stay where they are. why: the reason, and the code of what is wrong with them."""
+    """Yield edits of records that keep their places. why: reason, and code of what is wrong with the records."""
     reason, code = why
     for position, data in sorted(pieces):
         start = position // size * size
@@ -332,7 +330,7 @@ def edits_of(
 
 
 def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:
-    """The records that take a gap too small for any into their properties. Raises Refused."""
+    """Yield the records whose properties take up a gap too small for any record. Raises Refused."""
     for fill in closed:
         if not fill.padding:
             continue
@@ -352,7 +350,7 @@ def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]
 
 
 def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
-    """Nothing has to be done: the BLANK stands there already."""
+    """Whether nothing is to do: the BLANK of the gap exists already."""
     if fill.blank is None or len(fill.lost) or fill.fillers:
         return False
     position, size = fill.blank
@@ -361,7 +359,7 @@ def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
 
 
 def lengths_of(snapshot: Snapshot, entries: dict[int, DirectoryEntry], end: int, *, stale: bool) -> Iterator[Edit]:
-    """Log files of a wrong length get theirs, those that stay (`plan.log.tail_edits`)."""
+    """Yield edits that correct the length of the log files that stay (`plan.log.tail_edits`)."""
     size, first = snapshot.log_file_bytes, min(entries)
     for start in sorted(entries):
         entry = entries[start]
@@ -378,14 +376,11 @@ def writes_of(
     closed: Sequence[Fill] = (),
     brought: frozenset[int] = frozenset(),
 ) -> Iterator[Edit]:
-    """Edits that put the pieces into the files; zeros behind the BLANKs.
-
-    brought: positions of pieces that a replica gives.
-    """
+    """Yield edits that write the pieces, and zeros behind the BLANKs. brought: positions of pieces from a replica."""
     size = snapshot.log_file_bytes
     directory = snapshot.layout.commit_log_directories[0]
     new: dict[int, list[Piece]] = {}
-    for position, data in sorted(pieces, key=_place):
+    for position, data in sorted(pieces, key=itemgetter(0)):
         start = position // size * size
         entry = entries.get(start)
         if entry is None:
@@ -406,7 +401,7 @@ def writes_of(
         entry = entries.get(start)
         if entry is None:
             continue
-        last = last_byte(entry, begin, size)  # a file that is too long is cut, not written to
+        last = last_byte(entry, begin, size)  # a file that is too long is truncated, not written to
         if last > begin:
             reason = "zeros up to the end of the file, where there is no record"
             yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
@@ -415,7 +410,7 @@ def writes_of(
 def patched_queue(
     snapshot: Snapshot, queue: MappedFileQueue, entries: dict[int, DirectoryEntry], pieces: Sequence[Piece], end: int
 ) -> PatchedQueue:
-    """The files of the log up to its end, with the pieces over them."""
+    """Return the files of the log up to its end, with the pieces over them."""
     size = snapshot.log_file_bytes
     directory = snapshot.layout.commit_log_directories[0]
     files, present = [], {}
@@ -425,6 +420,5 @@ def patched_queue(
         files.append(MappedFile(path, start, size))
         if entry is not None:
             present[path] = min(entry.size, size)
-    base = queue
-    base.file_size = size
-    return PatchedQueue(base, files, present, pieces)
+    queue.file_size = size
+    return PatchedQueue(queue, files, present, pieces)

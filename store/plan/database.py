@@ -1,11 +1,11 @@
-"""The RocksDB of queues brought in line with the log that a plan leaves (spec 7.14).
+"""Bring the RocksDB of queues in line with the log that a plan leaves (spec 7.14).
 
-Units of the log that it lacks or names wrongly are put, units behind the end of a queue go, rows say what
-there is. A database that cannot be read is made anew of the log, which has all that a consumer can get.
-It is changed in a copy, and journaled as whole files: tables are never changed, so the store has the old
-database or the new one, whatever happens between.
+Units that are missing or wrong are put, units behind the end of a queue are deleted, and bound rows corrected. A
+database that cannot be read is built anew from the log, which has every message that a consumer can get. Changes are
+made in a copy and journaled as whole files: tables are never changed in place, so an interrupted repair leaves the old
+database or the new one.
 
-For the plan of the log its queues are files for a moment: those name what a damaged record was.
+While the log is planned the queues are temporary files: their units show what a damaged record was.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _BOUND, _CHECKPOINT = numbers_of(formats.BOUND), numbers_of(formats.CHECKPOINT)
 _REASON = "the queues in the RocksDB as the log has them"
 _CODES = ("I-070", "I-084")
 MOST_GONE = 1 << 18
-"""Units; where more have to go, the database is built anew: that takes no memory for each of them."""
+"""Units; if more have to be deleted, the database is built anew, which needs no memory for each of them."""
 
 
 def opened_database(stores: QueueStores) -> RocksDb | None:
-    """The database of queues, None where there is none that can be opened. Raises Unsupported."""
+    """Return the database of queues, None if there is none or it cannot be opened. Raises Unsupported."""
     if stores.database is None or not is_rocksdb(stores.database):
         return None
     try:
@@ -69,9 +69,9 @@ def opened_database(stores: QueueStores) -> RocksDb | None:
 def queues_as_files(
     snapshot: Snapshot, stores: QueueStores, copied: CopiedQueues | None = None
 ) -> Iterator[tuple[Snapshot, RocksDb | None]]:
-    """The snapshot with queues that are in the database alone as files in the directory for temporary files,
-    and the database, if it can be opened. Both go with the block. copied: those files, of a store that has
-    all queues in the database. Raises Unsupported, NoSpace.
+    """Yield the snapshot with the queues that only the database has as temporary files, and the database, None if it
+    cannot be opened. Both are closed with the block. copied: those files, if the database has all queues. Raises
+    Unsupported, NoSpace.
     """
     database = opened_database(stores)
     if database is None:
@@ -84,11 +84,11 @@ def queues_as_files(
 
 
 def end_without_units(stores: QueueStores, database: RocksDb | None, queue: QueueId) -> int:
-    """Where a queue ends that the database alone has, without a unit: all its messages are expired. 0 for any other."""
+    """Return the end of a queue without a unit that only the database has (all messages expired), 0 for others."""
     if database is None or stores.in_files(queue.topic):
         return 0
     there, end = RocksdbConsumeQueue(database, *queue), 0
-    with suppress(Unreadable):  # the database is built anew then
+    with suppress(Unreadable):  # an unreadable database is built anew
         summary = there.summary()
         end = summary.max_offset if summary.min_offset == summary.max_offset else 0
     return end
@@ -103,8 +103,8 @@ def _queues(database: RocksDb) -> list[QueueId]:
 
 
 @dataclass
-class _Reach:
-    """The messages that a queue has in the log: the first and the last of them."""
+class _MessageRange:
+    """The first and the last message that a queue has in the log."""
 
     first: QueueBound
     last: QueueBound
@@ -112,34 +112,34 @@ class _Reach:
 
 @dataclass
 class DatabaseAudit(LogObserver):
-    """The database held against the messages of a log.
+    """Compares the database with the messages of a log.
 
-    missing: units that it lacks, or has wrong. dispatched: position behind the last record with a unit.
+    missing: units that the database lacks or has wrong. dispatched: position behind the last record with a unit.
     """
 
     database: RocksDb | None
     stores: QueueStores
     log_end: int
     missing: UnitSpool = field(default_factory=UnitSpool)
-    reach: dict[QueueId, _Reach] = field(default_factory=dict)
+    reach: dict[QueueId, _MessageRange] = field(default_factory=dict)
     holes: Holes = field(default_factory=Holes)
     dispatched: int = 0
-    #: Where the log begins; None: not all queues of its messages are known.
+    #: Where the log begins; None: some queues of its messages are unknown.
     log_start: int | None = None
-    #: Positions of records that the plan writes: their units get the tags code that these have then.
+    #: Positions of records that the plan writes: their units get the new tags code.
     rewritten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The database has units that cannot be read.
     broken: bool = False
 
     def messages(self, messages: Messages) -> None:
-        """Note what the queue has otherwise, and how far it goes."""
+        """Note the units that differ in the database, and the range of the queue."""
         messages = messages.take(messages.position < self.log_end)
         ends_at = messages.position + messages.size
         self.dispatched = max(self.dispatched, int(ends_at.max(initial=0)))
         reach = self.reach.get(messages.queue)
         offsets = messages.offset
         later = offsets >= 0
-        if reach is not None:  # of two messages with one number the first has the unit
+        if reach is not None:  # of two messages with one offset the first has the unit
             later &= offsets > reach.last.queue_offset
         later &= offsets >= np.maximum.accumulate(offsets) if len(offsets) else later
         messages = messages.take(later)
@@ -148,7 +148,7 @@ class DatabaseAudit(LogObserver):
             return
         if topic not in self.stores.batches:
             self.holes.note(messages.queue, _columns(messages), messages.lost)
-        kinds = compare(self._there(messages.queue, messages.offset), messages)
+        kinds = compare(self._units_there(messages.queue, messages.offset), messages)
         wrong = kinds > DifferenceKind.ADDRESS
         if len(self.rewritten):
             wrong |= (kinds == DifferenceKind.TAGS) & np.isin(messages.position, self.rewritten)
@@ -156,12 +156,12 @@ class DatabaseAudit(LogObserver):
             wrong[at] = self._is_other(messages, at)
         ends = [QueueBound(int(messages.position[at]), int(messages.offset[at])) for at in (0, -1)]
         first = reach.first if reach is not None else ends[0]
-        self.reach[messages.queue] = _Reach(first, ends[1])
+        self.reach[messages.queue] = _MessageRange(first, ends[1])
         if wrong.any():
             self.missing.add(messages.queue, *_columns(messages.take(wrong)))
 
     def _is_other(self, messages: Messages, at: int) -> bool:
-        """A tombstone's unit still has tags and time of the lost message: a filter of tags is to pass it over."""
+        """Whether a tombstone's unit still has tags and time of the lost message: tag filters must pass over it."""
         assert self.database is not None
         topic, queue_id = _bytes(messages.queue.topic), messages.queue.queue_id
         offset, *values = (int(column[at]) for column in _columns(messages))
@@ -174,7 +174,7 @@ class DatabaseAudit(LogObserver):
         return there != formats.UNIT.build(unit)
 
     def fill_holes(self) -> None:
-        """Behind the last message: where neither log nor database has a unit."""
+        """Fill the holes behind the last message, where neither log nor database has a unit."""
         database = None if self.broken else self.database
         try:
             self.holes.fill(self.missing, database, lambda position: position < self.log_end)
@@ -182,7 +182,7 @@ class DatabaseAudit(LogObserver):
             self.broken = True
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """The units of a run were held against this database, and its messages go on where others end."""
+        """Whether the units of a run were compared with this database and continue the queues without a hole."""
         if self.database is None or self.broken or self.stores.files or run.units:
             return False
         if run.end > self.log_end:
@@ -191,7 +191,7 @@ class DatabaseAudit(LogObserver):
         return all(reach is None or reach.last.queue_offset + 1 == first for reach, first in ends)
 
     def skip(self, run: VerifiedRun) -> None:
-        """The messages of a run: all have their units."""
+        """Count the messages of a run: all have their units."""
         assert self.database is not None
         self.dispatched = max(self.dispatched, run.end)
         for queue, each in run.queues.items():
@@ -201,9 +201,9 @@ class DatabaseAudit(LogObserver):
                 self.broken = True
             begin = QueueBound(each.first_position, each.first)
             first = self.reach[queue].first if queue in self.reach else begin
-            self.reach[queue] = _Reach(first, QueueBound(each.last_position, each.next - 1))
+            self.reach[queue] = _MessageRange(first, QueueBound(each.last_position, each.next - 1))
 
-    def _there(self, queue: QueueId, offsets: Ints) -> Units:
+    def _units_there(self, queue: QueueId, offsets: Ints) -> Units:
         if self.database is None or self.broken:
             return np.zeros(len(offsets), UNIT_DTYPE)
         first, last = int(offsets.min()), int(offsets.max())
@@ -223,19 +223,19 @@ class DatabaseAudit(LogObserver):
         return found
 
     def changes(self) -> tuple[UnitChanges, dict[bytes, bytes | None]] | None:
-        """Units, and rows by key: a value is put, with None they go. None: too much goes. Raises Unreadable."""
+        """Return units to change and rows by key (None: delete); None if too many are to delete. Raises Unreadable."""
         database = self.database
         assert database is not None
         units = UnitChanges(self.missing)
         rows: dict[bytes, bytes | None] = dict.fromkeys(odd_rows(database))
         for queue in sorted({*_queues(database), *self.reach}):
             if self.stores.in_database(queue.topic):
-                self._of_queue(database, queue, units.gone, rows)
+                self._add_queue_changes(database, queue, units.gone, rows)
                 if len(units.gone) > MOST_GONE:
                     return None
         row = database.get(BOUNDS, CHECKPOINT_KEY)
         want = _CHECKPOINT.pack(self.log_end)
-        reached = 0 if row is None else -1  # a start takes a row that is missing for 0, and throws at a short one
+        reached = 0 if row is None else -1  # a start reads a missing row as 0, and throws at a short one
         if row is not None and len(row) >= _CHECKPOINT.size:
             reached = int(_CHECKPOINT.unpack(row[: _CHECKPOINT.size])[0])
         lags = self.stores.selected is None and reached < self.dispatched
@@ -243,13 +243,13 @@ class DatabaseAudit(LogObserver):
             rows[CHECKPOINT_KEY] = want
         return units, rows
 
-    def _of_queue(
+    def _add_queue_changes(
         self, database: RocksDb, queue: QueueId, gone: dict[bytes, None], rows: dict[bytes, bytes | None]
     ) -> None:
         topic, reach = _bytes(queue.topic), self.reach.get(queue)
         there = RocksdbConsumeQueue(database, *queue)
         last = None if reach is None else reach.last
-        # of a queue without a message in the log nothing is right that lies there
+        # units of a queue without a message in the log are all wrong
         wrong_from = self.log_end if self.log_start is None else self.log_start
         emptied = -1
         for unit in there.newest_first():
@@ -267,7 +267,7 @@ class DatabaseAudit(LogObserver):
         found = database.get(BOUNDS, high)
         row = QueueBound(*_BOUND.unpack(found)) if found and len(found) == _BOUND.size else None
         beyond = row is None or row.physical_offset >= self.log_end
-        if emptied >= 0:  # it goes on behind its last number, as brokers begin queues late
+        if emptied >= 0:  # the queue continues behind its last offset, as brokers begin queues late
             emptied = emptied if row is None else max(emptied, row.queue_offset)
             rows[high], rows[low] = _BOUND.pack(0, emptied), _BOUND.pack(0, emptied + 1)
             return
@@ -288,7 +288,7 @@ def _columns(messages: Messages) -> tuple[Ints, Ints, Ints, Ints, Ints]:
 
 
 _SPARSE = 8
-"""Numbers so far apart are looked up one by one."""
+"""If offsets lie farther apart than this, units are looked up one by one."""
 
 
 def database_edits(
@@ -300,10 +300,9 @@ def database_edits(
     verified: VerifiedLog | None = None,
     rewritten: Sequence[int] = (),
 ) -> tuple[list[Edit], DatabaseFix | None]:
-    """The edits that bring the database in line with the messages of a log that ends at `log_end`; none
-    where it is. The database that is built, where it is lost, or more of it has to go than memory should hold.
-
-    verified: what is in order. rewritten: positions of records that the plan writes. Raises Unsupported, Unreadable.
+    """Return the edits that bring the database in line with the messages of a log that ends at `log_end`, none if it is
+    already, and the database to build, if it is lost or too much has to be deleted. verified: the part of the log that
+    is in order. rewritten: positions of records that the plan writes. Raises Unsupported, Unreadable.
     """
     place = stores.database
     assert place is not None
@@ -317,10 +316,10 @@ def database_edits(
                 after = changed(place, {UNITS: changes[0], BOUNDS: changes[1]})
         if changes is not None and after is not None:
             units, rows = changes
-            told = units.put.digest + _digest(units.gone) + _digest(rows)
-            return _edits_of(place, after, told), None
+            digest = units.put.digest + _digest(units.gone) + _digest(rows)
+            return _edits_of(place, after, digest), None
         audit = _audited(stores, None, log, log_end, how, None)
-    ends = () if database is None else _ends(database)
+    ends = () if database is None else _max_rows(database)
     kept = expired_ends(ends, audit.missing, log.min_offset)
     fix = DatabaseFix(place, audit.missing, log_end, kept)
     return fix.edits(_REASON, _CODES), fix
@@ -335,9 +334,9 @@ def database_touched(
     verified: VerifiedLog | None = None,
     rewritten: Sequence[int] = (),
 ) -> list[Edit]:
-    """One edit that stands for those of `database_edits`, none where there are none.
+    """Return one edit in place of those of `database_edits`, none if there are none.
 
-    Nothing is built, and for a database that is lost the log is not read. Raises Unsupported.
+    Builds nothing, and does not read the log for a lost database. Raises Unsupported.
     """
     place = stores.database
     assert place is not None
@@ -369,29 +368,29 @@ def _audited(
 
 
 def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
-    """What tells two lists of changes apart."""
+    """Return a hash of changes."""
     total = hashlib.sha256()
     for key, value in sorted(entries.items()):
         total.update(b"%d:%b%b" % (len(key), key, b"-" if value is None else value))
     return total.digest()
 
 
-def _edits_of(place: Path, after: Rewritten, told: bytes) -> list[Edit]:
-    told += after.digest.encode()
-    edits = [_made(place / name, after.made[name], told) for name in in_order(after.made)]
+def _edits_of(place: Path, after: Rewritten, digest: bytes) -> list[Edit]:
+    digest += after.digest.encode()
+    edits = [_create_edit(place / name, after.made[name], digest) for name in in_order(after.made)]
     return edits + [Edit("move", str(place / name), _REASON, _CODES) for name in after.gone]
 
 
-def _ends(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
-    """The max rows, as far as they can be read."""
+def _max_rows(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
+    """Yield the max rows that can be read."""
     with suppress(Unreadable):
         yield from last_units(database)
 
 
-def _made(path: Path, data: Content, told: bytes) -> Edit:
+def _create_edit(path: Path, data: Content, digest: bytes) -> Edit:
     pieces = ((0, data),)
     edit = Edit("create", str(path), _REASON, _CODES, length=len(data), pieces=pieces)
-    return edit._replace(stands_for=told)
+    return edit._replace(stands_for=digest)
 
 
 def _bytes(topic: str) -> bytes:

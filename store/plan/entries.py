@@ -1,8 +1,8 @@
-"""What a plan does to a DLedger log: entries that follow one another, and their index (spec 1.13).
+"""Plan a DLedger log: entries that follow one another, and their index (spec 1.13).
 
-DLedger cuts at the first entry whose head does not follow; the record in it does not matter to it. Under
-`keep` heads that are lost are made again: of the index's units, else of what queues and the message index name, and of
-the numbers that are missing. A record that is lost has a tombstone in its entry, of its size.
+DLedger cuts the log at the first entry whose head does not follow, whatever its record. Under `keep` lost heads are
+rebuilt from the units of the index, else from what queues and the message index name and from the missing numbers. A
+lost record becomes a tombstone of the same size in its entry.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from .torn_records import PutRightRules, all_put_right, cut_properties, further_
 from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 
 _HEAD = dtype_of(HEAD)
-_LEAST = HEADER_BYTES + SMALLEST_FILLER
+_SMALLEST_ENTRY = HEADER_BYTES + SMALLEST_FILLER
 _RIGHT_HEAD = "corrects the header of an entry: its record is whole", "I-052"
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
 class NeighbourEntry(NamedTuple):
-    """The good entry beside a gap: its number and its term; -1 each where there is none."""
+    """Number and term of the good entry beside a gap; -1 each without one."""
 
     number: int
     term: int
@@ -60,7 +60,7 @@ NOBODY = NeighbourEntry(-1, -1)
 
 
 class EntryGap(NamedTuple):
-    """Log positions [begin, end) without a good entry, between two good ones."""
+    """Log positions [begin, end) without a good entry, between two good entries."""
 
     begin: int
     end: int
@@ -79,12 +79,12 @@ class Tile(NamedTuple):
 
     @property
     def record(self) -> int:
-        """Position of its record."""
+        """Position of the record in the entry."""
         return self.position + HEADER_BYTES
 
     @property
     def head(self) -> bytes:
-        """What stands before its record."""
+        """Bytes of the entry before its record."""
         head = np.zeros(1, _HEAD)
         head["magic"], head["size"], head["pos"] = MAGIC_ENTRY, self.size, self.position
         head["index"], head["term"] = self.number, self.term
@@ -94,9 +94,9 @@ class Tile(NamedTuple):
 
 @dataclass
 class EntryFinder(LogObserver):
-    """Looks at the whole log: where entries are missing, and which have a damaged record.
+    """Finds missing entries and damaged records in a pass over the whole log.
 
-    inner_batches: as of a `GapFinder`. end: behind the last good entry, or the BLANK behind it.
+    inner_batches: as of a `GapFinder`. end: behind the last good entry, or behind the BLANK after it.
     """
 
     inner_batches: bool
@@ -104,27 +104,27 @@ class EntryFinder(LogObserver):
     gaps: list[EntryGap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
-    #: Good records that have lost properties; whether they carry a checksum of the whole.
+    #: Good records that have lost properties.
     cut: list[TornRecord] = field(default_factory=list)
     #: Positions of good records that get no unit.
     silent: list[Ints] = field(default_factory=list)
-    #: Entries of good records whose heads are wrong, as they should be.
+    #: Entries of good records with wrong heads, as the heads should be.
     heads: list[Tile] = field(default_factory=list)
     crc_items: bool = False
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
-    #: The last good entry, and its time.
+    #: The last good entry, and its store time.
     before: NeighbourEntry = NOBODY
     time: int = 0
     _damaged: int = -1
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Entries whose records are whole; some with a wrong checksum."""
+        """Take entries with whole records, some of them with a wrong checksum."""
         columns = batch.columns
         times = columns.ints("store_timestamp")
         begin = int(batch.position[0]) - HEADER_BYTES
         expected = self.before.number + 1 if begin == self.end and self._damaged < 0 else -1
         numbers, terms = self._put_right(batch, heads_of(batch.columns), expected)
-        self._close(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
+        self._close_gap(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
         good &= readable_numbers(batch, dispatched.properties, inner_batches=self.inner_batches)
         for row in np.flatnonzero(~good).tolist():
@@ -138,9 +138,9 @@ class EntryFinder(LogObserver):
         self.end = batch.end
 
     def _put_right(self, batch: Batch, heads: Structs, expected: int) -> tuple[Ints, Ints]:
-        """Number and term that each entry should have; notes those that have others.
+        """Return the right number and term of each entry, and note the entries with a wrong head.
 
-        expected: the number of the first, where the entry before it is known, else 0 or less.
+        expected: the number of the first entry if the entry before it is known, else 0 or less.
         """
         index, term = heads["index"].astype(np.int64), heads["term"].astype(np.int64)
         rows = np.arange(len(heads))
@@ -160,21 +160,21 @@ class EntryFinder(LogObserver):
         return numbers, terms
 
     def messages(self, messages: Messages) -> None:
-        """How far each queue goes."""
+        """Note how far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 
     def extent(self, extent: Extent) -> None:
-        """What is no entry: a BLANK ends its file, damage is a gap if entries follow."""
+        """Take a BLANK, which ends its file, or damage, which is a gap if entries follow."""
         if extent.kind is ExtentKind.BLANK:
             if self._damaged < 0 and extent.position == self.end:
                 self.end = extent.end
         elif extent.kind in _DAMAGED and self._damaged < 0:
             self._damaged = extent.position
 
-    def _close(self, begin: int, after: NeighbourEntry, time: int) -> None:
-        """A good entry begins: what was damaged before it is a gap; so are numbers that are missing."""
-        first = self.before is NOBODY  # in front of it there may be stale entries
+    def _close_gap(self, begin: int, after: NeighbourEntry, time: int) -> None:
+        """Close the gap before a good entry, if there is damage or entry numbers are missing."""
+        first = self.before is NOBODY  # there may be stale entries in front of the first one
         missing = self.end < begin if first else after.number != self.before.number + 1
         if self._damaged >= 0 or (missing and self.end < begin):
             gap = EntryGap(self.end, begin, self.before, after, self.time or time)
@@ -189,7 +189,7 @@ class EntryFinder(LogObserver):
 
 
 def _rising(term: Ints, before: int) -> Ints:
-    """Terms that never fall: those that stand out are taken for that of the entry before."""
+    """Return terms that never fall: a term that stands out is replaced by that of the entry before."""
     behind = np.minimum.accumulate(term[::-1])[::-1]
     ahead = np.maximum.accumulate(np.maximum(term, before))
     high, low = term > behind, term < ahead
@@ -203,7 +203,7 @@ def _rising(term: Ints, before: int) -> Ints:
 
 
 def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
-    """The log as DLedger's own recovery ends it. Raises Refused where it does not get as far."""
+    """Plan the log as DLedger's own recovery ends it. Raises Refused if the recovery fails."""
     if outcome.refusal is not None or outcome.dledger is None:
         reason = outcome.refusal.reason if outcome.refusal else "no entry"
         raise Refused(reason, path=snapshot.layout.dledger, hint="recover with --policy keep")
@@ -225,16 +225,16 @@ def keep_entries(
     elsewhere: LostUnits,
     unreferenced: Iterator[LostMessagePlace],
 ) -> KeptLog:
-    """The log with all its good records, every entry following the one before. elsewhere: what units say of records
-    that claim other places. Raises Refused.
+    """Plan the log with all its good records, each entry following the one before. elsewhere: units of records whose
+    header names another place. Raises Refused.
     """
     size, entries = snapshot.log_file_bytes, {int(entry.name): entry for entry in snapshot.log}
     index = DledgerIndexFile(snapshot)
     nothing = np.zeros(0, np.int64)
     look = partial(lost_units, snapshot, dead=nothing, ends=finder.queue_ends)
     try:
-        parts = [_tiled(gap, snapshot, index) for gap in finder.gaps]
-        behind, unplaced = _behind(snapshot, finder, index, look)
+        parts = [_tiles_of(gap, snapshot, index) for gap in finder.gaps]
+        behind, unplaced = _lost_behind(snapshot, finder, index, look)
     finally:
         index.close()
     tiles = [tile for found, _ in parts for tile in found]
@@ -283,23 +283,23 @@ def keep_entries(
     return KeptLog(plan, patched, fills, put_right, cut, ranges, unplaced, gone=gone)
 
 
-def _behind(
+def _lost_behind(
     snapshot: Snapshot, finder: EntryFinder, index: DledgerIndexFile, look: Callable[..., LostUnits]
 ) -> tuple[list[Fill], list[Unplaced]]:
-    """The records behind the last good entry, which the index or units of queues name: they are lost, and nothing
-    is written for them, as their numbers are free for the group. And how many more the member's checkpoint tells of.
+    """Return the records behind the last good entry that the index or queue units name, and how many more the member's
+    checkpoint counts. They are lost, and nothing is written for them: the group can use their numbers again.
     """
     size, begin, last, state = snapshot.log_file_bytes, finder.end, finder.before.number, member_state(snapshot)
     units = index.following(last + 1, begin, size)
     positions, sizes = units["pos"].astype(np.int64) + HEADER_BYTES, units["size"].astype(np.int64) - HEADER_BYTES
-    told = max(len(units), min(-1 if number is None else number for number in state) - last)
+    expected = max(len(units), min(-1 if number is None else number for number in state) - last)
     reach = int(positions[-1] + sizes[-1]) if len(units) else begin
     end = max(reach, (-(-begin // size) + 1) * size)
-    named = units_behind(size, begin, end, look, HEADER_BYTES, sure=told > 0)
+    named = units_behind(size, begin, end, look, HEADER_BYTES, sure=expected > 0)
     named = named.take(np.isin(named.position, positions) | (named.position > reach))
     nameless = ~np.isin(positions, named.position)
     unknown = of_nobody(list(zip(positions[nameless].tolist(), sizes[nameless].tolist(), strict=True)))
-    lost, more = together([named, unknown]), told - len(named) - len(unknown)
+    lost, more = together([named, unknown]), expected - len(named) - len(unknown)
     unplaced = [Unplaced(NO_QUEUE, -1, finder.time, more)] if more > 0 else []
     gap = Gap(begin, end, True, finder.time)
     return [Fill(gap, lost, [], None)] if len(lost) or unplaced else [], unplaced
@@ -308,7 +308,7 @@ def _behind(
 def _restored(
     snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits, elsewhere: LostUnits
 ) -> dict[int, bytes]:
-    """By position, records of whole entries that are put right. Raises Unreadable."""
+    """Return corrected records of whole entries, by position. Raises Unreadable."""
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), verify=False, inner_batches=finder.inner_batches)
     mine = together([named.take(np.isin(named.position, [torn.position for torn in finder.torn])), elsewhere])
     found = all_put_right(queue, mine, np.arange(len(mine)), np.zeros(len(mine), np.int64), rules)
@@ -317,7 +317,7 @@ def _restored(
 
 
 def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
-    """Positions of records that are whole: their entries alone have lost something."""
+    """Return positions of whole records: only the heads of their entries are lost."""
     found = set[int]()
     log = CommitLog(queue)
     for tile in tiles:
@@ -333,7 +333,7 @@ def _good_records(queue: MappedFileQueue, tiles: Sequence[Tile]) -> set[int]:
 def _fills(
     gaps: Sequence[Gap], named: LostUnits, unreferenced: Iterator[LostMessagePlace], forms: Forms
 ) -> Iterator[Fill]:
-    """One record for each entry: for the message that a unit names, for one that is missing, or none's."""
+    """Yield one record for each entry: for the message that a unit names, for a missing message, or a filler."""
     queues = named.queues
     waiting = sorted(unreferenced, key=lambda place: (place.low, place.queue_offset))
     for gap in gaps:
@@ -341,7 +341,7 @@ def _fills(
         rows = np.flatnonzero(named.position == gap.begin)
         units = named.take(rows[:1]).replace(size=np.full(len(rows[:1]), room, np.int64))
         if not len(units):
-            units = _of_missing(gap, waiting, queues, named)
+            units = _missing_message(gap, waiting, queues, named)
         if len(units) and room < forms.smallest(queues[int(units.queue[0])].topic):
             units = units.take(slice(0, 0))
         if not len(units) and room < SMALLEST_FILLER:
@@ -349,8 +349,8 @@ def _fills(
         yield Fill(gap, units, [] if len(units) else [(gap.begin, room)], None)
 
 
-def _of_missing(gap: Gap, waiting: list[LostMessagePlace], queues: list[QueueId], named: LostUnits) -> LostUnits:
-    """The first message without a place that lay here."""
+def _missing_message(gap: Gap, waiting: list[LostMessagePlace], queues: list[QueueId], named: LostUnits) -> LostUnits:
+    """Return the first missing message that can have been in a gap."""
     for number, place in enumerate(waiting):
         if place.low <= gap.begin and gap.end <= place.high:
             del waiting[number]
@@ -369,21 +369,21 @@ def _no_room(position: int, room: int) -> Refused:
     )
 
 
-def _tiled(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[list[Tile], list[Piece]]:
-    """The entries of a gap, and the BLANKs in it. Raises Refused."""
+def _tiles_of(gap: EntryGap, snapshot: Snapshot, index: DledgerIndexFile) -> tuple[list[Tile], list[Piece]]:
+    """Return the entries of a gap, and the BLANKs in it. Raises Refused."""
     first = gap.before.number + 1 if gap.before.number >= 0 else _first_number(gap, index)
     count = gap.after.number - first
     parts = list(_by_file(gap, snapshot.log_file_bytes))
     term = gap.before.term if gap.before.term >= 0 else gap.after.term
     of_index = _by_units(gap, index.units(first, count), first, count)
     for found in chain([of_index], (_spread(each, count) for each in _known_parts(parts, snapshot))):
-        if found is not None and (blanks := _closed(found, parts)) is not None:
+        if found is not None and (blanks := _blanks_behind(found, parts)) is not None:
             return [Tile(p, s, n, term) for n, (p, s) in enumerate(found, first)], blanks
     raise _no_room(gap.begin, gap.end - gap.begin)
 
 
 def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
-    """The number of the first entry of a log that has lost it: the index has it by its place."""
+    """Return the number of the first entry of a log that has lost it: the index has the number by position."""
     low = max(0, gap.after.number - (gap.end - gap.begin) // HEADER_BYTES)
     units = index.units(low, gap.after.number - low)
     rows = np.flatnonzero((units["pos"] == gap.begin) & (units["index"] == low + np.arange(len(units))))
@@ -395,7 +395,7 @@ def _first_number(gap: EntryGap, index: DledgerIndexFile) -> int:
 
 
 class _Part(NamedTuple):
-    """Log positions [begin, end) in a gap. least, most: entries that have room there, as far as anything tells."""
+    """Log positions [begin, end) in a gap. least, most: number of entries there, as far as known."""
 
     begin: int
     end: int
@@ -405,7 +405,7 @@ class _Part(NamedTuple):
 
 
 def _by_file(gap: EntryGap, size: int) -> Iterator[_Part]:
-    """A gap, file by file."""
+    """Yield the parts of a gap, file by file."""
     begin = gap.begin
     while begin < gap.end:
         file_end = (begin // size + 1) * size
@@ -419,7 +419,7 @@ Places = list[tuple[int, int]]
 
 
 def _by_units(gap: EntryGap, units: Structs, first: int, count: int) -> Places | None:
-    """The entries as the index has them, None where it has not all of them."""
+    """Return the entries of a gap by the index, None if the index lacks one."""
     if count < 0 or len(units) < count:
         return None
     good: Flags = units["index"] == first + np.arange(count)
@@ -430,8 +430,8 @@ def _by_units(gap: EntryGap, units: Structs, first: int, count: int) -> Places |
 
 
 def _known_parts(parts: Sequence[_Part], snapshot: Snapshot) -> Iterator[list[_Part]]:
-    """The parts, cut where units of queues and items of the message index say that records are; by units alone, as
-    an item may be wrong; and as they are.
+    """Yield the parts cut at records that queue units and items of the message index name; then cut by units alone, as
+    an item may be wrong; then uncut.
     """
     gaps = [Gap(part.begin, part.end, part.to_file_end, 0) for part in parts]
     units = lost_units(snapshot, gaps, (), np.zeros(0, np.int64), {})
@@ -444,7 +444,7 @@ def _known_parts(parts: Sequence[_Part], snapshot: Snapshot) -> Iterator[list[_P
 
 
 def _cut(parts: Sequence[_Part], units: LostUnits, items: Ints) -> Iterator[_Part]:
-    """The parts, cut where an entry begins or ends: a unit names its record whole, an item where it begins."""
+    """Yield the parts cut at the limits of entries: a unit names a whole record, an item only its beginning."""
     begins, ends = (units.position - HEADER_BYTES).tolist(), units.end.tolist()
     whole = dict(zip(begins, ends, strict=True))
     marks = sorted({*begins, *ends, *(items - HEADER_BYTES).tolist()})
@@ -456,37 +456,37 @@ def _cut(parts: Sequence[_Part], units: LostUnits, items: Ints) -> Iterator[_Par
             yield _Part(begin, end, last, 0 if last and begin in ends else 1, most)
 
 
-def _closed(entries: Places, parts: Sequence[_Part]) -> list[Piece] | None:
-    """The BLANKs behind entries that fill the parts of a gap; None where they do not."""
-    blanks, left = list[Piece](), list(entries)
+def _blanks_behind(entries: Places, parts: Sequence[_Part]) -> list[Piece] | None:
+    """Return the BLANKs behind entries that fill the parts of a gap; None if the entries do not fill them."""
+    blanks, remaining = list[Piece](), list(entries)
     for begin, end, to_file_end, *_ in parts:
         at = begin
-        while left and left[0][0] == at and at + left[0][1] <= end:
-            at += left.pop(0)[1]
+        while remaining and remaining[0][0] == at and at + remaining[0][1] <= end:
+            at += remaining.pop(0)[1]
         if to_file_end and end - at >= BLANK.sizeof():
             blanks.append((at, BLANK.build({"magic": MAGIC_BLANK, "size": end - at})))
         elif at != end or to_file_end:
             return None
-    return None if left else blanks
+    return None if remaining else blanks
 
 
 def _spread(parts: Sequence[_Part], count: int) -> Places | None:
-    """So many entries anywhere in the parts, of one size where nothing tells theirs; None where they do not fit."""
+    """Spread `count` entries over the parts, of equal sizes where no size is known; None if they do not fit."""
     found: Places = []
-    left, later = count, sum(part.least for part in parts)
+    remaining, later = count, sum(part.least for part in parts)
     for part in parts:
         later -= part.least
         room = part.end - part.begin - (BLANK.sizeof() if part.to_file_end else 0)
-        own = min(left - later, room // _LEAST, part.most)
+        own = min(remaining - later, room // _SMALLEST_ENTRY, part.most)
         if own > 0:
             places = [*(part.begin + n * (room // own) for n in range(own)), part.begin + room]
             found += [(begin, end - begin) for begin, end in pairwise(places)]
-            left -= own
-    return None if left else found
+            remaining -= own
+    return None if remaining else found
 
 
 class _FileOfLog:
-    """`content[begin:end]` are bytes of a file of a log as it will be, uint8[end - begin]. Raises Unreadable."""
+    """A file of the planned log. `content[begin:end]` are its bytes, uint8[end - begin]. Raises Unreadable."""
 
     def __init__(self, queue: MappedFileQueue, file: MappedFile) -> None:
         self._queue, self._file = queue, file
@@ -501,10 +501,8 @@ class _FileOfLog:
 
 
 def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> list[Edit]:
-    """Edits that make the index that of the log up to `end`: units that differ, zeros behind them; and
-    of the member's checkpoint. queue: the files of the log as they will be.
-
-    An entry counts by its head, as for DLedger: the record in it may be cut.
+    """Return edits of the index for the log up to `end` (units that differ, zeros behind them) and of the member's
+    checkpoint. queue: the planned files of the log. As for DLedger an entry counts by its head: its record may be cut.
     """
     index, fixer = DledgerIndexFile(snapshot), _IndexFixer(index_directory(snapshot))
     try:
@@ -522,7 +520,7 @@ def entry_index_edits(snapshot: Snapshot, queue: MappedFileQueue, end: int) -> l
 
 
 def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
-    """The member's checkpoint names no entry behind the last one. Raises Unreadable."""
+    """Yield an edit so that the member's checkpoint names no entry behind the last one. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
     path = snapshot.layout.dledger.parent / "checkpoint"
     if not path.exists():
@@ -538,7 +536,7 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
 
 
 class _IndexFixer:
-    """Collects what of the index is to be written."""
+    """Collects the edits of the index."""
 
     def __init__(self, directory: str) -> None:
         self.edits: list[Edit] = []
@@ -553,7 +551,7 @@ class _IndexFixer:
         return self._next - 1
 
     def moved(self, entries: Sequence[DirectoryEntry]) -> None:
-        """Files that DLedger does not load are put away."""
+        """Move files away that DLedger does not load."""
         for entry in entries:
             if entry.directory or entry.size != FILE_BYTES:
                 reason = "no file of the DLedger index has this length: the process would end"
@@ -562,7 +560,7 @@ class _IndexFixer:
                 self._there.add(entry.name)
 
     def compare(self, wanted: Structs, there: Structs) -> None:
-        """Write the range of units that are not as they should be."""
+        """Write the ranges of units that are wrong."""
         same = np.zeros(len(wanted), np.bool_)
         same[: len(there)] = there == wanted[: len(there)]
         rows: Ints = np.flatnonzero(~same)
@@ -584,7 +582,7 @@ class _IndexFixer:
             at += len(part)
 
     def behind(self, index: DledgerIndexFile) -> None:
-        """Zeros behind the last unit; files that are not there are made."""
+        """Create missing files, and write zeros behind the last unit."""
         for start, pieces in sorted(self._new.items()):
             path = f"{self._directory}/{file_name(start)}"
             reason = "the index of the DLedger log"

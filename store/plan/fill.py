@@ -1,6 +1,4 @@
-"""How gaps are closed: which bytes become a tombstone, a filler, a BLANK, which messages get a tombstone, and the
-commit log as it will be: the files on disk, and over them what a plan writes.
-"""
+"""Close gaps of the commit log with tombstones, fillers and BLANKs, and read the log as if they were written."""
 
 from __future__ import annotations
 
@@ -33,11 +31,11 @@ SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 
 
 class Fill(NamedTuple):
-    """What closes one gap: all of it.
+    """The records that close one whole gap.
 
-    lost: the records that get a tombstone, as large as that is. fillers: (position, size) of each.
-    blank: the same, None where the file goes on. padding: bytes that the record before takes. guessed: of so many of
-    the lost it is not known where they lay.
+    lost: records that become tombstones, with the size of these. fillers: (position, size) of each. blank: (position,
+    size), None if the file continues. padding: bytes that the record before takes up. guessed: number of lost records
+    whose places are guessed.
     """
 
     gap: Gap
@@ -51,16 +49,16 @@ class Fill(NamedTuple):
 def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:
     """Close a gap in which `units` name lost records.
 
-    What is too small for a record goes to a tombstone beside it, and without one into the properties
-    of the record before. Raises Refused where there is none: no broker has left such a gap.
+    Space too small for a record goes to a tombstone beside it, or without one into the properties of the record before.
+    Raises Refused if there is none: no broker has left such a gap.
     """
     return _fill(gap, units, _smallest(units, forms))
 
 
 def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
-    """The same; smallest: bytes of the smallest tombstone of each unit, int64[n]."""
+    """As `fill`. smallest: bytes of the smallest tombstone of each unit, int64[n]."""
     units = units.take(units.size >= smallest)
-    if gap.to_file_end:  # what comes to the end of the file leaves no room for the BLANK
+    if gap.to_file_end:  # a tombstone up to the end of the file leaves no room for the BLANK
         units = units.take(units.end <= gap.end - BLANK.sizeof())
     begins = np.append(units.position, gap.end)
     ends = np.append(gap.begin, units.end)
@@ -79,12 +77,12 @@ def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
         room = np.where(tight, 0, room)
     holes = list(zip(ends.tolist(), room.tolist(), strict=True))
     blank = holes.pop() if gap.to_file_end else None
-    fillers = [part for begin, size in holes if size for part in _parts(begin, size)]
+    fillers = [part for begin, size in holes if size for part in _filler_ranges(begin, size)]
     return Fill(gap, units, fillers, blank)
 
 
 def _grown(units: LostUnits, more: Ints) -> LostUnits:
-    """Each takes the bytes behind it, the first one those before it, too: int64[n + 1]."""
+    """Return units that each take the bytes behind them, the first one also those before it. more: int64[n + 1]."""
     position, size = units.position.copy(), units.size + more[1:]
     position[0] -= more[0]
     size[0] += more[0]
@@ -100,7 +98,7 @@ def _too_small(gap: Gap) -> Refused:
 
 
 def _smallest(units: LostUnits, forms: Forms) -> Ints:
-    """Bytes of the smallest tombstone of each unit's topic."""
+    """Return the bytes of the smallest tombstone of each unit, int64[n]."""
     lengths = [forms.smallest(queue.topic) for queue in units.queues]
     smallest = np.array(lengths or [0], np.int64)[units.queue]
     for row in np.flatnonzero(units.batch_sizes > 1).tolist():
@@ -109,8 +107,8 @@ def _smallest(units: LostUnits, forms: Forms) -> Ints:
     return smallest
 
 
-def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """A range as fillers of a size that brokers can allocate."""
+def _filler_ranges(begin: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield a range as fillers of sizes that brokers can allocate."""
     while size > FILLER_BYTES_MAX:
         part = min(FILLER_BYTES_MAX, size - SMALLEST_FILLER)
         yield begin, part
@@ -131,7 +129,7 @@ def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
         mine = slice(int(rows[first]), int(rows[first]) + end - first) if first < end else slice(0)
         lost = units.take(mine)
         if end - first == 1 and whole[first] and not gap.to_file_end:
-            found.append(Fill(gap, lost, [], None))  # as nearly always where records are damaged one by one
+            found.append(Fill(gap, lost, [], None))  # the usual case: records damaged one by one
         else:
             found.append(_fill(gap, lost, smallest[mine]))
         first = end
@@ -139,10 +137,7 @@ def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
 
 
 def rows_in(gaps: Sequence[Gap], positions: Ints) -> tuple[Ints, Ints]:
-    """Of all gaps, one after the other, the positions in them: the number of the gap, and the row.
-
-    positions: int64[n], ascending.
-    """
+    """Return gap number and row of each position inside a gap, gap by gap. positions: int64[n], ascending."""
     limits = np.array([(gap.begin, gap.end) for gap in gaps], np.int64).reshape(-1, 2)
     first, behind = np.searchsorted(positions, limits).T
     counts = np.maximum(behind - first, 0)
@@ -158,10 +153,10 @@ Piece = tuple[int, Content]
 
 
 def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
-    """The bytes that close gaps, in pieces of some MiB: records whole, of a BLANK its head.
+    """Yield the bytes that close gaps, in pieces of some MiB: whole records, and the head of each BLANK.
 
-    bodies: by position, of tombstones whose body means something. Where no record tells a time, they were
-    stored when the plan was made: without a time they would be damage themselves.
+    bodies: by position, bodies of tombstones that services read. Where no record gives a store time, the time of the
+    plan is used: a record without a time would be damage itself.
     """
     lost = together([fill.lost for fill in fills])
     number = np.repeat(np.arange(len(fills)), [len(fill.lost) for fill in fills])
@@ -176,7 +171,7 @@ def encoded(fills: Sequence[Fill], forms: Forms, bodies: Mapping[int, bytes]) ->
 
 
 def together(parts: Sequence[LostUnits]) -> LostUnits:
-    """The units of several gaps."""
+    """Return the units of several gaps as one."""
     names = list(parts[0].queues) if parts else []
     known = {name: number for number, name in enumerate(names)}
     renumbered = []
@@ -195,7 +190,7 @@ def together(parts: Sequence[LostUnits]) -> LostUnits:
 
 
 def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
-    """Fillers of a gap, and its BLANK."""
+    """Yield the fillers of a gap, and its BLANK."""
     time = fill.gap.store_timestamp or forms.made_ms
     for position, size in fill.fillers:
         columns = {
@@ -215,9 +210,8 @@ def _beside_tombstones(fill: Fill, forms: Forms) -> Iterator[Piece]:
 
 
 def padded(record: bytes, count: int) -> bytes:
-    """A record with `count` bytes more in its property text, which every version reads the same.
-
-    Raises ValueError where the text would be too long for its length field.
+    """Return a record with `count` more bytes in its property text, which every version reads the same. Raises
+    ValueError if the text would be too long for its length field.
     """
     values = MESSAGE.parse(record)
     text, own_crc = without_crc(values.properties)
@@ -229,8 +223,8 @@ def padded(record: bytes, count: int) -> bytes:
 
 
 def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
-    """Neighbouring tombstones of a gap as one piece. times, gap: of each the store time, ms, and the number
-    of its gap. An LMQ is no record's own: of what only that names a filler takes the place.
+    """Yield tombstones, neighbours of a gap as one piece. times, gap: store time (ms) and gap number of each. An LMQ is
+    never a record's own queue: a record that only an LMQ names becomes a filler.
     """
     names = [FILLER_TOPIC.decode() if q.topic.startswith(LMQ_PREFIX) else q.topic for q in lost.queues]
     light = np.array([name != q.topic for name, q in zip(names, lost.queues, strict=True)], np.bool_)[lost.queue]
@@ -254,7 +248,7 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
     around = [forms.smallest(name) - len(shape.small) for name, shape in zip(names, shapes, strict=True)]
     room = [size - around[queue] for queue, size in zip(rows, lost.size.tolist(), strict=True)]
-    texts = [shapes[queue].text(left) for queue, left in zip(rows, room, strict=True)]
+    texts = [shapes[queue].text(free) for queue, free in zip(rows, room, strict=True)]
     for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
         text = batch_text(int(lost.queue_offset[row]), int(lost.batch_sizes[row]))
         both = texts[row] + text
@@ -281,7 +275,7 @@ def _common(time: int | Ints) -> dict[str, Any]:
 def _records(
     columns: dict[str, Any], wanted: Ints, texts: Sequence[bytes], bodies: Mapping[int, bytes], forms: Forms
 ) -> list[bytes]:
-    """Records of exactly the `wanted` sizes: the mark where there is room, `texts` behind it.
+    """Return records of exactly the `wanted` sizes: the mark if there is room, then `texts`.
 
     The body is zeros, or that of `bodies` by row; then the value of the mark fills the record.
     """
@@ -290,14 +284,14 @@ def _records(
     crc = bytes(CRC_ITEM_BYTES if forms.append_crc else 0)
     room = wanted - sizes(MESSAGE, {**bare, "properties": Ragged.of([t + crc for t in texts])})
     properties, made_bodies = [], []
-    for row, (text, left) in enumerate(zip(texts, room.tolist(), strict=True)):
+    for row, (text, free) in enumerate(zip(texts, room.tolist(), strict=True)):
         body = bodies.get(row)
         if body is not None:
-            properties.append(lost_item(left - len(body)) + text + crc)
+            properties.append(lost_item(free - len(body)) + text + crc)
         else:
-            mark = LOST_ITEM if left >= len(LOST_ITEM) else b""
+            mark = LOST_ITEM if free >= len(LOST_ITEM) else b""
             properties.append(mark + text + crc)
-            body = _zeros(left - len(mark))
+            body = _zeros(free - len(mark))
         made_bodies.append(body)
     checksums = np.array([_crc(body) for body in made_bodies], np.int64)
     filled = {**columns, "properties": Ragged.of(properties), "body": Ragged.of(made_bodies), "body_crc": checksums}
@@ -315,8 +309,8 @@ def _crc(body: bytes) -> int:
     return crc31(body) if body else 0
 
 
-def _apart(pieces: Iterable[Piece]) -> list[Piece]:
-    """The pieces by position; of one that reaches into the next, what lies around that stays."""
+def _cut_apart(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return the pieces by position, without overlaps: a later piece replaces the bytes that it covers."""
     found: list[Piece] = []
     for begin, data in sorted(pieces, key=lambda piece: piece[0]):
         if not found or found[-1][0] + len(found[-1][1]) <= begin:
@@ -330,9 +324,8 @@ def _apart(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 class PatchedQueue(MappedFileQueue):
-    """Files of a log with pieces laid over them; bytes that no file has read as zeros.
-
-    present: paths of the files that are there.
+    """Files of a log with pieces laid over them; bytes that no file has read as zeros. present: length on disk of each
+    file that exists, by path.
     """
 
     def __init__(
@@ -341,18 +334,18 @@ class PatchedQueue(MappedFileQueue):
         super().__init__(base.directories, files, base.file_size, [])
         self._base = base
         self._present = present
-        self._pieces = _apart(pieces)
+        self._pieces = _cut_apart(pieces)
         self._begins = [position for position, _ in self._pieces]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """As for any queue, with the pieces laid over it."""
+        """As for any queue, with the pieces laid over."""
         size = max(0, min(size, file.size - offset))
         if self._is_plain(file, offset, size):
             return self._base.read_file(file._replace(size=self._present[file.path]), offset, size)
         return bytes(self._patched(file, offset, size))
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """As for any queue, with the pieces laid over it."""
+        """As for any queue, with the pieces laid over."""
         size = max(0, min(len(buffer), file.size - offset))
         if self._is_plain(file, offset, size):
             whole = file._replace(size=self._present[file.path])
@@ -361,7 +354,7 @@ class PatchedQueue(MappedFileQueue):
         if there:
             whole = file._replace(size=self._present[file.path])
             read, unread = self._base.fill(whole, offset, buffer[:there])
-            if unread or read < there:  # what cannot be read may lie under a piece
+            if unread or read < there:  # a piece may cover the unreadable bytes
                 buffer[:size] = self._patched(file, offset, size)
                 return size, []
         buffer[there:size] = bytes(size - there)
@@ -369,14 +362,14 @@ class PatchedQueue(MappedFileQueue):
         return size, []
 
     def _is_plain(self, file: MappedFile, offset: int, size: int) -> bool:
-        """Nothing lies over this range, and the file has all of it."""
+        """Whether no piece covers the range and the file has all of it."""
         if self._present.get(file.path, 0) < offset + size:
             return False
         begin = file.start + offset
         return next(self._pieces_from(begin, begin + size), None) is None
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """As for any queue; what lies over a hole is data, too."""
+        """As for any queue; a piece over a hole is data, too."""
         found, there = None, self._present.get(file.path, 0)
         if offset < there:
             found = self._base.next_data(file._replace(size=there), offset)
@@ -387,7 +380,7 @@ class PatchedQueue(MappedFileQueue):
         return found
 
     def _pieces_from(self, begin: int, end: int) -> Iterator[Piece]:
-        """The pieces that lie over some of the bytes [begin, end)."""
+        """Yield the pieces that cover some of the bytes [begin, end)."""
         number = max(0, bisect_right(self._begins, begin) - 1)
         while number < len(self._pieces) and self._begins[number] < end:
             position, piece = self._pieces[number]
@@ -405,7 +398,7 @@ class PatchedQueue(MappedFileQueue):
         return data
 
     def _lay_over(self, file: MappedFile, offset: int, data: memoryview) -> None:
-        """The pieces over bytes of a file from an offset on."""
+        """Lay the pieces over `data`, the bytes of a file from an offset on."""
         begin, size = file.start + offset, len(data)
         for position, piece in self._pieces_from(begin, begin + size):
             first, behind = max(begin, position), min(begin + size, position + len(piece))
@@ -413,9 +406,7 @@ class PatchedQueue(MappedFileQueue):
 
 
 def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
-    """The messages that get a tombstone, queue by queue: also those of LMQs that name the
-    same records. Raises Unreadable.
-    """
+    """Yield the messages that get a tombstone, by queue, and those of LMQs that name them. Raises Unreadable."""
     if not fills:
         return
     lost = together([fill.lost for fill in fills])
@@ -438,21 +429,21 @@ def tombstoned(snapshot: Snapshot, fills: Sequence[Fill]) -> Iterator[Messages]:
 
 
 def of_nobody(places: Sequence[tuple[int, int]]) -> LostUnits:
-    """Records of messages whose queue nothing tells. places: position and size of each."""
+    """Return records of messages whose queue is unknown. places: position and size of each."""
     position, size = np.array(places, np.int64).reshape(-1, 2).T
     zeros = np.zeros_like(position)
     return LostUnits([NO_QUEUE], position, size, zeros, zeros - 1, zeros)
 
 
 def _messages(queue: QueueId, lost: LostUnits, times: np.ndarray) -> Messages:
-    """Lost units of one queue as messages that are not good."""
+    """Return lost units of one queue as messages that are not good."""
     nobody = np.zeros(len(lost), np.bool_)
     columns = (lost.queue_offset, lost.position, lost.size, lost.tags_code, times)
     return Messages(queue, *columns, nobody, ~nobody)
 
 
 class DamagedRange(NamedTuple):
-    """A range of the log that has no good record. messages: how many lost ones are known in it."""
+    """A range of the log without a good record. messages: number of lost messages known in it."""
 
     position: int
     size: int
@@ -460,5 +451,5 @@ class DamagedRange(NamedTuple):
 
 
 def damaged_ranges(fills: Sequence[Fill]) -> list[DamagedRange]:
-    """The gaps that a plan closes."""
+    """Return the gaps that a plan closes."""
     return [DamagedRange(fill.gap.begin, fill.gap.end - fill.gap.begin, len(fill.lost)) for fill in fills]

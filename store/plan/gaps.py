@@ -1,9 +1,8 @@
-"""Where the commit log has no good records: the holes that have to be closed.
+"""Gaps of the commit log without good records, and the forms of the tombstones that close them.
 
-What a tombstone has to hold so that the service that reads its topic passes over it.
-
-A plain tombstone stops some of a broker's own services for ever: the timer of every version, a delay level of 4.9, the
-op progress of 4.9, POP's revive service of 5.1. Measured with the real services (spec 9.9).
+A plain tombstone halts some of a broker's own services for ever: the timer of every version, a delay level of 4.9, the
+op progress of 4.9, POP's revive service of 5.1. `Forms` has tombstones that each service passes over, measured with the
+real services (spec 9.9).
 """
 
 from __future__ import annotations
@@ -48,18 +47,17 @@ _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOP
 _SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)
 _SECOND_MS = 1000
 _PLAIN_GENERATION = "4.3"
-"""The only generation whose delay service drops a message that names no topic."""
+"""The only generation whose delay service drops a message without a target topic."""
 
 
 def is_for_service(topic: bytes) -> bool:
-    """A service of the broker reads this topic, and may stop at a record without properties."""
+    """Whether a service of the broker reads this topic, and may halt at a record without properties."""
     return topic.startswith(_SERVICE_PREFIXES)
 
 
 class FillerForm(NamedTuple):
-    """Property text behind the mark; born_timestamp: ms, None takes the store time.
-
-    small: the text where the lost record had no room for that beside the mark.
+    """Property text behind the mark of a tombstone. small: the text if there is no room for both. born_timestamp: ms,
+    None takes the store time.
     """
 
     properties: bytes = b""
@@ -67,14 +65,14 @@ class FillerForm(NamedTuple):
     born_timestamp: int | None = None
 
     def text(self, room: int) -> bytes:
-        """The text that leaves place for the mark in `room` bytes; the smallest may not."""
+        """Return the text that fits beside the mark in `room` bytes; the smallest text may not fit."""
         return self.properties if room >= len(LOST_ITEM) + len(self.properties) else self.small
 
 
 def batch_text(queue_offset: int, messages: int) -> bytes:
-    """Properties of a record that stands for several messages, "" for a single one.
+    """Return the properties of a record that stands for several messages, "" for a single one.
 
-    Without them the queue would have a hole, where a broker gives the batch before it again.
+    Without them the queue would have a hole, where a broker delivers the batch before again.
     """
     if messages < 2:
         return b""
@@ -86,10 +84,10 @@ NO_OFFSET = b"-1"
 
 
 class Forms(NamedTuple):
-    """How this store's tombstones look.
+    """The forms of this store's tombstones.
 
-    made_ms: when the plan was made. generations: that may start on the store. lost_tag: tag of
-    ordinary tombstones. append_crc: records carry a CRC over the whole of them.
+    made_ms: when the plan was made. generations: those that may start on the store. lost_tag: tag of ordinary
+    tombstones. append_crc: records carry a CRC over all their bytes.
     """
 
     made_ms: int
@@ -98,15 +96,16 @@ class Forms(NamedTuple):
     append_crc: bool = False
 
     def of(self, topic: str) -> FillerForm:
-        """The form for a topic."""
+        """Return the form for a topic."""
         if topic == TIMER_TOPIC:
-            return _only(self._timer())
+            return _single_form(self._timer())
         if topic == SCHEDULE_TOPIC:
             return self._schedule()
         if topic == OP_TOPIC:
-            return _only(format_properties({TAGS: "d"}))
+            return _single_form(format_properties({TAGS: "d"}))
         if topic.startswith(REVIVE_TOPIC):
-            return _only(format_properties({TIMER_DELIVER_MS: "0"}))  # of no check point, so no time
+            # it belongs to no check point, so it needs no time
+            return _single_form(format_properties({TIMER_DELIVER_MS: "0"}))
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return FillerForm(born_timestamp=1)
@@ -114,7 +113,7 @@ class Forms(NamedTuple):
         return FillerForm(text)
 
     def smallest(self, topic: str) -> int:
-        """Bytes of the smallest tombstone of a topic; the mark is left out where it is too small."""
+        """Return the bytes of the smallest tombstone of a topic, without the mark if that does not fit."""
         size = len(topic.encode("utf-8", "surrogateescape"))
         around = SMALLEST + size + (size > TOPIC_BYTES_MAX_V1)
         around += CRC_ITEM_BYTES if self.append_crc else 0
@@ -123,21 +122,22 @@ class Forms(NamedTuple):
         return around + len(self.of(topic).small)
 
     def whole(self, topic: str) -> int:
-        """Bytes of the smallest tombstone of a topic that has room for mark and properties."""
+        """Return the bytes of the smallest tombstone of a topic with mark and all properties."""
         form = self.of(topic)
         return self.smallest(topic) + len(LOST_ITEM) + len(form.properties) - len(form.small)
 
     def _timer(self) -> bytes:
-        """A request to delete a message that nobody has, due now."""
+        """Properties of a request to delete a message that nobody has, due now."""
         due = self.made_ms // _SECOND_MS * _SECOND_MS
         target = {TIMER_DEL_UNIQKEY: "x", REAL_TOPIC: "x", REAL_QID: "0"}
         return format_properties({TIMER_OUT_MS: str(due), **target})
 
     def _schedule(self) -> FillerForm:
-        """For a topic that the delay service discards; what fits all, where the version is open.
+        """Return the form for the delay service: a target topic that it discards, or if the version is unknown one that
+        suits all versions.
 
-        A record without a unique key may be too small for either. Every version passes a tombstone for the topic of
-        fillers, and writes it there, where nobody reads: no delayed record has less than such properties.
+        A lost record without a unique key may be too small for either. Every version delivers a tombstone for the topic
+        of fillers there, where nobody reads: no delayed record has fewer properties than that.
         """
         if set(self.generations) == {_PLAIN_GENERATION}:
             return FillerForm()
@@ -146,21 +146,21 @@ class Forms(NamedTuple):
         return FillerForm(_for_topic(topic), small=_for_topic(FILLER_TOPIC.decode()))
 
 
-def _only(properties: bytes) -> FillerForm:
-    """A form that has no smaller one."""
+def _single_form(properties: bytes) -> FillerForm:
+    """Return a form without a smaller variant."""
     return FillerForm(properties, small=properties)
 
 
 def _for_topic(topic: str) -> bytes:
-    """The properties of a delayed message for queue 0 of a topic."""
+    """Return the properties of a delayed message for queue 0 of a topic."""
     return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})
 
 
 class Gap(NamedTuple):
-    """Log positions [begin, end) of one file without a good record.
+    """Log positions [begin, end) in one file without a good record.
 
-    to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one of the next, 0
-    without any. previous: position of the good record that ends at `begin`, -1 without one. blank: a BLANK closes it.
+    to_file_end: the gap reaches the end of the file. store_timestamp: of the good record before, else of the next one,
+    else 0. previous: position of the good record that ends at `begin`, -1 without one. blank: a BLANK closes it.
     """
 
     begin: int
@@ -172,10 +172,7 @@ class Gap(NamedTuple):
 
 
 class TornRecord(NamedTuple):
-    """What a damaged record says of itself: its fields add up.
-
-    Either its body has not its checksum, or it names another position.
-    """
+    """Fields of a damaged record whose lengths add up: its body or its position does not match its header."""
 
     position: int
     size: int
@@ -186,7 +183,7 @@ class TornRecord(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, row: int) -> TornRecord:
-        """Record number `row` of a batch."""
+        """Return row `row` of a batch."""
         columns = batch.columns
         size, queue_id, queue_offset, sys_flag = (int(columns.ints(name)[row]) for name in _NUMBERS)
         return cls(int(batch.position[row]), size, columns.ragged("topic")[row], queue_id, queue_offset, sys_flag)
@@ -197,11 +194,11 @@ _NUMBERS = ("total_size", "queue_id", "queue_offset", "sys_flag")
 
 @dataclass
 class GapFinder:
-    """Looks at a scan of the log, item by item in log order.
+    """Finds gaps in a scan of the log, item by item in log order.
 
-    file_bytes: of a log file. files: positions where files begin that are there. covered: behind the last good record
-    or BLANK. end: where the log ends, as far as good records tell. verify: the broker passes no record whose own
-    checksum of the whole is wrong (forceVerifyPropCRC). inner_batches: nor one whose numbers of a batch it cannot read.
+    file_bytes: of a log file. files: start positions of the existing files. covered: behind the last good record or
+    BLANK. end: end of the log by its good records. verify: the broker rejects a record whose own CRC over all bytes is
+    wrong (forceVerifyPropCRC). inner_batches: the broker reads the batch numbers of a record, and rejects wrong ones.
     """
 
     file_bytes: int
@@ -218,101 +215,100 @@ class GapFinder:
     cut: list[TornRecord] = field(default_factory=list)
     #: Good records that name LMQs without a number for each.
     undispatchable: list[TornRecord] = field(default_factory=list)
-    #: Positions of good records that get no unit: prepared ones, and those rolled back.
+    #: Positions of good records that get no unit: prepared and rolled back ones.
     silent: list[Ints] = field(default_factory=list)
-    #: What BLANKs close; a gap only if units name records in it.
+    #: Ranges that a BLANK closes; gaps only if units name records in them.
     blanks: list[Gap] = field(default_factory=list)
     #: Positions of records that an earlier cut has given up.
     dead: list[Ints] = field(default_factory=list)
-    #: Position behind the last record of an earlier life.
+    #: Position behind the last record of an earlier life of the log.
     stale_end: int = -1
-    #: Behind the end are records whose queue offsets are taken.
+    #: Records behind the end use queue offsets that are taken.
     given_up: bool = False
     #: Store times of the first and of the last good record.
     first_timestamp: int = 0
     last_timestamp: int = 0
     #: Begin and end of the last good record.
     last: tuple[int, int] = (-1, -1)
-    #: Records carry a CRC over the whole of them.
+    #: Records carry a CRC over all their bytes.
     crc_items: bool = False
-    #: Behind the queue offsets of all messages, by queue.
+    #: By queue, the offset behind all its messages.
     queue_ends: dict[QueueId, int] = field(default_factory=dict)
 
     @property
     def filled(self) -> int:
-        """Behind the last good record, or the BLANK behind it that fills its file."""
+        """Position behind the last good record, or behind the BLANK after it that fills its file."""
         return self.covered if self.stale_end <= self.end else self.end
 
     def extent(self, extent: Extent) -> None:
-        """What is no record: only a BLANK says something."""
+        """Take a BLANK; other extents do not matter."""
         if extent.kind is ExtentKind.BLANK:
             self._blank(extent)
 
     def stale(self, batch: Batch) -> None:
-        """Records that are none of this log, or no longer."""
+        """Take records that do not belong, or no longer belong, to this log."""
         self.stale_end = max(self.stale_end, batch.end)
         if batch.mark is Mark.DEAD_TAIL:
             self.dead.append(batch.position.copy())
 
     def messages(self, messages: Messages) -> None:
-        """How far each queue goes."""
+        """Note how far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 
     def all_gaps(self, end: int) -> list[Gap]:
-        """What has no good record up to `end`, BLANKs included, in order: each with a time."""
+        """Return all gaps up to `end`, BLANKs included, in order, each with a time."""
         found = sorted(self.gaps + self.blanks, key=lambda gap: gap.begin)
         first = self.first_timestamp
         return [gap._replace(store_timestamp=gap.store_timestamp or first) for gap in found if gap.begin < end]
 
     def give_up(self, end: int) -> None:
-        """The log ends at `end`: the good records behind it are none of it any more."""
+        """End the log at `end`: the good records behind it do not belong to it any more."""
         self.stale_end = max(self.stale_end, self.end)
         self.end = self.covered = end
         self.gaps = [gap for gap in self.gaps if gap.begin < end]
         self.given_up = True
 
     def close(self, position: int, next_ms: int = 0) -> None:
-        """What lies between the last good record and `position` is a gap, file by file.
+        """Add gaps between the last good record and `position`, one per file.
 
-        next_ms: time of the good record there; a log does not begin with records without a time.
+        next_ms: time of the good record there, for gaps at the beginning of the log: a record needs a time.
         """
         while self.covered < position:
             file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
             end = min(position, file_end)
             to_file_end = end == file_end
-            gap = self._gap(end, to_file_end)
+            gap = self._gap_to(end, to_file_end)
             time_ms = gap.store_timestamp or next_ms
             self.gaps.append(gap._replace(store_timestamp=time_ms))
             self.covered = end
 
-    def _gap(self, end: int, to_file_end: bool) -> Gap:
-        """From what is covered to `end`."""
+    def _gap_to(self, end: int, to_file_end: bool) -> Gap:
+        """Return the gap from `covered` to `end`."""
         previous = self.last[0] if self.last[1] == self.covered else -1
         return Gap(self.covered, end, to_file_end, self.last_timestamp, previous)
 
     def _blank(self, blank: Extent) -> None:
-        """A BLANK closes its file. Where the log goes on in the next one, that is where it ends.
-
-        One behind records of an earlier life is theirs.
+        """Take a BLANK, which closes its file. If the next file exists, the log ends there for now. A BLANK behind
+        records of an earlier life belongs to them.
         """
         if self.covered < self.stale_end == blank.position:
             self.close(blank.end)
             return
         self.close(blank.position)
-        # A BLANK closes what the log files' length leaves: in a longer file no more, in a cut one all.
+        # A BLANK covers the rest of a file of the configured length: not more in a longer file, all in a truncated one.
         end = (blank.position // self.file_bytes + 1) * self.file_bytes
-        self.blanks.append(self._gap(end, True)._replace(blank=True))
+        self.blanks.append(self._gap_to(end, True)._replace(blank=True))
         self.covered = end
         if end in self.files:
             self.end = max(self.end, end)
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """Records of a run are good, unless they have to prove more than a run knows."""
+        """Whether a run can be skipped: its records are good, but it does not know their CRCs over all bytes."""
         return not self.verify
 
     def skip(self, run: VerifiedRun) -> None:
-        """A run of good records: what `records` and `messages` do with them."""
+        """Take a run of good records, as `records` and `messages` would."""
         self.close(run.begin, run.first_timestamp)
         self.covered = self.end = run.end
         self.last = run.last, run.end
@@ -323,7 +319,7 @@ class GapFinder:
             self.queue_ends[queue] = max(queue_range.next, self.queue_ends.get(queue, 0))
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Good records of this log; those with a damaged body are part of a gap."""
+        """Take records of this log; those with a damaged body are part of a gap."""
         good = self.good(batch, dispatched.properties)
         if not good.all():
             self._note(self.torn, batch, np.flatnonzero(~good))
@@ -352,10 +348,10 @@ class GapFinder:
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
 
     def good(self, batch: Batch, properties: PropertyItems) -> Flags:
-        """bool[n]: what is no part of a gap.
+        """bool[n]: the record is not part of a gap.
 
-        A record for one of the broker's own services is nothing without its properties; at one with a number
-        that is none a broker's log ends.
+        A record for one of the broker's own services is useless without its properties, and a broker's log ends at a
+        record with an unreadable number.
         """
         good = ~properties.torn()
         for row in np.flatnonzero(~good).tolist():
@@ -376,14 +372,14 @@ class GapFinder:
 
 
 def silent_records(batch: Batch, good: Flags) -> Ints:
-    """Positions of the good records that get no unit: prepared ones, and those rolled back."""
+    """Return positions of the good records that get no unit: prepared and rolled back ones."""
     state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
     return batch.position[good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))]
 
 
 def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: bool) -> Flags:
-    """bool[n]: a broker's log does not end at a number in the properties, and no batch is one of no message: its queue
-    ends at such a unit. inner_batches: a broker reads the numbers of a batch.
+    """bool[n]: a broker reads all numbers in the properties, and no batch has 0 messages: its log or queue would end
+    there. inner_batches: the broker reads the numbers of a batch.
     """
     readable = np.ones(len(batch), np.bool_)
     batches = readable.copy() if inner_batches else None
@@ -394,7 +390,7 @@ def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: 
 
 
 def empty_batches(properties: PropertyItems) -> Ints:
-    """Rows of batches that have no message, as they say of themselves, or fewer."""
+    """Return rows of batches whose message count is 0 or less."""
     number, base = properties.find(INNER_NUM), properties.find(INNER_BASE)
     rows = np.flatnonzero((number.length > 0) & (base.length > 0))
     rows = rows[np.isin(number.buffer[number.start[rows]], [ord(first) for first in "0-+"])]  # hardly any
@@ -403,15 +399,14 @@ def empty_batches(properties: PropertyItems) -> Ints:
 
 
 def is_undispatchable(queue_names: bytes, queue_offsets: bytes) -> bool:
-    """A broker makes no units of these LMQs, or throws at them (spec 2.9)."""
+    """Whether a broker makes no units of these LMQs, or throws at them (spec 2.9)."""
     wanted, given = java_split(queue_names), java_split(queue_offsets)
     return len(wanted) != len(given) or None in map(queue_offset_of, given)
 
 
 def undispatchable(properties: PropertyItems, good: Flags) -> Ints:
-    """Rows of good records whose LMQs no broker can read. One by one: few name any.
-
-    Without any offset nobody dispatches: the option was off, or the message waits for its delay.
+    """Return rows of good records whose LMQ offsets no broker can read, tested one by one as few records name LMQs.
+    Records without any offset do not count: the option was off, or the message waits for its delay.
     """
     queues = properties.find(INNER_MULTI_DISPATCH)
     offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
@@ -421,9 +416,10 @@ def undispatchable(properties: PropertyItems, good: Flags) -> Ints:
 
 
 def _damaged(batch: Batch) -> Flags:
-    """bool[n]: the record has a checksum of the whole, and it is wrong. One by one: few have any.
+    """bool[n]: the record has a CRC over all its bytes, and the CRC is wrong. Tested one by one, as few records have
+    any.
 
-    A record without one is no damage: it is older than the switch that appends them.
+    A record without one is not damaged: it is older than the option that appends them.
     """
     columns = batch.columns
     data = columns.ragged("properties").buffer

@@ -1,22 +1,19 @@
-"""What a plan does to the commit log: where it is to end, and what lies behind that end.
+"""Plan the end of the commit log, and what happens to the bytes behind that end.
 
-The end is where the broker's own recovery ends, with three differences that keep the store the same
-for every later start (spec 7.11): a record that names another position, behind the last good one,
-is of an earlier life and no new message (B14); a torn record is not taken for data (B26); and what
-a clean start would cut off next is cut off now, and told.
+The end is where the broker's own recovery ends, with three differences that keep the store the same for every later
+start (spec 7.11): behind the last good record a record that names another position is of an earlier life and no new
+message (B14); a torn record is not taken for data (B26); and what the next clean start would cut off is cut off now,
+and reported.
 
-Old records right behind the last new one: whole, in place, and their queue offsets are taken.
+A dead tail (`DeadTail`) is old records right behind the last new one: whole, in place, with queue offsets that are
+taken. A slave's cut, a restored file or a recycled one leaves them there. A broker takes them for messages at its next
+start: it gives them no unit, or one at the end of a queue that belongs to another message (spec 2.2, step 4; 7.12,
+B14). All three must hold: they are older than the record before them, messages before them have their offsets, and no
+unit of their queues names one of them.
 
-A slave's cut, a restored file or a recycled one leaves them there. A broker takes them for messages at
-its next start: it gives them no unit, or one at the end of a queue that another message is to have
-(spec 2.2, step 4; 7.12, B14). All three must hold: they are older than the record before them, messages
-before them have their offsets, and no unit of their queues names one of them.
-
-A store whose log is gone for good: what is left is put away, and a broker starts over.
-
-A broker that starts without a log deletes the files of all queues. The plan does the same, and takes
-index and timer with them: what they name would be found in the records of the new log. All of it is
-moved, so that it can be taken back.
+If the log is gone for good (`put_away`), the rest is moved away and a broker starts over. A broker that starts without
+a log deletes the files of all queues. The plan does the same, and also moves index and timer: what they name would be
+looked up in the new log. All of it is moved, so that it can be undone.
 """
 
 from __future__ import annotations
@@ -57,8 +54,8 @@ from .normalize import LARGEST_GAP, renamed, starting_over
 class LogPlan(NamedTuple):
     """The end of the log, and the edits that make it so.
 
-    stale: old records lay behind it. tail_bytes: that are zeroed behind it. again: the good records
-    behind it are no messages: others have their queue offsets.
+    stale: old records lay behind it. tail_bytes: bytes zeroed behind it. again: the good records behind it are no
+    messages: their queue offsets are taken.
     """
 
     start: int
@@ -73,10 +70,10 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     """Plan the log of a store whose files all load. Raises Unreadable."""
     files = [LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory]
     number = outcome.start.number if outcome.start else 0
-    end, stale = _end(snapshot, files, outcome, number)
+    end, stale = _walk_end(snapshot, files, outcome, number)
     while True:
         number = _clean_start(files, outcome.profile, end)
-        again, more_stale = _end(snapshot, files, outcome, number)
+        again, more_stale = _walk_end(snapshot, files, outcome, number)
         if again >= end:
             break
         end, stale = again, stale or more_stale
@@ -86,24 +83,24 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
 
 
 def written(edits: Iterable[Edit]) -> int:
-    """Bytes that edits write over."""
+    """Return the number of bytes that edits overwrite."""
     return sum(edit.length for edit in edits if edit.kind == "write")
 
 
 def _clean_start(files: list[LoadedFile], profile: Profile, end: int) -> int:
-    """Number of the file that the start after the recovery begins with, a clean one.
+    """Return the number of the file at which the start after the recovery, a clean one, begins.
 
-    It may lie before the one that the checkpoint led to. Damage in between would be met there, so
-    the plan has to end before it, too.
+    It may lie before the file that the checkpoint led to. That start would reach damage in between, so the plan has to
+    end before such damage, too.
     """
     if profile.start.normal is NormalStart.LAST_THREE:
         return max(0, sum(file.start <= end for file in files) - KEPT_FILES)
-    # no unit reaches into a file that begins at the end: it is never the newest one to begin with
+    # no unit reaches into a file that begins at the end: a start never begins at such a file
     return max(0, sum(file.start < end for file in files) - 1)
 
 
-def _end(snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: int) -> tuple[int, bool]:
-    """Where the walk from the file `number` on ends, without records of an earlier life."""
+def _walk_end(snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: int) -> tuple[int, bool]:
+    """Return the end of the walk from file `number` on, and whether records of an earlier life are left out."""
     while True:
         body = outcome.switches.body_check
         walk = LogWalk(snapshot, files, outcome.profile, crashed=False, body_check=body)
@@ -127,7 +124,7 @@ def _end(snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: 
 
 
 def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool) -> Iterator[Edit]:
-    """What lies behind the end of the log is moved away, or zeroed in the file that it ends in."""
+    """Yield edits that move away the files behind the end of the log, and zero the rest of its last file."""
     size = snapshot.log_file_bytes
     for file in files:
         assert file.entry is not None
@@ -137,7 +134,7 @@ def tail_edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: boo
             begin = end - file.start
             if _is_blank(snapshot, file.entry, begin):
                 begin += BLANK.sizeof()
-            last = last_byte(file.entry, begin, size)  # a file that is too long is cut, not written to
+            last = last_byte(file.entry, begin, size)  # a file that is too long is truncated, not written to
             if last > begin:
                 reason = "zeros behind the log end, where the next start would look for records"
                 codes = ("I-054",) if stale else ("I-043",)
@@ -151,13 +148,13 @@ def _move(entry: DirectoryEntry) -> Edit:
 
 
 def _is_blank(snapshot: Snapshot, entry: DirectoryEntry, offset: int) -> bool:
-    """The log ends at a BLANK without a next file: it stays."""
+    """Whether the log ends at a BLANK without a next file: the BLANK stays."""
     head = snapshot.bytes_of(entry)[offset : offset + BLANK.sizeof()].tobytes()
     return len(head) == BLANK.sizeof() and BLANK.parse(head).magic_code == MAGIC_BLANK
 
 
 def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Iterator[Edit]:
-    """A file missing in the middle is replaced by one BLANK, which every start walks over."""
+    """Yield edits that replace each missing file in the middle with one BLANK, which every start walks over."""
     size = snapshot.log_file_bytes
     blank = BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
     for before, after in pairwise(files):
@@ -180,23 +177,23 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
 
 @dataclass
 class DeadTail(LogObserver):
-    """Looks at the log for what ends it. audits: of its queues, which have looked at all of it."""
+    """Finds a dead tail of the log. audits: of its queues, which have seen the whole log."""
 
     audits: Mapping[QueueId, QueueAudit]
-    #: Position of the last record that is no message whose offset is taken.
+    #: Position of the last record that is not a message with a taken offset.
     last: int = -1
     _ends: dict[QueueId, int] = field(default_factory=dict)
     _taken: list[Messages] = field(default_factory=list)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Records without a queue offset of their own prove nothing: no tail begins before them."""
+        """Take records without a queue offset of their own: they prove nothing, so no tail begins before them."""
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = np.flatnonzero(np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK)))
         if len(silent):
             self.last = max(self.last, int(batch.position[silent[-1]]))
 
     def messages(self, messages: Messages) -> None:
-        """Those whose offset one before them had."""
+        """Note messages whose offset an earlier message had."""
         end, offsets = self._ends.get(messages.queue, 0), messages.offset
         reached = np.maximum.accumulate(np.concatenate([np.array([end]), offsets + 1]))
         self._ends[messages.queue] = int(reached[-1])
@@ -209,17 +206,17 @@ class DeadTail(LogObserver):
             self._taken.append(messages.take(taken))
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """Queues name these records."""
+        """Whether queues name the records of a run themselves."""
         return not run.further_by
 
     def skip(self, run: VerifiedRun) -> None:
-        """So they are no tail."""
+        """Take a run: its records are no tail."""
         self.last = max(self.last, run.last)
         for queue, queue_range in run.queues.items():
             self._ends[queue] = max(queue_range.next, self._ends.get(queue, 0))
 
     def begin(self, log: CommitLog) -> int | None:
-        """Where the log is to end, None: it has no such tail. Raises Unreadable."""
+        """Return where the log must end, None if it has no dead tail. Raises Unreadable."""
         tail = [m.take(m.position > self.last) for m in self._taken]
         tail = [messages for messages in tail if len(messages.position)]
         if not tail or self.last < 0:
@@ -234,7 +231,7 @@ class DeadTail(LogObserver):
         return end if all(self._is_dead(messages, end) for messages in tail) else None
 
     def _is_dead(self, messages: Messages, end: int) -> bool:
-        """No unit of their queue names a record behind `end`."""
+        """Whether no unit of the messages' queue names a record from `end` on."""
         units = (units for _, units in self.audits[messages.queue].stream.windows())
         return not any((is_valid(some) & (some["physical_offset"] >= end)).any() for some in units)
 
@@ -244,12 +241,10 @@ _CODES = ("I-002",)
 
 
 def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]:
-    """Edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
+    """Yield edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
 
-    database: of queues in a RocksDB. Of a compaction topic a broker serves what compaction has kept, and of new
-    messages none up to the last of that.
-
-    A log directory has to be there: it is what keeps brokers from starting meanwhile.
+    database: the RocksDB of queues. Compacted messages go, too: a broker would serve them, and none of the new messages
+    up to the last of them. The log directory has to exist: it holds the start barrier.
     """
     directory = snapshot.layout.commit_log_directories[0]
     if not directory.is_dir():
@@ -257,31 +252,31 @@ def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]
         raise Refused("there is no commit log directory", path=directory, hint=hint)
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):
-            # a queue of the database is a copy elsewhere
-            yield from _moved(each for each in entries if Path(each.path).is_relative_to(snapshot.layout.root))
+            # a queue of the database is a copy outside the store
+            yield from _moves(each for each in entries if Path(each.path).is_relative_to(snapshot.layout.root))
     layout = snapshot.layout
-    if layout.rocksdb_queues:  # files that were left behind: without the database they would be the queues
+    if layout.rocksdb_queues:  # without the database a broker would use queue files that were left behind
         for topic in sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)}):
             yield Edit("move", str(topic), _REASON, _CODES)
     for path in database_files(database) if database is not None else ():
         yield Edit("move", str(path), _REASON, _CODES)
-    yield from _moved(snapshot.index)
-    yield from _moved(snapshot.timer_log)
+    yield from _moves(snapshot.index)
+    yield from _moves(snapshot.timer_log)
     for kept in (layout.compaction_log, layout.compaction_queues):
         for queue in queue_directories(kept):
-            yield from _moved(entry for entry in list_entries(queue.path) if not entry.directory)
+            yield from _moves(entry for entry in list_entries(queue.path) if not entry.directory)
     for path in (layout.timer_wheel, layout.config / TIMER_CHECK):
         if path.exists():
             yield Edit("move", str(path), _REASON, _CODES)
 
 
-def _moved(entries: Iterable[DirectoryEntry]) -> Iterator[Edit]:
+def _moves(entries: Iterable[DirectoryEntry]) -> Iterator[Edit]:
     for entry in entries:
         yield Edit("move", entry.path, _REASON, _CODES)
 
 
 def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
-    """The messages that units tell of: all that is known of them. Raises Unreadable."""
+    """Yield the messages that units name, the only record of them. Raises Unreadable."""
     size = snapshot.queue_file_bytes
     for queue, entries in sorted(snapshot.queues.items()):
         for first, units in FileUnits.of(entries, size).windows():

@@ -1,8 +1,8 @@
-"""What a plan gives up, message by message and byte by byte: who they were, as far as anything still tells.
+"""Describe the messages that a plan gives up, from everything that still names them.
 
-A message that a start would cut is still whole: its record tells all. One that is damaged already is named by the
-queue unit that points at it (`lost_units`), by what is left of its record, and by index items: they have the hashes of
-its keys and its time to the second. Around it good records tell the time between.
+A message that a start would cut is still whole: its record describes it. A damaged message is named by its queue unit
+(`lost_units`), by the rest of its record, and by index items, which have the hashes of its keys and its store time to
+the second. Good records around it limit its time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,18 +40,18 @@ from .gaps import Gap, TornRecord
 
 _WINDOW_UNITS = 1 << 13
 RECORD_BYTES_MAX = 64 << 20
-"""A unit that names more is not read for: its size is wrong, and may be that of a whole gap."""
+"""Size limit of a record: a unit with a larger size is wrong, and its size may be that of a whole gap."""
 MOST = 100_000
-"""Messages that are named at most; the others are counted."""
+"""Most messages that are listed; the others are only counted."""
 _AT_ONCE = 1000
 _SECOND_MS = 1000
 EVERYWHERE = (1 << 63) - 1
 
 
 class LostUnits(Rows):
-    """Lost records, int64[n] each, by position; `queue` counts `queues`.
+    """Lost records by position, int64[n] each; `queue` indexes `queues`.
 
-    batch_size: messages in the record, where the queue is one of batches; None: no queue is.
+    batch_size: messages in the record, for a queue of batches; None: no queue has batches.
     """
 
     queues: list[QueueId]
@@ -82,12 +83,12 @@ def lost_units(
     audits: Mapping[QueueId, QueueAudit] | None = None,
     further: Container[QueueId] = (),
 ) -> LostUnits:
-    """The units that name a record inside a gap; each record once, none over another.
+    """Return the units that name a record inside a gap: each record once, none over another.
 
-    torn: records that tell their own queue, for those that no unit names. dead: positions of
-    records that are no loss. ends: behind the last message of each queue in the log. verified: what is
-    in order: its units are not read. audits: of the queues, which have seen the log: a unit that they contradict
-    names no record. further: queues that never are a record's own. Raises Unreadable.
+    torn: damaged records that name their own queue, for records that no unit names. dead: positions of records that are
+    no loss. ends: by queue, the offset behind its last message in the log. verified: the part of the log that is in
+    order, whose units are not read. audits: of the queues, which have seen the log: a unit that they contradict names
+    no record. further: queues that are never a record's own. Raises Unreadable.
     """
     audits = audits or {}
     proved = verified.offsets() if verified and gaps and verified.end <= gaps[0].begin else {}
@@ -97,17 +98,17 @@ def lost_units(
     for number, name in enumerate(queues if gaps else ()):
         entries = snapshot.queues[name]
         if verified and name in proved and verified.queue_of(name, entries):
-            continue  # it has nothing but units of records before the gaps
+            continue  # all its units name records before the gaps
         if name in audits and audits[name].is_foreign():
             continue
         stream = FileUnits.of(entries, snapshot.queue_file_bytes)
-        parts += _of_queue(stream, number, limits, ends.get(name, 0), proved.get(name, (0, 0)))
+        parts += _queue_units(stream, number, limits, ends.get(name, 0), proved.get(name, (0, 0)))
     for name in sorted(snapshot.batch_queues) if gaps else ():
         queues.append(name)
         size = snapshot.batch_file_bytes
         whole = [e for e in snapshot.batch_queues[name] if is_whole_file(e, size)]
-        parts += _of_batches(whole, len(queues) - 1, limits)
-    parts.append(_of_torn(torn, queues))
+        parts += _batch_units(whole, len(queues) - 1, limits)
+    parts.append(_torn_places(torn, queues))
     position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
     found = LostUnits(queues, position, size, queue, offset, tags, messages).take(order)
@@ -121,8 +122,8 @@ def lost_units(
 def _not_in_blanks(
     units: LostUnits, gaps: Sequence[Gap], audits: Mapping[QueueId, QueueAudit], file_bytes: int
 ) -> Flags:
-    """bool[n]: no units in a BLANK, but those whose message the log lacks at their place in the queue: a broker that
-    writes a BLANK has nothing behind it in that file. One that is all of its file stands for a file that was gone.
+    """bool[n]: the unit is not in a BLANK, as a broker writes nothing behind a BLANK in its file. A unit in a BLANK
+    counts if the log lacks its message at that offset of the queue. A BLANK that fills its file stands for a lost file.
     """
     kept = np.ones(len(units), np.bool_)
     blanks = [gap for gap in gaps if gap.blank]
@@ -141,8 +142,8 @@ def _not_in_blanks(
 
 
 def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
-    """Of the units of one record that of its own topic is the first: a message may name any queue as a
-    further one (spec 2.9). What the record says of its topic decides, as far as it can be read.
+    """Return the units with that of the record's own queue first: a message may name any queue as a further one (spec
+    2.9). The topic in the record decides, if it can be read.
     """
     lmq = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in units.queues], np.bool_)
     again = np.flatnonzero((units.position[1:] == units.position[:-1]) & ~lmq[units.queue[1:]]) + 1
@@ -163,7 +164,7 @@ def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
 
 
 def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
-    """The topic that a record says it has, whatever else is wrong with it; "" where it cannot be read."""
+    """Return the topic in a record, whatever else is damaged in it; "" if the topic cannot be read."""
     file = log.file_at(position)
     if file is None or size > RECORD_BYTES_MAX:
         return ""
@@ -171,11 +172,11 @@ def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
     return columns.ragged("topic")[0].decode("utf-8", "surrogateescape")
 
 
-def _of_queue(stream: FileUnits, number: int, gaps: Ints, known: int, proved: tuple[int, int]) -> Iterator[Ints]:
-    """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
+def _queue_units(stream: FileUnits, number: int, gaps: Ints, known: int, proved: tuple[int, int]) -> Iterator[Ints]:
+    """int64[6, n]: the units of one queue that lie in gaps, as long as positions rise.
 
-    gaps: begins and ends, int64[2, n]. known: behind the offsets of all its messages in the log. proved: offsets, first
-    and behind the last, of units that name good records before the gaps.
+    gaps: begins and ends, int64[2, n]. known: the offset behind all its messages in the log. proved: [first, behind)
+    offsets of units that name good records before the gaps.
     """
     reach = -1
     for file in stream.files.files:
@@ -194,7 +195,7 @@ def _of_queue(stream: FileUnits, number: int, gaps: Ints, known: int, proved: tu
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
                 if first >= known:
-                    break  # behind all messages of the log, and nothing is there
+                    break  # behind all messages of the log, and no unit here
                 continue
             highest = np.maximum.accumulate(np.concatenate([np.array([reach]), position]))
             rising = position > highest[:-1]
@@ -208,7 +209,7 @@ def _of_queue(stream: FileUnits, number: int, gaps: Ints, known: int, proved: tu
 
 
 def _inside(gaps: Ints, position: Ints, size: Ints) -> Flags:
-    """bool[n]: a record of this size at that position lies in a gap. gaps: begins and ends, one at least."""
+    """bool[n]: a record of this size at this position lies in a gap. gaps: begins and ends, at least one."""
     begins, ends = gaps
     gap = np.searchsorted(begins, position, side="right") - 1
     inside: Flags = (gap >= 0) & (size >= SMALLEST)
@@ -216,8 +217,8 @@ def _inside(gaps: Ints, position: Ints, size: Ints) -> Flags:
     return inside
 
 
-def _of_batches(entries: Sequence[DirectoryEntry], number: int, gaps: Ints) -> Iterator[Ints]:
-    """int64[6, n]: the same for a queue of batches, whose units name their offsets."""
+def _batch_units(entries: Sequence[DirectoryEntry], number: int, gaps: Ints) -> Iterator[Ints]:
+    """int64[6, n]: as `_queue_units` for a queue of batches, whose units have their offsets."""
     names = ("physical_offset", "size", "msg_base_offset", "tags_code", "batch_size")
     offset = -1
     for entry in sorted(entries, key=lambda e: int(e.name)):
@@ -237,10 +238,10 @@ def _of_batches(entries: Sequence[DirectoryEntry], number: int, gaps: Ints) -> I
             yield np.stack([position, size, same, base, tags, messages])
 
 
-def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
-    """int64[6, n]: what damaged records say of themselves; queues they name are added.
+def _torn_places(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
+    """int64[6, n]: the places that damaged records name; their queues are added to `queues`.
 
-    They come behind all units of queues: those tell what was dispatched.
+    They come behind all units of queues, which show what was dispatched.
     """
     rows, numbers = [], dict[tuple[bytes, int], int]()
     for record in torn:
@@ -255,7 +256,7 @@ def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
 
 
 def _without_overlaps(units: LostUnits) -> LostUnits:
-    """Without units that begin inside the record of the one before."""
+    """Return the units without those that begin inside the record before."""
     if not len(units) or (units.position[1:] >= units.end[:-1]).all():
         return units
     kept, reach = [], -1
@@ -267,7 +268,7 @@ def _without_overlaps(units: LostUnits) -> LostUnits:
 
 
 def units_at(snapshot: Snapshot, queue: QueueId, positions: Ints) -> LostUnits:
-    """The units of one queue that name a record at one of `positions`. Raises Unreadable."""
+    """Return the units of one queue that name a record at one of `positions`. Raises Unreadable."""
     size = snapshot.queue_file_bytes
     parts = [np.zeros((5, 0), np.int64)]
     for first, units in FileUnits.of(snapshot.queues[queue], size).written():
@@ -281,7 +282,7 @@ def units_at(snapshot: Snapshot, queue: QueueId, positions: Ints) -> LostUnits:
 
 
 class _Range(NamedTuple):
-    """Lost messages of these queues between two log positions, at most so many."""
+    """Lost messages of some queues between two log positions, at most `most`."""
 
     begin: int
     end: int
@@ -289,53 +290,50 @@ class _Range(NamedTuple):
     most: int
 
     def messages(self, log: CommitLog, most: int) -> Iterator[Messages]:
-        """The first `most` of them."""
-        left = min(most, self.most)
+        """Yield the first `most` of them."""
+        remaining = min(most, self.most)
         for item in log.scan(self.begin, self.end, crc=False, reuse=True):
-            if isinstance(item, Extent) or left <= 0:
+            if isinstance(item, Extent) or remaining <= 0:
                 break
             mine = (part for part in messages_of(item) if part.queue in self.queues)
-            for messages in _first(mine, left)[0]:
+            for messages in _first_by_position(mine, remaining)[0]:
                 yield messages
-                left -= len(messages.offset)
+                remaining -= len(messages.offset)
 
 
 @dataclass
 class LostMessages:
-    """Lost messages. count: all of them; the first `MOST` of the log are kept, and some more.
-
-    Of those in a run their place in the log is kept.
-    """
+    """Lost messages. count: all of them. Kept are at least the first `MOST` by position; of a run only its limits."""
 
     count: int = 0
     _parts: list[Messages | _Range] = field(default_factory=list)
     _kept: int = 0
-    #: Up to this position they are kept.
+    #: Messages up to this position are kept.
     _reach: int = EVERYWHERE
 
     def add(self, messages: Messages) -> None:
-        """Note messages of one queue."""
+        """Add messages of one queue."""
         self.count += len(messages.offset)
-        near = messages.take(messages.position <= self._reach)
-        if len(near.offset):
-            self._parts.append(near)
-            self._kept += len(near.offset)
+        within = messages.take(messages.position <= self._reach)
+        if len(within.offset):
+            self._parts.append(within)
+            self._kept += len(within.offset)
         if self._kept >= 2 * MOST:
             runs = [part for part in self._parts if isinstance(part, _Range)]
             parts = (part for part in self._parts if isinstance(part, Messages))
-            first, self._reach = _first(parts, MOST)
+            first, self._reach = _first_by_position(parts, MOST)
             self._kept = sum(len(part.offset) for part in first)
             self._parts = [*runs, *first]
 
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
-        """Note the messages of a run; queues: those that count."""
+        """Add the messages of a run. queues: the queues that count."""
         size = sum(queue_range.messages for queue_range in queues.values())
         if size and self.count < MOST:
             self._parts.append(_Range(run.begin, run.end, frozenset(queues), MOST - self.count))
         self.count += size
 
     def messages(self, log: CommitLog, most: int) -> Iterator[Messages]:
-        """What is kept, of each run up to `most`, the first ones. Raises Unreadable."""
+        """Yield the kept messages, of each run the first `most`. Raises Unreadable."""
         for part in self._parts:
             if isinstance(part, Messages):
                 yield part
@@ -346,22 +344,21 @@ class LostMessages:
 def named(
     lost: LostMessages, snapshot: Snapshot, log: CommitLog, gaps: Sequence[Gap], most: int = MOST
 ) -> list[dict[str, Any]]:
-    """Rows of up to `most` lost messages, by position. Raises Unreadable.
+    """Return rows of up to `most` lost messages, by position. Raises Unreadable.
 
-    log: as it lies there, before any edit. gaps: the damaged ranges. What only index items tell of
-    has a position and no queue.
+    log: as it is on disk. gaps: the damaged ranges. A message that only index items name has a position and no queue.
     """
-    parts, reach = _first(lost.messages(log, most), most)
+    parts, reach = _first_by_position(lost.messages(log, most), most)
     rows = [vars(_Row(part.queue, part, i)) for part in parts for i in range(len(part.offset))]
-    rows.sort(key=_place)
+    rows.sort(key=_row_order)
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
     if damaged:
         _add_times(damaged, log, gaps)
         _mark_unreferenced(damaged, snapshot)
-        alone = {(gap.begin, gap.end - gap.begin) for gap in gaps}  # no other was there: an item tells of it
+        alone = {(gap.begin, gap.end - gap.begin) for gap in gaps}  # then the item names the record
         damaged = [r for r in damaged if r["known_from"] == "queue_unit" or (r["position"], r["size"]) in alone]
-    rows = [*rows, *_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
-    rows = sorted(rows, key=_place)[:most]
+    rows = [*rows, *_rows_of_index(snapshot, damaged, log, gaps, reach)] if gaps else rows
+    rows = sorted(rows, key=_row_order)[:most]
     _add_records(rows, log)
     for row in rows:
         if row["known_from"] == "queue_unit" and row["topic"] is None:
@@ -371,8 +368,8 @@ def named(
     return rows
 
 
-def _first(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int]:
-    """Those among which the first `most` by position are, and the last position that counts."""
+def _first_by_position(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int]:
+    """Return the parts with the first `most` messages by position, and the last position that counts."""
     parts = list(messages)
     positions = np.concatenate([np.zeros(0, np.int64), *(part.position for part in parts)])
     if len(positions) <= most:
@@ -382,14 +379,12 @@ def _first(messages: Iterable[Messages], most: int) -> tuple[list[Messages], int
     return [part for part in found if len(part.offset)], last
 
 
-def _place(row: dict[str, Any]) -> tuple[int, str, int]:
+def _row_order(row: dict[str, Any]) -> tuple[int, str, int]:
     return row["position"], row["topic"] or "", row["queue_offset"] or 0
 
 
 class _Row:
-    """A lost message. A row is the dictionary of such an object: all of these share their keys, so that one
-    takes a third of the memory.
-    """
+    """A lost message. A row is the `__dict__` of such an object: shared keys save two thirds of the memory."""
 
     def __init__(self, queue: QueueId, messages: Messages, i: int) -> None:
         whole, time = bool(messages.good[i]), int(messages.store_timestamp[i])
@@ -410,8 +405,8 @@ class _Row:
 
 
 def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) -> None:
-    """When the messages were stored at the latest: before the next good record was."""
-    ordered = sorted(gaps, key=_begin)
+    """Set the limits of the store time: the times of the good records before and behind."""
+    ordered = sorted(gaps, key=attrgetter("begin"))
     behind = _times_behind(ordered, log)
     begins = [gap.begin for gap in ordered]
     for row in rows:
@@ -422,7 +417,7 @@ def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) 
 
 
 def _mark_unreferenced(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
-    """Of some only the offsets beside theirs tell: no unit names the place of their tombstone."""
+    """Mark messages that only the neighbouring offsets show: no unit names the place of their tombstone."""
     queues: dict[QueueId, list[dict[str, Any]]] = {}
     for row in rows:
         if row["topic"] is not None:
@@ -440,12 +435,8 @@ def _mark_unreferenced(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
                 row["known_from"] = "neighbours"
 
 
-def _begin(gap: Gap) -> int:
-    return gap.begin
-
-
 def _times_behind(gaps: Sequence[Gap], log: CommitLog) -> list[int | None]:
-    """Store time of the first good record behind each gap, None without one."""
+    """Return the store time of the first good record behind each gap, None without one."""
     found: list[int | None] = [None] * len(gaps)
     ends = np.array([gap.end for gap in gaps], np.int64)
     for begin in range(0, len(gaps), _AT_ONCE):
@@ -465,7 +456,7 @@ def _times(records: Batch) -> Iterator[tuple[int, int]]:
 
 
 def _add_records(rows: list[dict[str, Any]], log: CommitLog) -> None:
-    """What the records themselves tell: keys, id, tags; of a broken body the rest is good."""
+    """Add keys, unique key and tags from the records; a broken body does not spoil them."""
     for begin in range(0, len(rows), _AT_ONCE):
         part: dict[int, list[dict[str, Any]]] = {}
         for row in rows[begin : begin + _AT_ONCE]:
@@ -493,7 +484,7 @@ def _add_record(rows: list[dict[str, Any]], records: Batch, i: int, position: in
 
 
 def _add_head(row: dict[str, Any], log: CommitLog) -> None:
-    """The beginning of the record may have survived: it has the time."""
+    """Add the store time from the beginning of the record, if that has survived."""
     data = log.read(row["position"], PEEK_BYTES)
     if len(data) < SMALLEST:
         return
@@ -505,13 +496,11 @@ def _add_head(row: dict[str, Any], log: CommitLog) -> None:
         row["store_timestamp"] = row["not_before"] = row["not_after"] = time
 
 
-def _of_index(
+def _rows_of_index(
     snapshot: Snapshot, damaged: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap], reach: int
 ) -> list[dict[str, Any]]:
-    """Give damaged messages what index items say of them; rows of those that nothing else names, up to the
-    log position `reach`.
-    """
-    ordered = sorted(gaps, key=_begin)
+    """Add index items to damaged messages. Return rows of messages that only items name, up to position `reach`."""
+    ordered = sorted(gaps, key=attrgetter("begin"))
     behind = _times_behind(ordered, log)
     known: dict[int, list[dict[str, Any]]] = {}
     for row in damaged:
@@ -526,7 +515,7 @@ def _of_index(
         if rows is None:
             at = bisect_right(inside, (position, 1 << 62)) - 1
             if at >= 0 and position < inside[at][1]:
-                continue  # it points into a record: it is damaged itself
+                continue  # the item points into a record: the item is damaged
             if position not in more and len(more) < MOST:
                 more[position] = _unreferenced(position, ordered, behind)
             rows = [more[position]] if position in more else []
@@ -536,7 +525,7 @@ def _of_index(
 
 
 def _unreferenced(position: int, gaps: Sequence[Gap], behind: Sequence[int | None]) -> dict[str, Any]:
-    """A message of which only index items tell."""
+    """Return the row of a message that only index items name."""
     at = bisect_right([gap.begin for gap in gaps], position) - 1
     nothing = dict.fromkeys(("topic", "queue_id", "queue_offset", "size", "store_timestamp"))
     return {
@@ -554,7 +543,7 @@ def _unreferenced(position: int, gaps: Sequence[Gap], behind: Sequence[int | Non
 
 
 def _add_item(row: dict[str, Any], key_hash: int, time: int) -> None:
-    """An item tells the hash of a key, and the second in which the message was stored."""
+    """Add the data of an item: the hash of a key, and the second of the store time."""
     if key_hash not in row["key_hashes"]:
         row["key_hashes"].append(key_hash)
     row["not_before"] = max(row["not_before"] or time, time)
@@ -563,7 +552,7 @@ def _add_item(row: dict[str, Any], key_hash: int, time: int) -> None:
 
 
 def items_in(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, int]]:
-    """(position, key hash, time) of index items that point into the gaps, sorted by begin."""
+    """Yield (position, key hash, time in ms) of index items that point into the gaps. gaps: sorted by begin."""
     begins = np.array([gap.begin for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
     for stored in stored_files(snapshot.index):
@@ -582,7 +571,7 @@ def items_in(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int
 
 
 def name_all(lost: LostMessages, snapshot: Snapshot, gaps: Sequence[Gap], most: int = MOST) -> list[dict[str, Any]]:
-    """Rows of the lost messages, from what lies on disk before anything is done. Raises Unreadable."""
+    """Return rows of the lost messages, from the store as it is before any edit. Raises Unreadable."""
     if not lost.count and not gaps:
         return []
     return named(lost, snapshot, commit_log_of(snapshot.layout), gaps, most)

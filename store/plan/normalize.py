@@ -1,6 +1,6 @@
-"""What a plan puts right before anything else: entries of a store that no version should meet.
+"""Correct what must be right before anything else is planned: entries that no broker version should find.
 
-What of a log is not there, though nobody has deleted it in order, is no matter of edits: a plan is refused.
+No edit can restore missing parts of a log that did not expire: then a plan is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..queues.units import FileUnits, is_used, is_whole_file
 from ..settings.options import FILE_RESERVED_HOURS
 
 LARGEST_GAP = 1000
-"""Log files that are missing in a row, and can be rebuilt."""
+"""Most log files missing in a row that can be rebuilt."""
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 _HOUR_MS = 3_600_000
@@ -44,25 +44,26 @@ _LACKS = "this replica does not have the file {}, or has it compressed or with a
 def normalize(
     snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False, replica: str = ""
 ) -> tuple[Snapshot, list[Edit]]:
-    """The snapshot without entries that no version should meet, and the edits that remove them.
+    """Return the snapshot without entries that no broker version should find, and the edits that move these away:
+    directories, files whose name is not a position, empty files.
 
-    Directories, names that are no position of a file, empty files. any_length: files of a wrong length stay, an empty
-    one where the log goes on behind it. empty_log: it is meant that there is none. replica: a copy of the log that was
-    named, "" for none. Raises Refused for what cannot be put right by moving it: files of a wrong length, or of one
-    that no broker has, a log file whose name alone is wrong, a log that is not there, or not where brokers look for it,
-    or not in whole (see `missing_parts`), a lock that is a directory.
+    any_length: keep files of a wrong length, and an empty file if the log continues behind it. empty_log: the caller
+    says that the store has no log any more. replica: a copy of the log that was named, "" for none. Raises Refused for
+    what moving cannot correct: a wrong length, or one that no broker has; a log file of which only the name is wrong; a
+    log that is missing, in a place where brokers do not look, or incomplete (`missing_parts`); a lock that is a
+    directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
         raise Refused(reason, path=snapshot.layout.root)
     if lock.is_dir():
-        from ..findings.next_commands import NextCommand, aside  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import NextCommand, aside  # findings use recoveries, which use this room
 
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
         raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
-        from ..findings.next_commands import Given, salvaging  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import Given, salvaging  # findings use recoveries, which use this room
 
         layout = snapshot.layout
         raise Refused(
@@ -72,18 +73,20 @@ def normalize(
             + str(salvaging(layout.root, Given(layout.broker_config.words))),
         )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
-    theirs = 2 * wrong <= len(snapshot.log) or _names_tell(snapshot) or _is_given(snapshot)
-    any_length = any_length and theirs
+    is_size_sure = (
+        2 * wrong <= len(snapshot.log) or _names_confirm_size(snapshot) or _configuration_confirms_size(snapshot)
+    )
+    any_length = any_length and is_size_sure
     kept: list[DirectoryEntry] = []
     edits: list[Edit] = []
     names = {entry.name for entry in snapshot.log}
     for entry in snapshot.log:
-        of_log = any_length and (entry.size or _goes_on(entry, names, size))
+        of_log = any_length and (entry.size or _has_next_file(entry, names, size))
         reason = _fault(entry._replace(size=size) if of_log else entry, size)
         if reason:
             _refuse_other_name(entry, names, size)
             _refuse_other_size(entry, size)
-            reason += _missing(entry, names, size)
+            reason += _note_missing_file(entry, names, size)
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
             raise Refused(
@@ -103,7 +106,7 @@ def normalize(
         refuse_lost_log(snapshot, replica, unused=unused)
     refuse_lost_directory(snapshot, replica)
     if any_length and kept:
-        kept, astray = _near(snapshot, kept)
+        kept, astray = _of_one_log(snapshot, kept)
         edits += astray
     _check_queue_size(snapshot)
     queues = {
@@ -114,7 +117,7 @@ def normalize(
 
 
 def _other_length(snapshot: Snapshot) -> str:
-    """What to do about files of the log that are longer or shorter than the broker's."""
+    """Return a hint for log files of another length than the broker's."""
     files = [entry for entry in snapshot.log if entry.size and not entry.directory]
     size = files[0].size
     starts = [start_of(entry.name) for entry in files if entry.size == size]
@@ -126,11 +129,10 @@ def _other_length(snapshot: Snapshot) -> str:
 
 
 def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:
-    """The path that a file of the log should have: its name is the right number in other digits, or no number or that
-    of another file, and its records are those of a file that the log lacks.
+    """Return the path that a log file should have, if only its name is wrong: the right number in other digits; or no
+    number, or the name of another file, and its first record belongs to a file that the log lacks.
 
-    names: of all files of the log. "" for any other file, one whose records name other places, too. Raises
-    Unreadable.
+    names: of all files of the log. "" for any other file, also if records name other places. Raises Unreadable.
     """
     start = None if entry.directory or not size else start_of(entry.name)
     if start is None or start % size or file_name(start) in names:
@@ -143,7 +145,7 @@ def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:
 
 
 def _start_in_log(entry: DirectoryEntry, names: Iterable[str], size: int) -> int | None:
-    """Where a file with another name begins by its first record: between the other files, or next to them."""
+    """Return the start of a misnamed file by its first record, if that is between the other files or next to them."""
     start = _start_by_record(entry, size)
     others = [at for at in map(start_of, names) if at is not None and not at % size]
     if start is None or not others or not min(others) - size <= start <= max(others) + size:
@@ -152,7 +154,7 @@ def _start_in_log(entry: DirectoryEntry, names: Iterable[str], size: int) -> int
 
 
 def _start_by_record(entry: DirectoryEntry, size: int) -> int | None:
-    """The start of a file of the log that its first record names."""
+    """Return the start of the log file that a file's first record names."""
     first = None if entry.directory or not size or entry.size != size else _first_record(entry)
     if first is None or int(first.ints("magic_code")[0]) not in (MAGIC_V1, MAGIC_V2):
         return None
@@ -161,9 +163,9 @@ def _start_by_record(entry: DirectoryEntry, size: int) -> int | None:
 
 
 def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int) -> None:
-    """No file of the log is moved away where its name alone is to be put right. Raises Refused."""
+    """Refuse to move a log file away if only its name is wrong. Raises Refused."""
     if path := right_name(entry, names, size):
-        from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
 
         start = start_of(entry.name)
         what = f"the name of a log file does not have {NAME_DIGITS} digits"
@@ -175,9 +177,7 @@ def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int)
 
 
 def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
-    """No file is moved away whose name and first record agree, and only the size of a file says otherwise. Raises
-    Refused.
-    """
+    """Refuse to move a file away whose name and first record agree, but not with the file size. Raises Refused."""
     start = None if entry.directory or not entry.size else start_of(entry.name)
     if start and start % size and _is_in_place(entry):
         length = counted(size, "byte")
@@ -188,8 +188,8 @@ def _refuse_other_size(entry: DirectoryEntry, size: int) -> None:
         )
 
 
-def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
-    """What a file that is moved away has, if the log has no file at the place that its first record names."""
+def _note_missing_file(entry: DirectoryEntry, names: Container[str], size: int) -> str:
+    """Return a note about the records of a moved file, if their own file is missing in the log."""
     start = _start_by_record(entry, size)
     if start is None or (name := file_name(start)) in names:
         return ""
@@ -197,8 +197,8 @@ def _missing(entry: DirectoryEntry, names: Container[str], size: int) -> str:
 
 
 def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = False) -> None:
-    """A store without a log has something that a log left. replica: a copy of the log, "" for none. unused: there are
-    files, without a record. Raises Refused, and for a replica that is none Missing, NotAStore, Unsupported.
+    """Refuse a store without a log that has traces of one. replica: a copy of the log, "" for none. unused: files
+    exist, without a record. Raises Refused, and for a wrong replica Missing, NotAStore, Unsupported.
     """
     if rest := what_a_log_left(snapshot):
         layout, harm = snapshot.layout, "serve none of their messages" if unused else "delete the queues"
@@ -209,23 +209,23 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
         )
         hint = f"if the log is gone for good: {starting_over(layout)}"
         if (log := _unread_dledger(snapshot)) is not None:
-            why, hint = ", and the broker's configuration leaves out the DLedger log", _reading_dledger(layout, log)
+            why, hint = ", and the broker's configuration leaves out the DLedger log", _use_dledger_hint(layout, log)
             directory = log
         elif replica and layout.dledger is None and directory == layout.commit_log_directories[0]:
-            hint = f"copy the files of the replica's log there first: {_copying(snapshot, replica)}"
+            hint = f"copy the files of the replica's log there first: {_copy_command(snapshot, replica)}"
         hint = f"a broker that starts here would {harm}; {hint}"
         raise Refused(reason + why, path=directory, hint=hint)
 
 
 def _log_directory(layout: Layout) -> Path:
-    """Where a broker looks for a log that is not there."""
+    """Return the directory in which a broker looks for the missing log."""
     config = layout.broker_config
     own = config.get("dLegerSelfId") if config.get_bool("enableDLegerCommitLog") else None
     return layout.root / f"{DLEDGER_PREFIX}{own}" / "data" if own else layout.commit_log_directories[0]
 
 
 def _unread_dledger(snapshot: Snapshot) -> Path | None:
-    """A DLedger log that the configuration has brokers pass over, and that has what queues name."""
+    """Return a DLedger log that the configuration leaves out and that has records which queues name."""
     ends = [_last_named(FileUnits.of(sorted(each), snapshot.queue_file_bytes)) for each in snapshot.queues.values()]
     for data in sorted(snapshot.layout.root.glob(f"{DLEDGER_PREFIX}*/data")):
         files = MappedFileQueue.open(data).files
@@ -234,9 +234,9 @@ def _unread_dledger(snapshot: Snapshot) -> Path | None:
     return None
 
 
-def _reading_dledger(layout: Layout, log: Path) -> str:
-    """What to do that brokers read this DLedger log, or a plain one that is made from it."""
-    from ..findings.next_commands import Given, converting, settings  # which looks at findings, and they at recoveries
+def _use_dledger_hint(layout: Layout, log: Path) -> str:
+    """Return a hint: make brokers read this DLedger log, or make a plain log from it."""
+    from ..findings.next_commands import Given, converting, settings  # findings use recoveries, which use this room
 
     option = {"enableDLegerCommitLog": "true", "dLegerSelfId": log.parent.name.removeprefix(DLEDGER_PREFIX)}
     words = layout.broker_config.words
@@ -247,8 +247,8 @@ def _reading_dledger(layout: Layout, log: Path) -> str:
 
 
 def starting_over(layout: Layout) -> str:
-    """The command that says that the log is gone for good, behind that which makes a directory for it."""
-    from ..findings.next_commands import NextCommand, proposed  # which looks at findings, and they at recoveries
+    """Return the commands that make the log directory and declare the log gone for good."""
+    from ..findings.next_commands import NextCommand, proposed  # findings use recoveries, which use this room
 
     directory, command = _log_directory(layout), proposed(layout, "recover", "--force-empty-log")
     made = "" if directory.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
@@ -256,11 +256,11 @@ def starting_over(layout: Layout) -> str:
 
 
 def _has_no_record(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> bool:
-    """All files of a log that had records are without any, as those that a broker makes in advance, and nothing names
-    a place in them.
+    """Whether no file of a log that had records has any: all are files made in advance, and nothing names a place in
+    them.
 
-    The last file with a record expires only behind one without any, and not before `fileReservedTime` (spec 7.8): no
-    broker has run that long after the newest message, by the files that it writes every minute.
+    The last file with a record expires only if a file without records follows, and not before `fileReservedTime` (spec
+    7.8). Here no broker has run that long after the newest message, by the files that it writes every minute.
     """
     start, layout = min(int(entry.name) for entry in entries), snapshot.layout
     if not start or any(map(_begins_with_record, entries)):
@@ -280,7 +280,7 @@ def _has_no_record(snapshot: Snapshot, entries: Sequence[DirectoryEntry]) -> boo
 
 
 def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
-    """A broker has run long enough after the newest message of a log file to delete it."""
+    """Whether a broker has run long enough after the newest message of a log file to delete the file."""
     written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
     ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
     kept_ms = (layout.broker_config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0) * _HOUR_MS
@@ -288,22 +288,22 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
 
 
 def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
-    """What is missing may lie in a directory of the log that is not mounted. replica: as in `refuse_lost_log`. Raises
-    Refused, and for a replica that is none Missing, NotAStore, Unsupported.
+    """Refuse if a missing part of the log may lie in a directory that is not mounted. replica: as in `refuse_lost_log`.
+    Raises Refused, and for a wrong replica Missing, NotAStore, Unsupported.
     """
     bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
     copies = _whole_files(replica, snapshot.log_file_bytes) if replica and bare and alone is None else {}
     if parts := [*missing_parts(snapshot, copies)]:
-        from ..findings.next_commands import NextCommand, settings  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import NextCommand, settings  # findings use recoveries, which use this room
 
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
-            told = settings({"storePathCommitLog": os.fspath(alone)})
+            option = settings({"storePathCommitLog": os.fspath(alone)})
             gone = "if the older log is gone for good, or has just expired"
-            hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(told)}"
+            hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(option)}"
         elif replica:
-            copy, lacking = _copying_lost(snapshot, copies, (lost for _, lost in parts), bare[0])
+            copy, lacking = _copy_lost_command(snapshot, copies, (lost for _, lost in parts), bare[0])
             if copy:
                 hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
             elif lacking:
@@ -312,14 +312,14 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
         raise Refused(f"{parts[0][0]}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
 
 
-def _copying_lost(
+def _copy_lost_command(
     snapshot: Snapshot, copies: Mapping[int, DirectoryEntry], parts: Iterable[range], target: Path
 ) -> tuple[str, str]:
-    """The command that copies the files that are lost, those alone, "" where this log has files of all those names, of
-    whatever length; and the first file that the copies lack, "" for none: no command then, as with what lies behind
-    that file nobody would see any more that it is lost.
+    """Return the command that copies the lost files from a replica, "" if this log has files of all these names, of any
+    length; and the name of the first file that the replica lacks, "" for none. Without that file there is no command:
+    the copied files behind it would hide the loss.
     """
-    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+    from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
 
     own, paths = {entry.name for entry in snapshot.log}, list[str]()
     for start in (start for part in sorted(parts, key=attrgetter("start")) for start in part):
@@ -332,7 +332,7 @@ def _copying_lost(
 
 
 def _whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
-    """The files of a replica's log that this log can have as they are, by their starts. Raises as `log_of`."""
+    """Return the files of a replica's log with this log's file size, by start. Raises as `log_of`."""
     from .replica import log_of
 
     directories, _ = log_of(replica)
@@ -343,12 +343,12 @@ def _whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
 def missing_parts(
     snapshot: Snapshot, copies: Mapping[int, DirectoryEntry] = MappingProxyType({})
 ) -> Iterator[tuple[str, range]]:
-    """What of the log is missing where a directory that the configuration names has no file of it, or where the older
-    log has none that a DLedger log goes on from: what tells it, and the starts of the files.
+    """Yield the missing parts of a log (the evidence, and the starts of the files), if a configured log directory has
+    no file, or if a DLedger log continues an older log without files.
 
-    What lies in front of a log has mostly expired. It has not where a broker has left what it deletes together with
-    it, whole files of queues and of the index, or has never deleted one and not run that long. copies: files of a
-    replica, which tell of more than the last file there.
+    Files in front of a log have mostly expired. They have not if whole files of queues or of the index, which a broker
+    deletes with them, still exist, or if no broker has deleted a file or run long enough for it. copies: files of a
+    replica, evidence for more than the last file there.
     """
     size = snapshot.log_file_bytes
     whole = {int(entry.name): entry for entry in snapshot.log if is_whole_file(entry, size)}
@@ -372,7 +372,7 @@ def missing_parts(
         yield f"queues name messages at the end of the log, {end:,}", range(end, stop, size)
     firsts = [FileUnits.of(entries[:1], snapshot.queue_file_bytes) for entries in files]
     fresh = _is_fresh(snapshot.layout, whole[begin])
-    least = min(map(_least_named, firsts), default=begin) if fresh else begin
+    least = min(map(_lowest_named, firsts), default=begin) if fresh else begin
     if front or (least < begin and not any(first.first for first in firsts)):
         start = min(front.start, begin - 1) // size * size
         while least < start and start in copies and _is_fresh(snapshot.layout, copies[start]):
@@ -381,24 +381,21 @@ def missing_parts(
 
 
 def lost_front(snapshot: Snapshot) -> range:
-    """What a log has lost in front, from the first place that is known: none where its first files may have expired.
-
-    A broker has left what it deletes right behind them, whole files of queues or of the index.
+    """Return the range missing in front of a log, from the first known position; empty if its first files may have
+    expired: a broker leaves no whole files of queues or of the index that name deleted files.
     """
     begin = min((at for entry in snapshot.log if (at := start_of(entry.name)) is not None), default=0)
-    left = (at for at in _left_behind(snapshot) if -1 < at < begin)
-    return range(min(left, default=begin), begin) if begin else range(0)
+    positions = (at for at in _positions_left(snapshot) if -1 < at < begin)
+    return range(min(positions, default=begin), begin) if begin else range(0)
 
 
 def named_in_front(begin: int) -> str:
-    """What tells that the first files of a log did not expire."""
+    """Return the evidence that the first files of a log did not expire."""
     return f"queues name messages before the beginning of the log, {begin:,}"
 
 
 def told_lost_front(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
-    """What to know of a log that has lost its first files, where no plan is refused for that. replica: a copy of the
-    log, "" for none.
-    """
+    """Yield notes about lost first files for which no plan is refused. replica: a copy of the log, "" for none."""
     layout = snapshot.layout
     if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
@@ -407,14 +404,13 @@ def told_lost_front(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
             size = snapshot.log_file_bytes
             part = range(front.start // size * size, front.stop, size)
             there = _whole_files(replica, size)
-            copy, lacking = _copying_lost(snapshot, there, [part], layout.commit_log_directories[0])
+            copy, lacking = _copy_lost_command(snapshot, there, [part], layout.commit_log_directories[0])
             yield f"before --apply, copy the first files of the log: {copy}" if copy else _LACKS.format(lacking)
 
 
-def _left_behind(snapshot: Snapshot) -> Iterator[int]:
-    """The last position that the first file of each queue, and of the index, names where others follow; -1 for none.
-
-    A broker that has its queues in a RocksDB may leave others as they are.
+def _positions_left(snapshot: Snapshot) -> Iterator[int]:
+    """Yield the last position named by the first file of each queue, and of the index, that has more files; -1 for
+    none. Brokers with queues in a RocksDB may leave queue files as they are, so these do not count.
     """
     for entries in snapshot.queues.values():
         if len(entries) > 1 and snapshot.layout.queue_database is None:
@@ -424,26 +420,26 @@ def _left_behind(snapshot: Snapshot) -> Iterator[int]:
 
 
 def _last_named(units: FileUnits) -> int:
-    """The position that the last unit names; -1 without one."""
+    """Return the position that the last unit names; -1 without one."""
     last = units.last()
     return -1 if last is None else int(last[1]["physical_offset"][0])
 
 
-def _least_named(units: FileUnits) -> int:
-    """The least position that a unit names; `_NO_END` without one."""
+def _lowest_named(units: FileUnits) -> int:
+    """Return the lowest position that a unit names; `_NO_END` without one."""
     positions = (some["physical_offset"][is_used(some)] for _, some in units.windows())
     return min((int(some.min(initial=_NO_END)) for some in positions), default=_NO_END)
 
 
 def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
-    """What was stored right before this file of the log cannot have expired."""
+    """Whether messages stored right before this log file cannot have expired."""
     first = _first_record(entry)
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
 
 
-def _copying(snapshot: Snapshot, replica: str) -> str:
-    """The command that copies the log of a replica to where that of this store was."""
-    from ..findings.next_commands import NextCommand  # which looks at findings, and they at recoveries
+def _copy_command(snapshot: Snapshot, replica: str) -> str:
+    """Return the command that copies a replica's log to the place of this store's."""
+    from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
     from .replica import log_of
 
     sources = [f"{path}/." for path in log_of(replica)[0]]
@@ -451,14 +447,14 @@ def _copying(snapshot: Snapshot, replica: str) -> str:
 
 
 def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:
-    """Files of the log that are in two of its directories: the one that it is read from, another one of that name."""
+    """Yield log files that exist in two directories: the one that the log is read from, and the other one."""
     read = {os.fspath(file.path) for file in queue.files}
     ours = {entry.name: entry for entry in snapshot.log if entry.path in read}
     yield from ((ours[e.name], e) for e in snapshot.log if e.path not in read and e.name in ours)
 
 
 def check_kinds(edits: Iterable[Edit]) -> None:
-    """What is to be changed can be kept: files, directories, links. Raises Refused."""
+    """Check that everything to be changed can be kept: files, directories, links. Raises Refused."""
     for path in dict.fromkeys(edit.path for edit in edits):
         try:
             mode = os.lstat(path).st_mode
@@ -471,7 +467,7 @@ def check_kinds(edits: Iterable[Edit]) -> None:
 
 
 def what_a_log_left(snapshot: Snapshot) -> str:
-    """What names messages, "" for nothing. Raises Unreadable."""
+    """Return what still names messages, "" for nothing. Raises Unreadable."""
     if has_queues(snapshot):
         return "full queues"
     named = any(file.header.end_physical_offset > 0 for file in stored_files(snapshot.index))
@@ -479,15 +475,15 @@ def what_a_log_left(snapshot: Snapshot) -> str:
 
 
 def has_queues(snapshot: Snapshot) -> bool:
-    """Some queue has files."""
+    """Whether some queue has files."""
     return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
 
 
-def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[DirectoryEntry], list[Edit]]:
-    """The files of one log, and edits that move those away whose names lie far from all others.
+def _of_one_log(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[DirectoryEntry], list[Edit]]:
+    """Return the files of one log, and edits that move away files whose names are far from all others.
 
-    Between them stood more files than can be rebuilt. Raises Refused where both hold records that
-    name their own place, or none does.
+    Between such groups more files are missing than can be rebuilt. Raises Refused unless exactly one group has records
+    that name their own place.
     """
     size = snapshot.log_file_bytes
     groups: list[list[DirectoryEntry]] = [[]]
@@ -511,19 +507,19 @@ def _near(snapshot: Snapshot, entries: list[DirectoryEntry]) -> tuple[list[Direc
 
 
 def _is_in_place(entry: DirectoryEntry) -> bool:
-    """The first record of a file names the start of the file."""
+    """Whether the first record of a file names the start of the file."""
     first = _first_record(entry)
     return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
 
 
-def _names_tell(snapshot: Snapshot) -> bool:
-    """The steps between the names of files are the size of a file: of those whose first record names its place."""
+def _names_confirm_size(snapshot: Snapshot) -> bool:
+    """Whether names confirm the file size: they differ by it, counting files whose first record names its own place."""
     named = [e for e in snapshot.log if not e.directory and start_of(e.name) is not None]
     return step_of(int(e.name) for e in named if _is_in_place(e)) == snapshot.log_file_bytes
 
 
-def _is_given(snapshot: Snapshot) -> bool:
-    """The configuration tells the size of a file, and no name and no byte of the files contradicts it."""
+def _configuration_confirms_size(snapshot: Snapshot) -> bool:
+    """Whether the configuration gives the file size, and neither names nor bytes of the files contradict it."""
     size, files = snapshot.log_file_bytes, [entry for entry in snapshot.log if not entry.directory]
     if sizes_of(snapshot.layout).commit_log.origin != "configuration":
         return False
@@ -533,18 +529,18 @@ def _is_given(snapshot: Snapshot) -> bool:
 
 
 def _names_another_place(entry: DirectoryEntry) -> bool:
-    """The first record of a file names another place than the name of the file."""
+    """Whether the first record of a file names another place than the file's name."""
     return _begins_with_record(entry) and not _is_in_place(entry)
 
 
 def _begins_with_record(entry: DirectoryEntry) -> bool:
-    """A file of another name would be one of the log."""
+    """Whether a file begins with a record: with another name it would be a log file."""
     first = None if entry.directory else _first_record(entry)
     return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
 
 
 def _first_record(entry: DirectoryEntry) -> Columns | None:
-    """The head of what a file begins with, if it has the length of a record."""
+    """Return the fields of a file's first record, if its size is at least that of a record."""
     head = FileBytes(entry.path, stop=entry.stop)[:SMALLEST]
     if len(head) < SMALLEST:
         return None
@@ -553,7 +549,7 @@ def _first_record(entry: DirectoryEntry) -> Columns | None:
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:
-    """Most queue files have the size that they should have. Raises Refused: not their fault."""
+    """Check that most queue files have the expected size. Raises Refused: else the option is wrong, not the files."""
     sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
     if not sizes:
         return
@@ -566,8 +562,8 @@ def _check_queue_size(snapshot: Snapshot) -> None:
         )
 
 
-def _goes_on(entry: DirectoryEntry, names: Container[str], size: int) -> bool:
-    """The next file of the log is there: this one is no file that was to come, it has lost its bytes."""
+def _has_next_file(entry: DirectoryEntry, names: Container[str], size: int) -> bool:
+    """Whether the next log file exists: then an empty file was not made in advance but has lost its bytes."""
     start = start_of(entry.name)
     return start is not None and file_name(start + size) in names
 
@@ -585,7 +581,7 @@ def _fault(entry: DirectoryEntry, size: int) -> str:
 
 
 def renamed(snapshot: Snapshot) -> Refused:
-    """No record of the log names its own place."""
+    """The refusal of a log in which no record names its own place."""
     return Refused(
         "no record is at its own position: were the files renamed?",
         path=snapshot.layout.commit_log_directories[0],

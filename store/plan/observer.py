@@ -1,10 +1,7 @@
-"""Looking at the log on behalf of a plan: what queues and index have, and what they lack.
+"""The options of a recovery, and the observer that collects what a plan needs from a pass over the log.
 
-What a recovery is asked for.
-
-Which queues count: the messages of a topic that was deleted do not.
-
-What consumer groups lose.
+Also: the losses of consumer groups (`GroupLoss`), and which topics and queues count (`deleted_topics`,
+`expected_queues`).
 """
 
 from __future__ import annotations
@@ -49,10 +46,7 @@ from .unreferenced import Unplaced
 
 @dataclass
 class GroupLoss:
-    """Counts, per group and topic, lost messages that the group had not consumed yet.
-
-    lost: the messages themselves.
-    """
+    """Counts, per group and topic, lost messages that the group had not consumed. lost: the messages themselves."""
 
     progress: Progress
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -68,7 +62,7 @@ class GroupLoss:
                 self.counts[key] = self.counts.get(key, 0) + count
 
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
-        """Count the messages of a run, all of them lost; queues: those that count."""
+        """Count the messages of a run, all of them lost. queues: the queues that count."""
         self.lost.add_run(run, queues)
         for queue, queue_range in queues.items():
             for group, offset in self.progress.get(queue, {}).items():
@@ -78,7 +72,7 @@ class GroupLoss:
                     self.counts[key] = self.counts.get(key, 0) + count
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Rows of the JSON."""
+        """Return the rows of the JSON."""
         return [
             {"group": group, "topic": topic, "unconsumed_lost": count}
             for (group, topic), count in sorted(self.counts.items())
@@ -86,7 +80,7 @@ class GroupLoss:
 
 
 _TAG_BYTES_MAX = 30
-"""A tag that fits into any record whose producer gave it a unique key."""
+"""Longest tag that fits into every record whose producer gave it a unique key."""
 
 
 class Policy(StrEnum):
@@ -97,15 +91,15 @@ class Policy(StrEnum):
 
 
 class RecoveryOptions(NamedTuple):
-    """What a plan is asked for. The same wish gives the same plan for the same store.
+    """What a plan is asked for. The same options give the same plan for the same store.
 
-    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag for tombstones of
-    ordinary topics. exact: a unit with another tags code than its message's is rewritten, too. queues_in_database:
-    those of a RocksDB, too. replica: a copy of the log that damaged parts are taken from. renumber: queues whose units
-    get the numbers of their records, also where an earlier broker had shifted them and consumers know its numbers.
-    named: topics whose queues are completed although they were deleted.
-    parts: of the store, as a repair names them, that are put right where no start looks at them, too. applicable: False
-    where nobody carries the plan out: of a RocksDB it says then that it changes, and not how.
+    made_ms: time of the request. generations: of brokers that may start on the store. lost_tag: tag for tombstones of
+    ordinary topics. exact: also rewrite units whose tags code differs from their message's. queues_in_database: also
+    correct queues in a RocksDB. replica: a copy of the log to take damaged parts from. renumber: queues whose units get
+    the offsets of their records, even if an earlier broker had shifted them and consumers know the shifted ones. named:
+    deleted topics whose queues are completed anyway. parts: of the store, as a repair names them, that are corrected
+    even where no start looks at them. applicable: False if nobody applies the plan: then an edit says only that a
+    RocksDB changes, not how.
     """
 
     policy: Policy = Policy.BROKER
@@ -123,11 +117,11 @@ class RecoveryOptions(NamedTuple):
 
     @property
     def forms(self) -> Forms:
-        """How tombstones look."""
+        """The forms of tombstones."""
         return Forms(self.made_ms, self.generations, self.lost_tag)
 
     def check(self) -> None:
-        """Raises InvalidInput for what has no effect, and for a tag that consumers could not subscribe to as one."""
+        """Raise InvalidInput for options without effect, and for a lost_tag that is not a single tag for consumers."""
         for option, given in (("--replica", self.replica), ("--lost-tag", self.lost_tag)):
             if given and self.policy is not Policy.KEEP:
                 raise InvalidInput(f"{option} works only with --policy keep")
@@ -139,7 +133,7 @@ class RecoveryOptions(NamedTuple):
 
 
 class PlanBuilder(LogObserver):
-    """Looks at the log on behalf of the plan."""
+    """Collects what a plan needs from the log: the state of queues and index, and lost messages."""
 
     def __init__(
         self,
@@ -160,12 +154,12 @@ class PlanBuilder(LogObserver):
         self._spill = Spill()
         self._places = Ranges()
         self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
-        #: Positions of records whose topic can be no directory.
+        #: Positions of records whose topic cannot be a directory name.
         self.nameless: list[Ints] = []
         self.lost = Tally()
         self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
-        #: Index items of the records, where there was no index; whether they are those of all.
+        #: Index items of the records, if there was no index; whether they are complete.
         self._items: list[PackedItems] = []
         self._knows_items = True
         for name in snapshot.queues:
@@ -202,7 +196,7 @@ class PlanBuilder(LogObserver):
         self.batches.records(batch, dispatched)
 
     def can_skip(self, run: VerifiedRun) -> bool:
-        """All of it stays in the log, as it is, and goes on with the queues; or all of it is gone."""
+        """Whether a whole run stays in the log unchanged and continues its queues, or is gone as a whole."""
         if run.begin >= self.log.end:
             return not run.further_by
         exact = self._verified.is_exact(run) if self._verified else bool(run.units)
@@ -212,7 +206,7 @@ class PlanBuilder(LogObserver):
         return all(n not in audits or audits[n].can_skip(each) for n, each in run.queues.items())
 
     def skip(self, run: VerifiedRun) -> None:
-        """A run of good records, and their messages."""
+        """Take a run of good records and their messages."""
         if run.begin >= self.log.end:
             self.groups.add_run(run, run.queues)
             for name, queue_range in run.queues.items():
@@ -227,7 +221,7 @@ class PlanBuilder(LogObserver):
         self._knows_items = self._knows_items and bool(run.items)
 
     def without_exact(self) -> PlanBuilder:
-        """The same as if not all had been asked for."""
+        """Return a copy as if `RecoveryOptions.exact` were off."""
         other = copy(self)
         other.exact = False
         other.queues = {name: audit.without_exact() for name, audit in self.queues.items()}
@@ -235,12 +229,12 @@ class PlanBuilder(LogObserver):
 
     @property
     def exact_alone(self) -> bool:
-        """Something is wrong with a queue only because all is asked for (`RecoveryOptions.exact`)."""
+        """Some queue needs changes only because of `RecoveryOptions.exact`."""
         return any(audit.exact_alone for audit in self.queues.values())
 
     @property
     def all_items(self) -> list[PackedItems] | None:
-        """Those of all records of the log, None: not all are known."""
+        """The index items of all records of the log, None if some are unknown."""
         return self._items if self._items and self._knows_items else None
 
     def messages(self, messages: Messages) -> None:
@@ -257,9 +251,7 @@ class PlanBuilder(LogObserver):
             self._audit(messages.queue).add(messages)
 
     def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced]) -> None:
-        """Count messages whose places in the log are known, and those of which nothing is but their places in
-        queues, or their number.
-        """
+        """Count lost messages with places in the log (marked), and those with a place in a queue or a number only."""
         for gone in marked:
             self.groups.add(gone)
             self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
@@ -268,7 +260,7 @@ class PlanBuilder(LogObserver):
 
 
 def topics_with_queues(snapshot: Snapshot) -> set[str]:
-    """Those in files, and those in a RocksDB that can be read."""
+    """Return the topics with queues in files or in a readable RocksDB."""
     found = {queue.topic for queue in (*snapshot.queues, *snapshot.batch_queues)}
     if snapshot.layout.queue_database is not None:
         with closing(open_queues(snapshot.layout)[0]) as queues:
@@ -277,15 +269,15 @@ def topics_with_queues(snapshot: Snapshot) -> set[str]:
 
 
 def deleted_topics(layout: Layout, rules: ConfigRules, there: Collection[str]) -> Callable[[str], bool]:
-    """Whether a topic was deleted: its records stay in the log, and it has neither an entry nor a queue any more.
+    """Return a test whether a topic was deleted: its records are in the log, and it has neither an entry nor a queue.
 
-    there: topics that have queues. What is lost looks the same, so nobody knows where there are none at all, or where
-    the table of topics is not the one that a broker has written, whole: a .bak can be of a time before the topic was
-    made. A broker's own topics need no entry, nor do LMQs; config/rdb of v2 has only topics of users.
+    there: topics that have queues. A lost topic looks the same, so no topic counts as deleted if there are no queues at
+    all, or if the table of topics is not whole or not the main file: a .bak can be older than the topic. A broker's own
+    topics need no entry, nor do LMQs; config/rdb of v2 has only topics of users.
     """
 
     @cache
-    def named() -> set[str]:  # of a large cluster it takes a second, and mostly nobody asks
+    def named() -> set[str]:  # takes a second for a large cluster, and is rarely needed
         loaded = load_table(layout, TOPICS, rules)
         whole = loaded.start is LoadAction.LOADS and not (loaded.main.late or loaded.main.odd)
         table = loaded.main.value.get(TOPIC_CONFIG_TABLE) if whole else None
@@ -303,8 +295,9 @@ def deleted_topics(layout: Layout, rules: ConfigRules, there: Collection[str]) -
 def left_away(
     snapshot: Snapshot, profile: Profile, named: Collection[str], deleted: Callable[[str], bool] | None = None
 ) -> Callable[[str], bool]:
-    """Whether a plan makes no queues of a topic: it was deleted. A start after a crash makes them again, so a plan
-    does. named: as in `RecoveryOptions`. deleted: what `deleted_topics` gives, where it is there.
+    """Return a test whether a plan makes no queues of a topic, as it was deleted. A start after a crash makes the
+    queues again, so a plan does, too. named: as in `RecoveryOptions`. deleted: the result of `deleted_topics`, if
+    known.
     """
     if snapshot.abort:
         return no_topic
@@ -315,9 +308,8 @@ def left_away(
 def expected_queues(
     snapshot: Snapshot, deleted: Callable[[str], bool], *, lmq: bool = False
 ) -> Callable[[QueueId], bool]:
-    """Whether a queue's messages count. lmq: LMQs need no directory, as those of a RocksDB.
-
-    Those of a topic that was `deleted` do not, nor do those of one that cannot be a directory.
+    """Return a test whether a queue's messages count: not those of a topic that was `deleted` or cannot be a directory
+    name. lmq: LMQs need no directory, as their queues are in a RocksDB.
     """
 
     def expected(queue: QueueId) -> bool:

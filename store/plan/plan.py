@@ -1,10 +1,9 @@
-"""The plan of `recover`: a list of edits and what they cost. Nothing is written.
+"""Make the plan of `recover`: a list of edits and what they cost. Nothing is written.
 
-Under the policy `broker` the log ends where the broker's start would end it, under `keep` nothing that can be read is
-given up (`keep/`). Both complete queues and index from the log, which no broker does (spec 7.5), and put out of the way
-what lies behind the ends, so that the next start, of any version, finds nothing to do (spec 7.11).
-
-The end of a repair as edits: the checkpoint, and `abort` last of all.
+Under the policy `broker` the log ends where the broker's start would end it, under `keep` no readable record is given
+up. Both complete queues and index from the log, which no broker does (spec 7.5), and move away what lies behind the
+ends, so that the next start of any version finds nothing to do (spec 7.11). The last edits write the checkpoint and
+remove `abort`.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _CODES = ("I-111", "I-113")
 
 
 def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
-    """The edit that leaves `checkpoint` at `path`: its fields written, or a whole new file."""
+    """Return the edit that puts `checkpoint` at `path`: writes its fields, or creates the file."""
     data = checkpoint_bytes(checkpoint)
     if path.exists() and path.stat().st_size == PAGE_BYTES:
         made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
@@ -74,7 +73,7 @@ def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
 
 
 def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
-    """Edits of the last phases: a checkpoint that differs from that of the store, and no `abort`."""
+    """Yield the edits of the last phases: a checkpoint, if it differs from the store's, and the removal of `abort`."""
     if checkpoint != Checkpoint(**snapshot.checkpoint):
         yield checkpoint_edit(snapshot.layout.checkpoint, checkpoint)
     if snapshot.abort:
@@ -85,7 +84,7 @@ def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
 def new_checkpoint(
     old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int
 ) -> Checkpoint:
-    """The checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
+    """Return the checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
     confirm, flushed = old.confirm_phy_offset, old.logics_physical_offset
     position = max(0, last_record)
     return old._replace(
@@ -98,7 +97,7 @@ def new_checkpoint(
 
 
 class QueueRow(NamedTuple):
-    """A queue as it will be."""
+    """A queue after the plan."""
 
     queue: QueueId
     min_offset: int
@@ -107,11 +106,10 @@ class QueueRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Edits in the order in which they are made, and the store that they lead to. A plan never changes;
-    edits are put in the order of their phases when it is made.
+    """Edits in the order of their phases, and the store that they lead to. A plan never changes.
 
-    log_end: the log's end afterwards. last_record: position of its last record, -1 without one.
-    index: what is rebuilt, None for nothing. checkpoint: as it will be, None: untouched.
+    log_end: the end of the log afterwards. index: what is rebuilt, None for nothing. checkpoint: the new checkpoint,
+    None if it stays.
     """
 
     policy: str
@@ -120,44 +118,44 @@ class Plan:
     edits: Sequence[Edit] = ()
     queues: Sequence[QueueRow] = ()
     lost: Tally = field(default_factory=Tally)
-    #: How many of these only a compaction log had.
+    #: Number of lost messages that only a compaction log had.
     lost_compacted: int = 0
-    #: Lost messages beside these of which index items alone tell.
+    #: Further lost messages that only index items name.
     index_alone: int = 0
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
-    #: All index items of a store without an index, unless they are still to be read.
+    #: All index items, if the store has no index; None: they must be read.
     items: list[PackedItems] | None = None
     checkpoint: Checkpoint | None = None
-    #: What the checkpoint of this store says when it is complete.
+    #: The checkpoint of this store once it is complete.
     complete_checkpoint: Checkpoint | None = None
-    #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
+    #: As the broker generation does it: tags are indexed; the index counts puts (spec 3.1).
     index_tags: bool = False
     counts_puts: bool = False
-    #: Messages of the log that get a unit they did not have.
+    #: Messages of the log that get a missing unit.
     completed: int = 0
-    #: Queues that keep other numbers than their records have; a repair that names them renumbers them.
+    #: Queues that keep other offsets than their records have; a repair that names them renumbers them.
     shifted: Sequence[QueueId] = ()
-    #: Records of an earlier life lie behind the end; bytes behind the end of the log.
+    #: Records of an earlier life lie behind the end; number of bytes to zero behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
     #: Units that name records behind the broker's end of the log.
     beyond: int = 0
-    #: Records whose header is put right.
+    #: Records whose header is corrected.
     restored: int = 0
-    #: The log's files with what is written over them; None: as they lie there.
+    #: The log's files with the pieces to write over them; None: there is no log, or none of its files stays.
     files: MappedFileQueue | None = None
-    #: What a replica gives; None: nobody named one.
+    #: What a replica gives; None: no replica was named.
     brought: Brought | None = None
-    #: How gaps of the log are closed.
+    #: How the gaps of the log are closed.
     fills: Sequence[Fill] = ()
     #: Ranges behind the end of the log whose records are lost.
     gone: Sequence[Gap] = ()
-    #: Records that have lost properties, as they will be.
+    #: Records that have lost properties, with their new bytes.
     cut: Sequence[CutProperties] = ()
-    #: The RocksDB of queues that is built; None: it stays.
+    #: The RocksDB of queues to build; None: it stays.
     database: DatabaseFix | None = None
-    #: It would be another one without `RecoveryOptions.exact`: which one, where that is known.
+    #: Without `RecoveryOptions.exact` the plan would differ; inexact: that plan, if known.
     exact_alone: bool = False
     inexact: Plan | None = None
 
@@ -167,28 +165,28 @@ class Plan:
 
     @property
     def lost_messages(self) -> int:
-        """How many are lost."""
+        """Number of lost messages."""
         return self.lost.messages + self.index_alone
 
     @property
     def without_log(self) -> bool:
-        """There is no file of the log, or none that stays: queues begin at 0."""
+        """The log has no file, or none that stays: queues begin at 0."""
         return self.files is None
 
     def touches(self, part: str) -> bool:
-        """Some edit changes a file below this folder of the store."""
+        """Whether an edit changes a file below this folder of the store."""
         return any(part in Path(edit.path).parts for edit in self.edits)
 
     def removes(self, part: str) -> bool:
-        """Some edit removes a file of this folder that a broker removes, too."""
+        """Whether an edit removes a file of this folder that a broker would remove, too."""
         return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
 
 
 class Reading(NamedTuple):
-    """How the log is read for a plan.
+    """How a plan reads the log.
 
-    observers: others that want to see it in the same pass. tell: called with the log position reached. verified:
-    what is in order.
+    observers: further observers of the same pass. tell: called with the log position reached. verified: the part of the
+    log that is in order.
     """
 
     observers: tuple[LogObserver, ...] = ()
@@ -207,16 +205,16 @@ def make_plan(
     twin: bool = False,
     deleted: Callable[[str], bool] | None = None,
 ) -> Plan:
-    """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
-    to one in which every good record is where it was.
+    """Plan the recovery: under `broker` to the state that this generation would reach, under `keep` to one in which
+    every good record stays in place.
 
-    options: what was asked for, default: the policy `broker`. progress: of the consumer groups. twin: with
-    `Plan.inexact`. deleted: as of `left_away`. Raises Refused, Unreadable.
+    options: default: the policy `broker`. progress: of the consumer groups. twin: also set `Plan.inexact`. deleted: as
+    of `left_away`. Raises Refused, Unreadable.
     """
     options, reading = options or RecoveryOptions(), reading or Reading()
     stores = queue_stores(snapshot.layout, profile)
     copied = reading.verified.copied if reading.verified else None
-    if not stores.files:  # nor has a broker batch queues
+    if not stores.files:  # such a broker has no batch queues either
         snapshot = replace(snapshot, batch_queues={}, batch_topics=frozenset())
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
@@ -233,9 +231,9 @@ def make_plan(
 
 
 class _Database(NamedTuple):
-    """Where a broker has its queues, and its RocksDB of them, if there is one that can be opened.
+    """Where a broker has its queues, and its RocksDB of queues, None if it has none that can be opened.
 
-    verified: what is in order in the log. rewritten: positions of records that the plan writes.
+    verified: the part of the log that is in order. rewritten: positions of records that the plan writes.
     """
 
     stores: QueueStores
@@ -246,7 +244,7 @@ class _Database(NamedTuple):
     def edits(
         self, log: CommitLog, log_end: int, how: Dispatching, *, applicable: bool
     ) -> tuple[list[Edit], DatabaseFix | None]:
-        """What brings the RocksDB in line with a log, if the broker has one. applicable: as in `RecoveryOptions`."""
+        """Return the edits that bring the RocksDB in line with a log. applicable: as in `RecoveryOptions`."""
         if self.stores.database is None:
             return [], None
         if applicable:
@@ -265,10 +263,10 @@ def _plan(
     progress: Progress | None,
     twin: bool,
 ) -> Plan:
-    """`make_plan` with the queues of a RocksDB as files."""
+    """As `make_plan`, with the queues of a RocksDB as files."""
     policy, keep = options.policy, options.policy is Policy.KEEP
     observers, tell, verified = reading
-    switches, verified = _kept_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
+    switches, verified = _with_existing_lmq(snapshot, outcome, verified) if keep else (outcome.switches, verified)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     empty, replica = options.force_empty_log, options.replica
     normalized, edits = normalize(typed, any_length=keep, empty_log=empty, replica=replica)
@@ -324,10 +322,10 @@ def _completed(
     builder: PlanBuilder,
     database: _Database,
 ) -> Plan:
-    """A plan with what becomes of the log, of the queues, the index and all the rest."""
+    """Return the plan completed with the edits of the log, the queues, the index and the rest."""
     log, rules = kept.plan, profile.dispatch
-    left = commit_log_of(snapshot.layout, kept.queue)
-    queues = _queue_edits(snapshot, builder, left, profile, database)
+    planned_log = commit_log_of(snapshot.layout, kept.queue)
+    queues = _queue_edits(snapshot, builder, planned_log, profile, database)
     of_log = (edit._replace(phase=Phase.LOG) for edit in log.edits)
     edits = [*plan.edits, *of_log, *queues.edits]
     if snapshot.layout.dledger is not None:
@@ -336,7 +334,7 @@ def _completed(
     fix = None
     if options.queues_in_database:
         how = switches.dispatching(rules)
-        of_database, fix = database.edits(left, log.end, how, applicable=options.applicable)
+        of_database, fix = database.edits(planned_log, log.end, how, applicable=options.applicable)
         edits += of_database
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
@@ -352,10 +350,10 @@ def _completed(
         edits += index_edits(snapshot, index)
     follows = snapshot.layout.dledger is not None or snapshot.layout.broker_config.is_slave
     tells = index is not None and options.policy is Policy.KEEP and not follows
-    closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # else queues name every message
+    closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # otherwise queues name every message
     behind = (log.end, builder.last_timestamp) if tells and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)
-    changed = bool(edits) or snapshot.abort  # a store with nothing to do keeps its checkpoint
+    changed = bool(edits) or snapshot.abort  # an unchanged store keeps its checkpoint
     if changed:
         edits += ending(snapshot, checkpoint)
         check_kinds(edits)
@@ -388,20 +386,19 @@ def _completed(
 
 
 def _wants_index(snapshot: Snapshot, switches: Switches, options: RecoveryOptions) -> tuple[bool, bool]:
-    """Whether the index is mended, and whether it is only because all is asked for. One that may never have
-    been is for `repair --index` to make: a broker without one has lost nothing.
+    """Whether the index is repaired, and whether only because of `RecoveryOptions.exact`. An index that may never have
+    existed is left to `repair --index`: a broker without one has lost nothing.
     """
     missed = not options_of(snapshot.layout).message_index.is_guess or snapshot.abort
     wanted = switches.message_index_enable and (missed or options.exact)
     return wanted, wanted and not missed
 
 
-def _kept_lmq(
+def _with_existing_lmq(
     snapshot: Snapshot, outcome: Outcome, verified: VerifiedLog | None
 ) -> tuple[Switches, VerifiedLog | None]:
-    """LMQs that are there stay where the option is off, too: a broker leaves them.
-
-    What is in order is not known with their units then.
+    """Return switches and verified log that keep existing LMQs if the option is off: a broker leaves them as they are.
+    The verified log does not know their units and is dropped then.
     """
     lmq = [queue for queue in snapshot.queues if queue.topic.startswith(LMQ_PREFIX)]
     if not lmq or outcome.switches.multi_dispatch:
@@ -420,8 +417,8 @@ def _keep(
     reading: Reading,
     groups: GroupLoss,
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
-    """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
-    has looked at it for the plan is there, too. Raises Refused, Unreadable.
+    """Read the log and plan it under `keep`. If nothing is damaged, one pass is enough: then the builder of that pass
+    is returned, too. Raises Refused, Unreadable.
     """
     observers, _, verified = reading
     if snapshot.layout.dledger is not None:
@@ -439,7 +436,7 @@ def _keep(
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
-    # where the broker cuts before good records their queues count, too
+    # if the broker cuts good records off, their queues count, too
     reach = 0 if verified is None else verified.reach
     cuts, whole = reach > as_it_is.end, as_it_is._replace(end=max(reach, as_it_is.end))
     guess = PlanBuilder(snapshot, whole, GroupLoss({}) if cuts else groups, profile, options, verified)
@@ -468,7 +465,7 @@ def _keep_entries(
     observers: tuple[LogObserver, ...],
     groups: GroupLoss,
 ) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
-    """The same of a DLedger log. Raises Refused, Unreadable."""
+    """As `_keep` for a DLedger log. Raises Refused, Unreadable."""
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
     log, finder = commit_log_of(snapshot.layout, queue), EntryFinder(profile.record.inner_batches, queue.start)
@@ -490,7 +487,7 @@ def _without_dead_tail(
     look: Callable[..., None],
     verified: VerifiedLog | None,
 ) -> PlanBuilder:
-    """What has looked at the log up to the records that end it and are of no use, if there are any."""
+    """Return a builder that has seen the log without a dead tail, if there is one, else `guess`."""
     counted_again = any(audit.irregular for audit in guess.queues.values())
     if not counted_again or guess.snapshot.batch_queues:
         return guess
@@ -509,7 +506,7 @@ def _without_dead_tail(
 def _without_log(
     snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss, database: Path | None
 ) -> Plan:
-    """The plan where there is no log, and none is missed. database: of queues. Raises Refused."""
+    """Return the plan of a store that has no log and is missing none. database: of queues. Raises Refused."""
     lost = Tally()
     for messages in named_messages(snapshot):
         groups.add(messages)
@@ -519,17 +516,17 @@ def _without_log(
     new = new_checkpoint(old, profile, -1, 0, 0)
     if what_a_log_left(snapshot):
         edits = [*edits, *put_away(snapshot, database)]
-    if edits or snapshot.layout.commit_log_directories[0].is_dir():  # it keeps brokers from starting meanwhile
+    if edits or snapshot.layout.commit_log_directories[0].is_dir():  # the directory can hold the start barrier
         edits = [*edits, *ending(snapshot, new)]
     check_kinds(edits)
-    # where the queues are gone as well, the index alone tells
+    # without queues, only the index names messages
     indexed = 0 if lost.messages else index_alone(snapshot, (), (), (0, -1))
     plan = Plan(policy, 0, 0, edits, lost=lost, index_alone=indexed, groups=groups)
     return replace(plan, checkpoint=new, complete_checkpoint=new)
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:
-    """The log as the snapshot has it: without what is moved away."""
+    """Return the files of the log that the snapshot has, without those moved away."""
     queue = snapshot.layout.commit_log_files()
     paths = {entry.path for entry in snapshot.log}
     queue.files = [file for file in queue.files if os.fspath(file.path) in paths]
@@ -538,7 +535,7 @@ def _files_of(snapshot: Snapshot) -> MappedFileQueue:
 
 @dataclass
 class _Queues:
-    """What becomes of the queues, as `Plan` has it."""
+    """The edits of queues and the fields of `Plan` about them."""
 
     edits: list[Edit] = field(default_factory=list)
     rows: list[QueueRow] = field(default_factory=list)
@@ -581,7 +578,7 @@ def _queue_edits(
 
 
 def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
-    """The queue's min offset afterwards: its first unit that lies in the log."""
+    """Return the queue's min offset afterwards: its first unit that lies in the log."""
     first_in_log = audit.first_in_log(fix)
     if first_in_log is not None:
         return first_in_log
@@ -589,7 +586,7 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
 
 
 def _checkpoint(snapshot: Snapshot, fix: IndexFix | None, builder: PlanBuilder, profile: Profile) -> Checkpoint:
-    """The checkpoint of the store that a plan leads to."""
+    """Return the checkpoint of the store that a plan leads to."""
     old, index = Checkpoint(**snapshot.checkpoint), builder.index.files
     kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     items = index.geometry.items

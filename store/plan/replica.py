@@ -1,14 +1,11 @@
-"""A copy of the same commit log: a slave's, its master's, a backup (spec 7.9). It is only read.
+"""Read a replica of the commit log (of a slave, its master, or a backup) and find what it can restore (spec 7.9).
 
-A slave receives the bytes of its master's log and puts them at the same positions, so what one has
-lost the other has byte for byte, as long as nobody has cut either of them since.
+A slave receives the bytes of its master's log and writes them at the same positions, so each can restore what the other
+has lost, byte for byte, as long as neither has been cut since.
 
-Where a log has no good record and a replica may help: holes, with what stands on either side.
-
-More counts as damage here than for a plan: tombstones and fillers of an earlier recovery, records
-that were torn inside their properties, bodies that do not decompress. A replica may have what was there.
-
-Stretches of a replica's log that can stand in another: whole records, one behind the other.
+Holes are ranges without a good record, with the records on both sides. More counts as damage here than for a plan:
+tombstones and fillers of an earlier recovery, records torn inside their properties, bodies that do not decompress. A
+replica may have the originals. Runs are contiguous whole records of a replica that can replace such ranges.
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +40,7 @@ from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
 from .fill import Piece
-from .gaps import Gap, GapFinder, readable_numbers, undispatchable
+from .gaps import GapFinder, readable_numbers, undispatchable
 from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
@@ -50,11 +48,11 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass
 class Replica:
-    """A copy opened for reading.
+    """A replica opened for reading.
 
-    name: as it was asked for. confirmed: behind this position nothing counts, None: all does. Where
-    a controller elects masters, what not all replicas in sync have confirmed may be cut again.
-    inner_batches: as of a `GapFinder`, that of the store which is to be recovered.
+    name: as the user gave it. confirmed: nothing behind this position counts, None: everything does. If a controller
+    elects masters, records that not all in-sync replicas have confirmed may be cut again. inner_batches: as of a
+    `GapFinder`, that of the store to recover.
     """
 
     name: str
@@ -64,11 +62,10 @@ class Replica:
 
     @classmethod
     def open(cls, name: str, own: Layout, file_bytes: int, *, inner_batches: bool) -> Replica:
-        """Open a store, a directory of log files, or several, `a:b`, that hold one log.
+        """Open a store, a directory of log files, or several (`a:b`) that hold one log.
 
-        own: the store that is to be recovered, with log files of `file_bytes`. Raises Missing,
-        NotAStore, Unreadable, Unsupported, InvalidInput for the store itself, Refused for files of
-        another size.
+        own: the store to recover, with log files of `file_bytes`. Raises Missing, NotAStore, Unreadable, Unsupported,
+        InvalidInput for the store itself, Refused for files of another size.
         """
         directories, confirmed = log_of(name)
         taken = {_identity(path) for path in own.commit_log_directories if path.exists()}
@@ -90,14 +87,14 @@ class Replica:
         return min(self.log.max_file_end, self.confirmed or self.log.max_file_end)
 
     def bytes_at(self, begin: int, end: int) -> bytes:
-        """The bytes of a range inside one file, fewer where there are not so many."""
+        """Return the bytes of a range inside one file, fewer if the file has fewer."""
         return self.log.read(begin, end - begin)
 
     def kept(self, begin: int, end: int) -> memoryview:
-        """The same in a temporary file, mapped: a range may be larger than memory.
+        """Return a range as a mapped temporary file, as it may be larger than memory.
 
-        The replica's own files are not mapped: a page that their disk does not give would kill the
-        process. Raises Unreadable, NoSpace.
+        The replica's own files are not mapped: a page that their disk cannot read would kill the process. Raises
+        Unreadable, NoSpace.
         """
         return mapped(self._stretches(begin, end))
 
@@ -110,9 +107,7 @@ class Replica:
 
 
 def log_of(name: str) -> tuple[list[Path], int | None]:
-    """Log directories of a replica as it was asked for, and how far it is confirmed. Raises Missing, NotAStore,
-    Unsupported, Unreadable.
-    """
+    """Return a replica's log directories and confirmed position. Raises Missing, NotAStore, Unsupported, Unreadable."""
     directories: list[Path] = []
     confirmed: int | None = None
     for place in _places(name):
@@ -125,7 +120,7 @@ def log_of(name: str) -> tuple[list[Path], int | None]:
 
 
 def _places(name: str) -> Iterator[Path]:
-    """What `name` stands for: one path, or several with colons between."""
+    """Yield the paths in `name`: one, or several with colons between."""
     parts = [name] if Path(name).exists() else [part for part in name.split(":") if part]
     for part in parts or [name]:
         path = Path(part)
@@ -135,7 +130,7 @@ def _places(name: str) -> Iterator[Path]:
 
 
 def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
-    """Log directories of a store or a directory of log files, and how far it is confirmed."""
+    """Return the log directories of a store or a directory of log files, and the confirmed position."""
     try:
         layout = Layout.open(place)
     except NotAStore:
@@ -160,8 +155,8 @@ _SAMPLES = 64
 
 
 class LogHole(NamedTuple):
-    """Positions [begin, end) of the log. before: begin and end of the good record in front of it,
-    None without one. last: the log ends here, as far as the store knows.
+    """Log positions [begin, end). before: begin and end of the good record in front, None without one. last: the log
+    ends here, as far as the store knows.
     """
 
     begin: int
@@ -172,22 +167,22 @@ class LogHole(NamedTuple):
 
 @dataclass
 class DamageFinder(GapFinder):
-    """Finds what a replica may have. samples: positions of some good records. doubtful: those of records that do
-    not go on from one before in their queue, or have a NUL byte in their properties. spoilt: see `is_spoilt`.
+    """Finds damage that a replica may restore. samples: positions of some good records. doubtful: positions of records
+    that do not continue their queue, or have a NUL byte in their properties. spoilt: see `is_spoilt`.
     """
 
     samples: list[int] = field(default_factory=list)
     doubtful: list[Ints] = field(default_factory=list)
     spoilt: list[Ints] = field(default_factory=list)
-    #: Topics in whose queues a record may be many messages: numbers do not go up by one.
+    #: Topics with batches in a record: their queue offsets do not go up by one.
     _batched: set[str] = field(default_factory=set)
 
     def good(self, batch: Batch, properties: PropertyItems) -> Flags:
-        """bool[n]: whole, and what the producer sent."""
+        """bool[n]: the record is whole, and as the producer sent it."""
         return super().good(batch, properties) & is_original(batch)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Note a record of each batch, fewer of a large log."""
+        """Take records; keep the position of one good record per batch as a sample, fewer in a large log."""
         super().records(batch, dispatched)
         inner = batch.columns.ints("sys_flag") & SysFlag.INNER_BATCH != 0
         if inner.any():
@@ -205,7 +200,7 @@ class DamageFinder(GapFinder):
             del self.samples[1::2]
 
     def messages(self, messages: Messages) -> None:
-        """Note which do not go on from the one before."""
+        """Note messages that do not continue the one before."""
         queue = messages.queue
         if queue.topic not in self._batched and not queue.topic.startswith(LMQ_PREFIX):
             expected = np.append(self.queue_ends.get(queue, -1), messages.offset[:-1] + 1)
@@ -214,7 +209,7 @@ class DamageFinder(GapFinder):
 
 
 def is_original(batch: Batch) -> Flags:
-    """bool[n]: no tombstone, no filler, not torn inside its properties, and its body is as its flags say."""
+    """bool[n]: no tombstone or filler, not torn inside its properties, and the body matches its flags."""
     columns = batch.columns
     topic, flags = columns.ragged("topic"), columns.ints("sys_flag")
     filler = np.zeros(len(batch), np.bool_)
@@ -226,7 +221,7 @@ def is_original(batch: Batch) -> Flags:
 
 
 def is_spoilt(batch: Batch, properties: PropertyItems) -> Flags:
-    """bool[n]: damaged beside the body, as the record itself shows; or no LMQ that it names can be given."""
+    """bool[n]: the record itself shows damage beside the body, or no broker can dispatch the LMQs it names."""
     spoilt = contradictory(batch, properties)
     if properties.has_name(INNER_MULTI_DISPATCH):
         spoilt[undispatchable(properties, np.ones(len(batch), np.bool_))] = True
@@ -234,13 +229,13 @@ def is_spoilt(batch: Batch, properties: PropertyItems) -> Flags:
 
 
 def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[LogHole]:
-    """The holes that `finder` has seen, by position; the last one is the log's end.
+    """Return the holes that `finder` has seen, by position; the last one is the end of the log.
 
-    A BLANK belongs to the hole beside it, and is one where the replica has a record there.
+    A BLANK belongs to the hole beside it, and is a hole itself if the replica has a record there.
     """
     found: list[LogHole] = []
     blanks = {blank.begin for blank in finder.blanks}
-    spans = sorted([*finder.gaps, *finder.blanks], key=_begin)
+    spans = sorted([*finder.gaps, *finder.blanks], key=attrgetter("begin"))
     end = max(finder.end, log.min_offset)
     last = finder.last if finder.last[0] >= 0 else None
     tail = LogHole(end, replica.end, last, last=True)
@@ -259,20 +254,15 @@ def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[LogHole]:
     return [*found, tail]
 
 
-def _begin(gap: Gap) -> int:
-    return gap.begin
-
-
 def record_at(log: CommitLog, position: int) -> bytes:
-    """The bytes of the whole record at a position, none where there is none."""
+    """Return the bytes of the whole record at a position, b"" without one."""
     found = log.records(np.array([position], np.int64))
     return log.read(position, int(found.columns.ints("total_size")[0])) if len(found) else b""
 
 
 def where_differing(log: CommitLog, replica: Replica, positions: Ints) -> Ints:
-    """Those of some positions, in order, between which and the next one the two logs differ; also the last of a window.
-
-    So records that are the same in both are not looked at one by one.
+    """Return the positions after which, up to the next one, the logs differ, and the last position of each window. So
+    equal records are not compared one by one.
     """
     kept, at, size = [np.zeros(0, np.int64)], 0, log.queue.file_size
     while at < len(positions):
@@ -289,7 +279,7 @@ def where_differing(log: CommitLog, replica: Replica, positions: Ints) -> Ints:
 
 
 def is_zeroed(own: bytes, other: bytes) -> bool:
-    """Of two records as long as each other: all that differs is in the properties, where the first has zeros."""
+    """Whether two records of one length differ only in the properties, and `own` has zeros there."""
     texts = [decode_one(MESSAGE, record).ragged("properties") for record in (own, other)]
     begin, own_text, other_text = (int(texts[0].start[0]), *(np.frombuffer(text[0], np.uint8) for text in texts))
     if len(own) != len(other) or own[:begin] != other[:begin]:
@@ -299,7 +289,7 @@ def is_zeroed(own: bytes, other: bytes) -> bool:
 
 
 def is_sound_at(log: CommitLog, position: int) -> bool:
-    """A whole record begins there that is not spoilt."""
+    """Whether a whole record begins at `position` that is not spoilt."""
     found = log.records(np.array([position], np.int64))
     return bool(len(found)) and not is_spoilt(found, PropertyItems(found.columns.ragged("properties")))[0]
 
@@ -308,7 +298,7 @@ _RUN_WINDOW_BYTES = 1 << 20
 
 
 class ReplicaRun(NamedTuple):
-    """Records, or a BLANK, without a gap between: [begin, end)."""
+    """Contiguous records, or a BLANK behind them: [begin, end)."""
 
     begin: int
     end: int
@@ -319,14 +309,13 @@ class ReplicaRun(NamedTuple):
 def find_runs(
     replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
 ) -> Iterator[ReplicaRun]:
-    """What the replica has in [begin, end). chained: only what follows on `begin` without a gap.
-
-    A chained run ends where a queue unit names another record.
+    """Yield the runs of the replica in [begin, end). chained: only the run that begins at `begin`; it ends where a
+    queue unit names another record.
     """
     run = ReplicaRun(begin, begin, 0)
     for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):
-            rows = [(item.position, item.end, 0)] if _closes(item, replica) else []
+            rows = [(item.position, item.end, 0)] if _closes_file(item, replica) else []
         else:
             known = units if chained else None
             rows = list(_stretches(item, min(end, replica.end), known, inner_batches=replica.inner_batches))
@@ -344,8 +333,8 @@ def find_runs(
         yield run
 
 
-def _closes(extent: Extent, replica: Replica) -> bool:
-    """A BLANK as a broker writes it, to the end of its file."""
+def _closes_file(extent: Extent, replica: Replica) -> bool:
+    """Whether an extent is a BLANK as a broker writes it, up to the end of its file."""
     whole = extent.end % replica.log.queue.file_size == 0
     return extent.kind is ExtentKind.BLANK and not extent.reason and whole
 
@@ -353,7 +342,7 @@ def _closes(extent: Extent, replica: Replica) -> bool:
 def _stretches(
     batch: Batch, end: int, units: LostUnits | None, *, inner_batches: bool
 ) -> Iterator[tuple[int, int, int]]:
-    """(begin, end, records) of what follows one another in a batch and is good."""
+    """Yield (begin, end, records) of contiguous good records in a batch."""
     if batch.mark > Mark.AFTER_DAMAGE:
         return
     columns = batch.columns
@@ -364,15 +353,15 @@ def _stretches(
     if batch.body_crc_ok is not None:
         good &= batch.body_crc_ok
     if units is not None:
-        good &= ~_denied(batch, behind, units)
+        good &= ~_contradicted(batch, behind, units)
     rows = np.flatnonzero(good)
     for part in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
         if len(part):
             yield int(batch.position[part[0]]), int(behind[part[-1]]), len(part)
 
 
-def _denied(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
-    """bool[n]: a queue unit names a record that begins inside this one, or another in its place."""
+def _contradicted(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
+    """bool[n]: a queue unit names a record that begins inside this one, or another one in its place."""
     denied = np.zeros(len(batch), np.bool_)
     first, last = np.searchsorted(units.position, [int(batch.position[0]), int(behind[-1])])
     mine = units.take(slice(int(first), int(last)))
@@ -389,7 +378,7 @@ def _denied(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
 
 
 def pieces_of(log: CommitLog, replica: Replica, run: ReplicaRun) -> Iterator[Piece]:
-    """The bytes of a run that this log has not, in stretches of some windows of one file."""
+    """Yield the bytes of a run that differ in this log, in pieces of whole windows inside one file."""
     begin = -1
     for at, end in _windows(run, replica.log.queue.file_size):
         own = log.read(at, end - at).ljust(end - at, b"\0")
@@ -403,7 +392,7 @@ def pieces_of(log: CommitLog, replica: Replica, run: ReplicaRun) -> Iterator[Pie
 
 
 def _windows(run: ReplicaRun, file_bytes: int) -> Iterator[tuple[int, int]]:
-    """A run in parts that no file border cuts."""
+    """Yield a run in windows that do not cross a file border."""
     at = run.begin
     while at < run.end:
         end = min(run.end, at + _RUN_WINDOW_BYTES, (at // file_bytes + 1) * file_bytes)

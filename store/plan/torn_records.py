@@ -1,31 +1,23 @@
-"""Records that are there and wrong: a header, properties or LMQs that were torn, a place that is not theirs.
+"""Correct records that are present but wrong: their header, properties, LMQ offsets or position.
 
-Queues that a torn record named besides its own: their units tell (spec 2.9; 7.12, B27).
+Further queues: a message for several queues is one record, whose properties name the other queues and its offset in
+each (spec 2.9; 7.12, B27). If a torn write has destroyed these names, the units of the queues still name the record and
+prove them. They are put back: without them a rebuilt queue lacks the message.
 
-A message for several queues is one record; its properties name the further ones, with its number in each. Their units
-go on naming the record: so the names are proved, and are put back. Else a rebuilt queue lacks the message.
+Torn properties (spec 01, 1.6; 7.12, B27): every broker takes such a record for good, with any bytes as names and
+values. Header and body are whole, so the message stays: readable items stay, separators replace the rest. Every version
+reads separators as nothing (spec 9.1, property padding), and the record keeps its size.
 
-Records that a torn write has left without some of their properties (spec 01, 1.6; 7.12, B27).
+Wrong headers: no checksum covers a header. But a queue unit gives position and size of its record, its directory the
+topic and queue id, its number the queue offset. If the remaining bytes make a whole record with these (lengths that add
+up, a body with its checksum, the tag of the unit), that was the record. A body ends where the topic begins.
 
-Every broker takes them for good, with what happens to stand there as names and values. Header and
-body are whole, so the message stays: the items that can be read stay as they are, separators take
-the place of the rest. Every version reads these as nothing (spec 9.1, property padding), and
-the record keeps its size. Further queues whose units name the record are named again.
+LMQs without an offset for each (spec 2.9; 7.12, B11): the dispatch of a broker throws at such a record, for ever, or
+gives it no unit at all. Offsets that LMQs prove are put back; names without a known offset, to which no broker could
+dispatch, are replaced by separators.
 
-Records whose header is wrong and whose body is right: put right from what a queue unit says.
-
-No checksum covers a header. A unit names the place and the size of a record; its directory the topic and the queue;
-its number the queue offset. Where the rest of the bytes makes a whole record with them (fields that add up, a body
-with its checksum, the tag of the unit) that is the record which was there. A body ends where the topic begins.
-
-Records that name LMQs without a number for each of them (spec 2.9; 7.12, B11).
-
-The dispatch of a broker throws at one, for ever, or gives it no unit at all. The numbers that LMQs
-prove are put back; names that no number is known of, to which no broker could dispatch, are
-taken out. Separators take the place of what is gone: the record keeps its size.
-
-Good records that claim a place in a queue which a unit gives to another place. A broker takes them for messages of the
-queue that their damaged header names, as soon as it rebuilds the queues.
+Wrong queue offsets: good records whose header claims a place in a queue that a unit gives to another record. A broker
+that rebuilds queues would add them to the queue that the damaged header names.
 """
 
 from __future__ import annotations
@@ -95,9 +87,9 @@ _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encod
 
 
 def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping[int, NamedQueues]:
-    """By position of a record: what units of other queues prove. Raises Unreadable.
+    """Return, by position of a record, the further queues whose units name it. Raises Unreadable.
 
-    Where no broker makes such units, none is looked for.
+    Empty if brokers of this store make no such units.
     """
     found: dict[int, dict[bytes, int]] = {record.position: {} for record in records}
     if not records or not options_of(snapshot.layout).multi_dispatch.value:
@@ -117,16 +109,15 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
 
 
 def _may_name(record: TornRecord, queue: QueueId) -> bool:
-    """A further queue has the number of the record's own, an LMQ 0."""
+    """Whether a queue can be a further queue of a record: same queue id, or an LMQ with id 0."""
     topic = record.topic.decode("utf-8", "surrogateescape")
     lmq = queue.topic.startswith(LMQ_PREFIX)
     return queue.topic != topic and queue.queue_id == (0 if lmq else record.queue_id)
 
 
 def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -> bytes:
-    """A property text with these queues, as it is where they do not fit or where it names its own.
-
-    room: bytes that it may have. ended: a separator has to end it.
+    """Return a property text with these queues, unchanged if they do not fit or if it names its own. room: most bytes
+    of the text. ended: a separator has to end it.
     """
     items = [item for item in text.split(ITEM_SEPARATOR) if item]
     known = dict(item.split(NAME_VALUE_SEPARATOR, 1) for item in items)
@@ -142,8 +133,8 @@ def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -
 
 
 class CutProperties(NamedTuple):
-    """A message that has lost properties. data: its record as it will be; lost_bytes: of its
-    property text. properties: those that are left, and the further queues that units prove.
+    """A message that has lost properties. data: its new record. lost_bytes: of its property text. properties: the
+    readable ones, and the further queues that units prove.
     """
 
     position: int
@@ -163,9 +154,10 @@ class CutProperties(NamedTuple):
 def cut_properties(
     queue: MappedFileQueue, records: Sequence[TornRecord], further: Mapping[int, NamedQueues], *, with_crc: bool
 ) -> list[CutProperties]:
-    """What becomes of records that have lost properties. Raises Unreadable.
+    """Correct records that have lost properties. Raises Unreadable.
 
-    further: by position, queues that name the record. with_crc: records of this log end with a checksum of the whole.
+    further: by position, queues that name the record. with_crc: records of this log end with a CRC over all their
+    bytes.
     """
     if not records:
         return []
@@ -190,19 +182,18 @@ def cut_properties(
 
 
 def mended(record: bytes, further: NamedQueues = (), *, with_crc: bool, ended: bool) -> tuple[bytes, bytes]:
-    """The property text that is left, and the record with it; ended: a separator ends the last item."""
+    """Return the readable property text, and the record with that text. ended: a separator ends the last item."""
     values = MESSAGE.parse(record)
     length = len(values.properties)
-    text = _readable(values.properties, ended=ended)
+    text = _whole_items(values.properties, ended=ended)
     with_crc = with_crc and length - len(text) >= CRC_ITEM_BYTES
     text = with_further(text, further, length - CRC_ITEM_BYTES * with_crc, ended=ended or with_crc)
     return text, with_text(values, text, with_crc=with_crc)
 
 
 def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
-    """A record with another property text, as long as it is: separators, and the checksum last.
-
-    values: of the record; there is room for both.
+    """Return a record of unchanged size with another property text, then separators, and the CRC last. values: of the
+    record; text and CRC must fit.
     """
     padding = len(values.properties) - len(text) - CRC_ITEM_BYTES * with_crc
     padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * with_crc)
@@ -210,10 +201,10 @@ def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
     return with_crc_item(made) if with_crc else made
 
 
-def _readable(text: bytes, *, ended: bool) -> bytes:
-    """The items that are whole. Of one that was cut nobody knows how far its value went."""
+def _whole_items(text: bytes, *, ended: bool) -> bytes:
+    """Return the whole items. The value of an item that was cut may have been longer."""
     if ended and text[-2:].count(NUL) == 1 and text.endswith(NUL):
-        text = text[:-1] + ITEM_SEPARATOR  # nothing but the separator is lost
+        text = text[:-1] + ITEM_SEPARATOR  # only the separator is lost
     items = text.split(ITEM_SEPARATOR)
     if text.endswith(NUL):
         items.pop()
@@ -222,7 +213,7 @@ def _readable(text: bytes, *, ended: bool) -> bytes:
 
 
 def _items_are_ended(queue: MappedFileQueue) -> bool:
-    """This log's writer puts a separator behind the last item, as the first records of files tell."""
+    """Whether this log's writer puts a separator behind the last item, by the first records of its files."""
     starts = np.array([file.start for file in queue.files], np.int64)
     texts = CommitLog(queue).records(starts).columns.ragged("properties").tolist()
     return any(text.endswith(ITEM_SEPARATOR) for text in texts)
@@ -238,27 +229,27 @@ class PutRightRules(NamedTuple):
 
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
 _CLOCK_MS = 30 * 24 * 3600 * 1000
-"""How far the time of a record may lie from that of its neighbour."""
+"""Largest plausible difference between the store times of neighbours."""
 _PART_BYTES = 8 << 20
-_KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
+_KEPT_FIELDS = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
 _PREPARED = "prepared_transaction_offset"
 _NUMBERS = ("queue_id", "queue_offset", "physical_offset")
-_MOST_ENDS = 8  # places where a body may end that are tried: more are made to cost time
+_MOST_ENDS = 8  # body ends to try: a crafted record may have many, to cost time
 
 
 def all_put_right(
     log: MappedFileQueue, units: LostUnits, gap: Ints, near_ms: Ints, rules: PutRightRules
 ) -> dict[int, dict[int, bytes]]:
-    """By number of their gap and by position, the records of gaps that their bytes prove. Raises Unreadable.
+    """Return the records in gaps that their bytes prove, by gap number and position. Raises Unreadable.
 
-    gap: the number of the gap of each unit, int64[n], those of one together. near_ms: store time of the
-    record before that, 0: not known.
+    gap: number of the gap of each unit, int64[n], units of a gap together. near_ms: store time of the record before the
+    gap, 0: unknown.
     """
     found: dict[int, dict[int, bytes]] = {}
     for data, rows, starts in _read_together(log, units, gap):
         columns = decode(MESSAGE, data, starts, starts + units.size[rows])
         born, stored = (columns.ints(f"{name}_timestamp") for name in ("born", "store"))
-        worth = (born > 0) & (stored > 0)  # neither zeros nor, mostly, noise
+        worth = (born > 0) & (stored > 0)  # not zeros, and mostly not noise
         near = near_ms[rows]
         worth &= (near == 0) | (np.abs(stored // 2 - near // 2) <= _CLOCK_MS // 2)
         lengths, crcs = columns.ints("body_length"), columns.ints("body_crc")
@@ -279,10 +270,10 @@ def all_put_right(
 def _read_together(
     log: MappedFileQueue, units: LostUnits, gap: Ints
 ) -> Iterator[tuple[npt.NDArray[np.uint8], Ints, Ints]]:
-    """The bytes of records, of so many that they can be read at once: the rows that are there as a
-    whole, and where they begin in the bytes. Raises Unreadable.
+    """Yield the bytes of records in parts that fit in memory, the rows that they hold as a whole, and where these begin
+    in the bytes. Raises Unreadable.
     """
-    known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # one may name a whole gap
+    known = np.flatnonzero(units.size <= RECORD_BYTES_MAX)  # a wrong size may be that of a whole gap
     if not len(known):
         return
     position, behind = units.position[known], units.end[known]
@@ -309,9 +300,9 @@ def _read_together(
 
 
 def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, rules: PutRightRules) -> Piece | None:
-    """The record that unit `row` names as it was, None where its bytes do not prove it.
+    """Return the original record that unit `row` names, None if its bytes do not prove it.
 
-    near_ms: store time of a neighbour, 0: not known. Raises Unreadable.
+    near_ms: store time of a neighbour, 0: unknown. Raises Unreadable.
     """
     position, size = int(units.position[row]), int(units.size[row])
     queue = units.queues[int(units.queue[row])]
@@ -319,7 +310,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     if file is None or not SMALLEST <= size <= RECORD_BYTES_MAX:
         return None
     if queue.topic.startswith(LMQ_PREFIX):
-        return None  # what its units name are records of other topics
+        return None  # its units name records of other topics
     raw = log.read_file(file, position - file.start, size)
     topic = _topic_of(units, row)
     fields = _fields(raw, topic) if len(raw) == size else None
@@ -332,7 +323,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
         return None
     messages = int(units.batch_sizes[row]) if rules.inner_batches else 0
     record = _with_numbers(fields, raw[size - text_bytes :], messages)
-    # where only numbers differ the header is right, and nobody knows the tag where no unit is left
+    # if only numbers differ, the header is right, and without a unit the tag is unknown
     numbers = record != raw and record.startswith(raw[: size - text_bytes])
     if (rules.verify or not numbers) and crc_ok(record) is False:
         return None
@@ -343,7 +334,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     if len(unreadable_numbers(topics, items, np.ones(1, np.bool_) if rules.inner_batches else None)):
         return None
     if items.torn()[0]:
-        # a header that is right does not bring them back: for a service the message is nothing
+        # a correct header does not restore them, and a service cannot use the message
         if is_for_service(topic):
             return None
         record = mended(record, with_crc=False, ended=False)[1]
@@ -351,12 +342,12 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
 
 
 def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
-    """A record of these fields and this property text, as it is but for numbers that no broker can read, or of a batch
-    that would have no message: the queue and the body tell what they were. One with more digits than its place has
-    stays as it is.
+    """Return a record of these fields and this property text, with numbers corrected that no broker can read, or that
+    make a batch of 0 messages; queue and body give the right values. A value with more digits than its place is not
+    written.
 
-    messages: in the record, as its unit says; 0: brokers do not read the numbers of a batch. Where the record's
-    own checksum is of such a number, it is made anew.
+    messages: in the record, by its unit; 0: brokers do not read the numbers of a batch. If the record's own CRC covers
+    such a number, the CRC is made anew.
     """
     record: bytes = MESSAGE.build({**fields, "properties": text})
     values = {DELAY: fields["queue_id"] + 1} if fields["topic"] == SCHEDULE_TOPIC.encode() else {}
@@ -381,19 +372,19 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
 
 
 def _topic_of(units: LostUnits, row: int) -> bytes:
-    """As it stands in the record that a unit names."""
+    """Return the topic of the queue of a unit, as bytes of a record."""
     return units.queues[int(units.queue[row])].topic.encode("utf-8", "surrogateescape")
 
 
 def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
-    """What a record of that topic has before its properties, None where its body is not whole."""
+    """Return the fields of a record of that topic before its properties, None if its body is not whole."""
     columns = decode_one(MESSAGE, raw)
-    fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT, _PREPARED)}
+    fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT_FIELDS, _PREPARED)}
     for host in ("born_host", "store_host"):
         port = int(columns.ints(f"{host}.port")[0])
         fields[host] = {"ip": columns.ragged(f"{host}.ip")[0], "port": port}
     magic = MAGIC_V2 if len(topic) > TOPIC_BYTES_MAX_V1 else MAGIC_V1
-    # no unit names a prepared record or one that was rolled back
+    # no unit names a record that was prepared or rolled back
     flags = fields["sys_flag"] & ~TRANSACTION_MASK | (SysFlag.COMMIT if fields[_PREPARED] else 0)
     fields |= {"magic_code": magic, "sys_flag": flags, "topic": topic}
     length, body = int(columns.ints("body_length")[0]), columns.ragged("body")[0]
@@ -404,9 +395,7 @@ def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
 
 
 def _with_body(raw: bytes, fields: dict[str, Any], numbers: dict[str, int]) -> dict[str, Any] | None:
-    """The fields with the body that ends where the topic begins, None where there is none with its checksum, or
-    with that of the whole record.
-    """
+    """Return the fields with a body that ends where the topic begins and matches its CRC or the record's; else None."""
     around = len(MESSAGE.build({**fields, **numbers, "body": b"", "properties": b""}))
     for end, size in islice(ends_of_body(raw, fields["topic"]), _MOST_ENDS):
         body, text = raw[end - max(0, len(raw) - around - size) : end], raw[len(raw) - size :]
@@ -419,19 +408,19 @@ def _with_body(raw: bytes, fields: dict[str, Any], numbers: dict[str, int]) -> d
 
 
 def _is_whole(body: bytes, length: int, crc: int) -> bool:
-    """It has its length and its checksum: an empty one that has another was not empty."""
+    """Whether a body has its length and CRC: an empty body with another CRC was not empty."""
     return len(body) == length and crc31(body) == crc
 
 
 def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
-    """Times and flags that a broker could have written: no zeros, no noise."""
+    """Whether a broker could have written these times and flags: no zeros, no noise."""
     stored, born = fields["store_timestamp"], fields["born_timestamp"]
     near = not near_ms or abs(stored - near_ms) <= _CLOCK_MS
     return stored > 0 and born > 0 and near and not fields["sys_flag"] & ~_KNOWN_FLAGS
 
 
 def _has_tag(record: bytes, tags_code: int, delay_levels: tuple[int, ...] | None) -> bool:
-    """The record would get a unit with this tags code, which may be an address in the ext file."""
+    """Whether the record would get a unit with this tags code, which may be an address in the ext file."""
     columns = decode_one(MESSAGE, record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
     made = dispatch(batch, OWN_QUEUES._replace(delay_levels=delay_levels)).units
@@ -439,13 +428,13 @@ def _has_tag(record: bytes, tags_code: int, delay_levels: tuple[int, ...] | None
 
 
 NumberOf = Callable[[bytes], int | None]
-"""The queue offset of a record in an LMQ, None: not known."""
+"""The queue offset of a record in an LMQ, None: unknown."""
 _NUMBER = re.compile(rb"\+?[0-9]{1,18}")
 _COMMA = b","
 
 
 def lmq_items(records: Iterable[Piece], audits: Mapping[QueueId, QueueAudit]) -> Iterator[Piece]:
-    """The records as they will be. audits: of the queues, which have seen the log. Raises Unreadable."""
+    """Yield the corrected records. audits: of the queues, which have seen the log. Raises Unreadable."""
     given = set[tuple[bytes, int]]()
     for position, data in records:
 
@@ -464,14 +453,14 @@ def lmq_items(records: Iterable[Piece], audits: Mapping[QueueId, QueueAudit]) ->
 
 
 def lacks_numbers(record: bytes) -> bool:
-    """It names LMQs, and no broker can read the numbers that it has in them."""
+    """Whether a record names LMQs with offsets that no broker can read."""
     items = without_crc(MESSAGE.parse(record).properties)[0].split(ITEM_SEPARATOR)
-    names, offsets = (_value(items, _of(items, part)) for part in (_NAMES, _OFFSETS))
+    names, offsets = (_value(items, _rows_named(items, part)) for part in (_NAMES, _OFFSETS))
     return bool(names and offsets) and is_undispatchable(names, offsets)
 
 
 def _number_in(audit: QueueAudit, position: int) -> int | None:
-    """By the unit that names the record, or by the place that its neighbours in the queue leave."""
+    """Return the offset by the unit that names the record, or by the hole between its neighbours in the queue."""
     for first, units in audit.stream.windows():
         rows = (is_used(units) & (units["physical_offset"] == position)).nonzero()[0]
         if len(rows):
@@ -485,19 +474,19 @@ def _number_in(audit: QueueAudit, position: int) -> int | None:
 
 
 def with_numbers(record: bytes, number: NumberOf) -> bytes | None:
-    """The record with as many numbers as names, None: nobody knows what it said."""
+    """Return the record with as many offsets as names, None if they cannot be told."""
     values = MESSAGE.parse(record)
     text, with_crc = without_crc(values.properties)
     items = text.split(ITEM_SEPARATOR)
-    named = {part: _of(items, part) for part in (_NAMES, _OFFSETS)}
+    named = {part: _rows_named(items, part) for part in (_NAMES, _OFFSETS)}
     if len(named[_NAMES]) != 1 or len(named[_OFFSETS]) > 1:
         return None
     names = _value(items, named[_NAMES]).split(_COMMA)
     offsets = _value(items, named[_OFFSETS]).split(_COMMA)
     if len(offsets) > len(names):
-        offsets = []  # which of them is whose nobody knows
+        offsets = []  # nobody can tell which offset belongs to which name
     offsets += [b""] * (len(names) - len(offsets))
-    pairs = [(name, _right(name, offset, number)) for name, offset in zip(names, offsets, strict=True)]
+    pairs = [(name, _offset_text(name, offset, number)) for name, offset in zip(names, offsets, strict=True)]
     kept = [(name, offset) for name, offset in pairs if name and offset]
     for part, row in ((_NAMES, 0), (_OFFSETS, 1)):
         value = _COMMA.join(pair[row] for pair in kept)
@@ -509,15 +498,15 @@ def with_numbers(record: bytes, number: NumberOf) -> bytes | None:
     return with_text(values, made, with_crc=with_crc) if len(made) <= len(text) else None
 
 
-def _right(name: bytes, offset: bytes, number: NumberOf) -> bytes:
-    """A number as it stands there, or as an LMQ has it; none where nobody knows it."""
+def _offset_text(name: bytes, offset: bytes, number: NumberOf) -> bytes:
+    """Return the offset as it is, or as the LMQ has it; b"" if unknown."""
     if _NUMBER.fullmatch(offset):
         return offset
     found = number(name) if name else None
     return b"" if found is None else b"%d" % found
 
 
-def _of(items: Sequence[bytes], name: bytes) -> list[int]:
+def _rows_named(items: Sequence[bytes], name: bytes) -> list[int]:
     return [at for at, item in enumerate(items) if item.partition(NAME_VALUE_SEPARATOR)[0] == name]
 
 
@@ -532,10 +521,10 @@ Place = tuple[int, int, int, int, int]
 def wrong_offsets(
     log: CommitLog, audits: Mapping[QueueId, QueueAudit], misplaced: Sequence[TornRecord], silent: Sequence[Ints]
 ) -> LostUnits:
-    """What units say of records whose header is wrong.
+    """Return the places that units give to records with a wrong header.
 
-    audits: of all simple queues, once they have seen the log. misplaced: records that name another
-    position than theirs. silent: positions of those that get no unit. Raises Unreadable.
+    audits: of all simple queues, which have seen the log. misplaced: records that name another position than theirs.
+    silent: positions of records that get no unit. Raises Unreadable.
     """
     queues = sorted(queue for queue in audits if not queue.topic.startswith(LMQ_PREFIX))
     queues = [queue for queue in queues if not audits[queue].is_foreign()]
@@ -566,8 +555,8 @@ def _repeated(positions: Ints) -> Ints:
 
 
 def _named_elsewhere(log: CommitLog, audit: QueueAudit, number: int, wanted: Ints) -> Iterable[Place]:
-    """Units of a queue that name records which no unit at their own place names, where the log has no other one for
-    that place: else the unit is wrong, not the header.
+    """Yield units of a queue that name a record which no unit at its own offset names, if the log has no other record
+    for their offset: otherwise the unit is wrong, not the header.
     """
     for first, units in audit.stream.windows():
         position = units["physical_offset"].astype(np.int64)

@@ -1,18 +1,15 @@
-"""Lost messages that no unit names: known is their number, by the queue offsets of their neighbours.
+"""Lost messages that no unit names: their tombstones, and those of lost op records.
 
-Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
-there keeps the queue as it is when a broker rebuilds it: without one all later messages would move.
+Messages between others of a queue are known by their queue offsets. Their records lay somewhere between those of their
+neighbours. A tombstone anywhere in the bytes lost there keeps the queue as it is when a broker rebuilds it: without one
+all later messages would move. Messages that only index items name are known by their number, without a queue. Records
+that only an LMQ, or another queue that is never a record's own, names (spec 2.9) are known by place and size; they
+belong to a queue that lacks messages there.
 
-Lost messages that only index items name: known is how many, and no queue.
-
-Lost records that only an LMQ names, or another that never is a record's own (spec 2.9): known is their
-place and size. They were of a queue that lacks messages there.
-
-What lost op records of transactions said, as far as the log proves it (spec 9.9.3).
-
-A committed half message has a record with its position in `prepared_transaction_offset`. One that
-no surviving op record names was named by a lost one: its tombstone says it again. Otherwise the broker
-would ask for that transaction again and deliver the message twice.
+Lost op records of transactions are rewritten as far as the log proves their content (spec 9.9.3). A committed half
+message has a record with its position in `prepared_transaction_offset`. If no surviving op record names the half
+message, a lost one did, and its tombstone names it again. Otherwise the broker would check that transaction again and
+deliver the message twice.
 """
 
 from __future__ import annotations
@@ -44,11 +41,11 @@ Row = tuple[int, int, int, int]
 _Pair = tuple[QueueId, int]
 """A queue and a queue offset in it."""
 _OP_BODY_BYTES = 512
-"""Room for what an op record has to say again."""
+"""Most bytes of the body of an op record."""
 
 
 class Unplaced(NamedTuple):
-    """A lost message for which there is no room. store_timestamp: of what comes before the gap. messages: so many."""
+    """Lost messages without room for a tombstone, `messages` of them. store_timestamp: of the record before the gap."""
 
     queue: QueueId
     queue_offset: int
@@ -57,7 +54,7 @@ class Unplaced(NamedTuple):
 
 
 class LostMessagePlace(NamedTuple):
-    """A lost message; `low`, `high`: log positions between which its record lay."""
+    """A lost message. low, high: log positions between which its record lay."""
 
     queue: QueueId
     queue_offset: int
@@ -66,12 +63,12 @@ class LostMessagePlace(NamedTuple):
 
 
 def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[LostMessagePlace]:
-    """Queue offsets of which the log has no message, by queue and offset."""
+    """Yield queue offsets without a message in the log, by queue and offset."""
     for queue, audit in sorted(audits.items()):
         if queue.topic.startswith(LMQ_PREFIX):
-            continue  # its records are those of other topics
+            continue  # its records belong to other topics
         for hole in audit.missing():
-            # more than there is room for are no messages: a neighbour's number is damaged
+            # more offsets than records fit there: a neighbour's offset is damaged
             if hole.end - hole.begin > (hole.high - hole.low) // SMALLEST:
                 continue
             for offset in range(hole.begin, hole.end):
@@ -79,8 +76,8 @@ def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[LostMessagePlace]:
 
 
 def further_topic(audit: QueueAudit, log: CommitLog) -> str | None:
-    """The topic of the records that have a queue as a further one, "" where it is not known; None: it is the
-    own queue of records, as far as its first and last message in the log tell. Raises Unreadable.
+    """Return the topic of the records that name a queue as a further one, "" if unknown; None if the queue is the own
+    one of records, judged by its first and last message in the log. Raises Unreadable.
     """
     ends = [audit.first_position, audit.last_position] if audit.first >= 0 else []
     found = log.records(np.array(ends, np.int64)).columns.ragged("topic").tolist()
@@ -94,23 +91,23 @@ def further_topic(audit: QueueAudit, log: CommitLog) -> str | None:
 def with_own_queues(
     lost: LostUnits, wanted: Iterable[LostMessagePlace], known: Sequence[LostUnits], topics: Mapping[QueueId, str]
 ) -> tuple[LostUnits, set[_Pair]]:
-    """Lost records as those of queues that can be their own: what these lack there; and what was given so. A record
-    that none of them lacks stays one of the queue that names it.
+    """Give lost records to queues that can be their own and lack messages there; return the records, and the (queue,
+    offset) pairs given. A record that fits no such queue stays with the queue that names it.
 
-    known: other places that units name. topics: of the queues that never are a record's own: `further_topic`.
+    known: other places that units name. topics: of the queues that are never a record's own (`further_topic`).
     """
-    of = {number: _Own.of(queue, topics[queue]) for number, queue in enumerate(lost.queues) if queue in topics}
-    waiting = {row: of[number] for row, number in enumerate(lost.queue.tolist()) if number in of}
+    owners = {number: _OwnQueue.of(queue, topics[queue]) for number, queue in enumerate(lost.queues) if queue in topics}
+    waiting = {row: owners[number] for row, number in enumerate(lost.queue.tolist()) if number in owners}
     given = set[_Pair]()
     if not waiting:
         return lost, given
     wanted = [place for place in wanted if place.queue not in topics]
     queues = list(lost.queues)
     found = lost.replace(queues=queues, queue=lost.queue.copy(), queue_offset=lost.queue_offset.copy())
-    for own in sorted(set(waiting.values()), reverse=True):  # those of which least is known last
+    for own in sorted(set(waiting.values()), reverse=True):  # the least known come last
         there = found.take(np.setdiff1d(np.arange(len(lost)), list(waiting)))
         free = (place for place in narrowed(wanted, (*known, there)) if own.can_be(place.queue))
-        for row, place in _fitting(lost, [row for row in waiting if waiting[row] == own], free):
+        for row, place in _assigned(lost, [row for row in waiting if waiting[row] == own], free):
             if place.queue not in queues:
                 queues.append(place.queue)
             found.queue[row], found.queue_offset[row] = queues.index(place.queue), place.queue_offset
@@ -119,24 +116,24 @@ def with_own_queues(
     return found.replace(tags_code=np.where(found.queue == lost.queue, lost.tags_code, 0)), given
 
 
-class _Own(NamedTuple):
-    """What is known of the own queue of a record that a further one names: "", -1 for nothing."""
+class _OwnQueue(NamedTuple):
+    """What is known of the own queue of a record that a further queue names; "" and -1 for unknown."""
 
     queue_id: int
     topic: str
 
     @classmethod
-    def of(cls, further: QueueId, topic: str) -> _Own:
+    def of(cls, further: QueueId, topic: str) -> _OwnQueue:
         return cls(-1 if further.topic.startswith(LMQ_PREFIX) else further.queue_id, topic)
 
     def can_be(self, queue: QueueId) -> bool:
         return self.topic in ("", queue.topic) and self.queue_id in (-1, queue.queue_id)
 
 
-def _fitting(
+def _assigned(
     lost: LostUnits, rows: Sequence[int], places: Iterable[LostMessagePlace]
 ) -> Iterator[tuple[int, LostMessagePlace]]:
-    """Rows in the order of the log, and what lay there: first what has to be placed first."""
+    """Yield rows in log order, each with a place that fits: the place with the lowest `high` first."""
     coming = sorted(places, key=lambda place: place.low, reverse=True)
     open_now: list[tuple[int, LostMessagePlace]] = []
     for row in rows:
@@ -149,7 +146,7 @@ def _fitting(
 
 
 def narrowed(wanted: Iterable[LostMessagePlace], known: Iterable[LostUnits]) -> Iterator[LostMessagePlace]:
-    """Places of which no unit tells, between those of the same queue that units name."""
+    """Yield places that no unit names, narrowed to the positions that units of the same queue name."""
     named: dict[QueueId, list[tuple[int, int]]] = {}
     for units in known:
         rows = zip(units.queue.tolist(), units.queue_offset.tolist(), units.position.tolist(), strict=True)
@@ -169,7 +166,7 @@ def narrowed(wanted: Iterable[LostMessagePlace], known: Iterable[LostUnits]) -> 
 
 @dataclass
 class _Room:
-    """Bytes of a fill that no tombstone has. rest: the fewest that may be left, or none at all."""
+    """Bytes of a fill without a tombstone. rest: the fewest bytes that may be left, unless none are."""
 
     fill: int
     begin: int
@@ -178,19 +175,19 @@ class _Room:
     to_file_end: bool
 
     def take(self, least: int, most: int) -> int:
-        """The size of a record at `begin`, 0 where none fits: all that is left where `most` leaves too little."""
-        left = self.end - self.begin
-        size = min(most, left - self.rest)
+        """Return the size of a record at `begin`, 0 if none fits: all bytes, if `most` would leave too few."""
+        free = self.end - self.begin
+        size = min(most, free - self.rest)
         if size < most and not self.to_file_end:
-            size = left
+            size = free
         return size if size >= least else 0
 
     def more(self, most: int) -> int:
-        """Bytes that the record before `begin` can take besides."""
-        left = self.end - self.begin
-        if left <= most and not self.to_file_end:
-            return left
-        return max(0, min(most, left - self.rest))
+        """Return the bytes that the record before `begin` can take in addition."""
+        free = self.end - self.begin
+        if free <= most and not self.to_file_end:
+            return free
+        return max(0, min(most, free - self.rest))
 
 
 def with_unreferenced(
@@ -200,9 +197,9 @@ def with_unreferenced(
     given: set[_Pair],
     forms: Forms,
 ) -> tuple[list[Fill], list[Unplaced]]:
-    """The fills with tombstones in the place of fillers, as far as there is room; and who has none.
+    """Return the fills with tombstones in place of fillers, and the messages without room.
 
-    known: other places that units name. given: what no unit names among the tombstones (`with_own_queues`).
+    known: other places that units name. given: pairs among the tombstones that no unit names (`with_own_queues`).
     """
     unplaced: list[Unplaced] = []
     if not closed:
@@ -243,18 +240,18 @@ def with_unreferenced(
 
 
 def _among(units: LostUnits, pairs: set[_Pair]) -> Flags:
-    """bool[n]: whose queue and offset are among `pairs`."""
+    """bool[n]: queue and offset are among `pairs`."""
     return np.array([pair in pairs for pair in pairs_of(units)], np.bool_)
 
 
 def pairs_of(units: LostUnits) -> Iterator[_Pair]:
-    """Queue and queue offset of each."""
+    """Yield queue and queue offset of each unit."""
     for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
         yield units.queues[number], offset
 
 
 def _in_order(fills: Sequence[Fill], pairs: set[_Pair]) -> list[Fill]:
-    """The same with the offsets of `pairs` rising with the positions, queue by queue: no unit says which is where."""
+    """Return the fills with the offsets of `pairs` ascending by position in each queue: no unit orders them."""
     offsets: dict[QueueId, list[int]] = {}
     for queue, offset in sorted(pairs, reverse=True):
         offsets.setdefault(queue, []).append(offset)
@@ -268,14 +265,14 @@ def _in_order(fills: Sequence[Fill], pairs: set[_Pair]) -> list[Fill]:
 
 
 def _more_bytes(place: LostMessagePlace, forms: Forms) -> int:
-    """What a tombstone should have besides: mark and whole form, or what an op record says."""
+    """Return the bytes that a tombstone should have in addition: mark and whole form, or the body of an op record."""
     if place.queue.topic == OP_TOPIC:
         return OFFSET_BYTES
     return forms.whole(place.queue.topic) - forms.smallest(place.queue.topic)
 
 
 def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:
-    """An op record takes what is left behind it: it may have to name several half messages."""
+    """Let op records take the rest of their room: they may have to name several half messages."""
     for number, (position, size, queue, offset) in enumerate(rows):
         if queues[queue].topic != OP_TOPIC:
             continue
@@ -296,7 +293,7 @@ def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
 
 
 def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
-    """A fill with more tombstones and what is left of its fillers and its BLANK."""
+    """Return a fill with more tombstones, and the rest of its fillers and its BLANK."""
     position, size, queue, offset = np.array(rows, np.int64).T
     old = fill.lost
     zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
@@ -316,7 +313,7 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
 
 
 _SECOND_MS = 1000
-"""Index items tell whole seconds."""
+"""Index items have whole seconds."""
 
 
 def index_alone(
@@ -326,11 +323,11 @@ def index_alone(
     behind: tuple[int, int] | None,
     gone: Sequence[Fill] = (),
 ) -> int:
-    """The number of lost messages of which index items alone tell, at least: those in gaps that have more items of
-    messages than tombstones, and those that were stored behind the log's end, later than its last record.
+    """Return the least number of lost messages that only index items name: those in gaps with more named positions than
+    tombstones, and those stored behind the log's end, later than its last record.
 
-    behind: the log's end and the time of that record; None: items behind it tell nothing. gone: those behind it that
-    units name. Raises Unreadable.
+    behind: the log's end and the time of that record; None: do not count items behind the end. gone: lost records
+    behind the end that units name. Raises Unreadable.
     """
     fills = sorted(closed, key=lambda fill: fill.gap.begin)
     gaps = [fill.gap for fill in fills]
@@ -341,7 +338,7 @@ def index_alone(
         if gap.previous < 0 or time + _SECOND_MS > gap.store_timestamp:  # else an earlier start has cut it off
             found[number].add(position)
     more = [(len(places) - len(fill.lost), fill.guessed) for places, fill in zip(found, fills, strict=True)]
-    # a tombstone whose place is a guess may stand for what an item names in another gap
+    # a tombstone at a guessed place may stand for the message of an item in another gap
     guessed = sum(min(most, -items) for items, most in more if items < 0)
     count = max(0, sum(items for items, _ in more if items > 0) - guessed - len(unplaced))
     if behind is None:
@@ -358,12 +355,14 @@ _LIST_SINCE = "5"
 
 
 def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Forms) -> dict[int, bytes]:
-    """Bodies of the tombstones of op records, by position. Reads the log once more if there are any.
+    """Return the bodies of the tombstones of op records, by position. Reads the log again if there are any.
 
-    lost: where the lost records were; closed: as the tombstones will be. Raises Unreadable.
+    lost: the lost records in their own places; closed: the tombstones. Raises Unreadable.
     """
     topics = np.array([queue.topic == OP_TOPIC for queue in lost.queues] or [False])
-    places = [(position, size) for fill in closed for position, size in zip(*_of(fill.lost, topics), strict=True)]
+    places = [
+        (position, size) for fill in closed for position, size in zip(*_places_in(fill.lost, topics), strict=True)
+    ]
     if not places:
         return {}
     found = _Transactions()
@@ -387,8 +386,8 @@ def op_bodies(log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Fo
     return bodies
 
 
-def _of(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
-    """Positions and sizes of those whose topic is among `topics`, bool by queue."""
+def _places_in(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
+    """Return positions and sizes of the records whose topic is among `topics`, bool by queue."""
     if not topics.any():
         return [], []
     mine = lost.take(topics[lost.queue])
@@ -396,10 +395,10 @@ def _of(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
 
 
 class _Transactions:
-    """What the log says of half messages: int64[n] each, in log order.
+    """Half messages in the log: int64[n] each, in log order.
 
-    committed: positions of those that were. halves: positions and queue offsets. named: queue
-    offsets that op records name; lists: some of these name several.
+    committed: positions of committed ones. halves, offsets: positions and queue offsets. named: queue offsets that op
+    records name. lists: an op record names several.
     """
 
     def __init__(self) -> None:
@@ -428,16 +427,14 @@ class _Transactions:
             self.named.append(np.array(list(offsets_in(body)), np.int64))
 
     def waiting(self, gone: Ints, gone_offsets: Ints) -> list[int]:
-        """Queue offsets of halves that were committed, those that are `gone` too, and that no op
-        record names, rising.
-        """
+        """Return queue offsets of committed half messages, `gone` ones too, that no op record names, ascending."""
         positions = np.concatenate([*self.halves, gone])
         offsets = np.concatenate([*self.offsets, gone_offsets])
         decided = offsets[np.isin(positions, np.concatenate(self.committed))]
-        left: list[int] = np.setdiff1d(decided, np.concatenate(self.named)).tolist()
-        return left
+        unnamed: list[int] = np.setdiff1d(decided, np.concatenate(self.named)).tolist()
+        return unnamed
 
 
 def _has_topic(columns: Columns, topic: str) -> Ints:
-    """Rows of records of a topic."""
+    """Return the rows of records of a topic."""
     return np.flatnonzero(columns.ragged("topic").equals(topic.encode()))

@@ -18,7 +18,7 @@ from mqstore.formats.tombstone import LOST_ITEM
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _apart, encoded, fill, padded
+from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _cut_apart, encoded, fill, padded
 from mqstore.store.plan.gaps import Forms, Gap
 
 from .tombstones import BARE_RECORD, FORMS, MADE_MS, lost
@@ -82,7 +82,7 @@ def test_reads_and_holes(pages: set[int], pieces: list[tuple[int, bytes]], reads
 
 def test_of_pieces_over_one_another_the_later_counts() -> None:
     whole = [(10, b"0123456789"), (13, b"abc"), (30, b"x")]
-    assert _apart(whole) == [(10, b"012"), (13, b"abc"), (16, b"6789"), (30, b"x")]
+    assert _cut_apart(whole) == [(10, b"012"), (13, b"abc"), (16, b"6789"), (30, b"x")]
 
 
 def test_a_gap_is_closed_without_a_byte_left() -> None:
