@@ -1,11 +1,11 @@
-"""Compaction topics: their sparse queues made from their logs, and what a compaction left behind.
+"""Repair compaction topics: rebuild their sparse queues from their logs, and move away what a compaction left behind.
 
-Queue and log of a compaction topic have files of the same names; a broker refuses to start where one
-of a pair is missing. The queue follows from the log. Spec 06, 6.1; I-160, I-161, I-163 to I-166.
+Queue and log of a compaction topic have files of the same names; a broker refuses to start if one of a pair is missing.
+The queue follows from the log. Spec 06, 6.1; I-160, I-161, I-163 to I-166.
 
-A record that is damaged, or that only its unit tells of any more, is taken from the commit log, where that still
-has its message whole; messages of units that neither log has are lost. I-023, I-055, I-161 to I-164.
-All files of a queue are made of the commit log where the compaction log lacks messages that it has. I-182.
+A record that is damaged, or that only its unit still names, is taken from the commit log, if that has its message
+whole; messages of units that neither log has are lost. I-023, I-055, I-161 to I-164. If the compaction log lacks
+messages that the commit log has, all files of the queue are made from the commit log. I-182.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from .config import compaction_positions
 
 _SAME = frozenset(("total_size", "queue_offset", "body_crc", "body_length", "born_timestamp", "store_timestamp"))
 """Fields of a record that are the same in both logs."""
-_BODY = frozenset(("total_size", "body_crc", "body_length"))
+_BODY_FIELDS = frozenset(("total_size", "body_crc", "body_length"))
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
 _NO_END = np.iinfo(np.int64).max
 
 
 class DamagedRecord(NamedTuple):
-    """Where a record of a compaction log is damaged. queue_offset: of its message. store_time: as its unit has it,
-    None: not asked for. same: fields in which it agrees with the message, None where no record can be read.
+    """A damaged place of a compaction log. queue_offset: of its message. store_time: by its unit, None: not compared.
+    same: fields in which the record agrees with the message, None if no record can be read.
     """
 
     position: int
@@ -79,28 +79,28 @@ class DamagedRecord(NamedTuple):
 
 
 class RestoredRecord(NamedTuple):
-    """A record as the commit log has it, with its place in the compaction log. code: what is wrong with the old one."""
+    """A record of the commit log, with its position in the compaction log. code: what is wrong with the old record."""
 
     data: bytes
     code: str
 
 
 class RestoredQueue(NamedTuple):
-    """What comes from the commit log, by position in the compaction log, and units of messages that neither has."""
+    """Records from the commit log, by position in the compaction log, and units of messages that neither log has."""
 
     records: dict[int, RestoredRecord]
     lost: CompactedUnits
 
 
 class CompactionRepair(NamedTuple):
-    """The edits, and the messages that were in compaction logs and are lost."""
+    """The edits, and the messages of compaction logs that are lost."""
 
     edits: list[Edit]
     lost: Tally
 
 
 def log_sizes(layout: Layout) -> Counter[int]:
-    """How many log files there are of each length. Raises Unreadable."""
+    """Return the number of log files of each length. Raises Unreadable."""
     sizes: Counter[int] = Counter()
     for queue in queue_directories(layout.compaction_log):
         with MappedFileQueue.open(queue.path) as files:
@@ -109,7 +109,7 @@ def log_sizes(layout: Layout) -> Counter[int]:
 
 
 def restored(store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Edit]) -> RestoredQueue:
-    """Records that are damaged, as the commit log has them. lengths: as `log_lengths`. Raises Unreadable."""
+    """Return damaged records as the commit log has them. lengths: as `log_lengths`. Raises Unreadable."""
     found: dict[int, RestoredRecord] = {}
     offsets = queue.records.queue_offset.copy()
     damaged, missing = list(_damaged(queue)), _without_record(queue, offsets)
@@ -137,15 +137,13 @@ def restored(store: StoreReader, queue: CompactedQueue, lengths: Mapping[int, Ed
                 offsets[row] = each.queue_offset
         missing = _without_record(queue, offsets)
         for row in np.flatnonzero(missing).tolist():
-            each = _hole(queue.units, row)
+            each = _by_unit(queue.units, row)
             missing[row] = not (_has_room(queue, lengths, each) and take(each))
     return RestoredQueue(found, CompactedUnits(*(column[missing] for column in queue.units)))
 
 
 def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
-    """Rows of records that are not whole, by what is left of them and by their units; then those that their units tell
-    something else of.
-    """
+    """Yield (row, place) of damaged records, by their rest and by their units; then of those that contradict a unit."""
     records, units = queue.records, queue.units
     wrong = {"I-055": records.torn, "I-162": records.foreign, "I-023": records.wrong_body}
     codes = {at: code for code, flags in wrong.items() for at in np.flatnonzero(flags).tolist()}
@@ -158,24 +156,24 @@ def _damaged(queue: CompactedQueue) -> Iterator[tuple[int, DamagedRecord]]:
     same = records.queue_offset[row] == units.base
     named &= (records.size[row] == units.size) & (same | ~np.isin(units.base, records.queue_offset))
     same &= records.store_timestamp[row] == units.store_time
-    named &= ~same | np.isin(row, list(codes))  # of the others there is nothing to say
+    named &= ~same | np.isin(row, list(codes))  # records that agree with their unit need nothing
     for unit, at in zip(np.flatnonzero(named).tolist(), row[named].tolist(), strict=True):
         if at in codes:
-            yield at, _hole(units, unit)._replace(code=codes[at])
+            yield at, _by_unit(units, unit)._replace(code=codes[at])
         else:
-            yield at, _hole(units, unit)._replace(same=_BODY)
+            yield at, _by_unit(units, unit)._replace(same=_BODY_FIELDS)
 
 
-def _hole(units: CompactedUnits, row: int) -> DamagedRecord:
-    """Where no record is that can be read: the unit alone tells of it."""
+def _by_unit(units: CompactedUnits, row: int) -> DamagedRecord:
+    """Describe a place without a readable record by its unit alone."""
     position, size, base = (int(column[row]) for column in (units.physical_offset, units.size, units.base))
     return DamagedRecord(position, size, base, int(units.store_time[row]), None, "I-163")
 
 
 def _without_record(queue: CompactedQueue, offsets: Ints) -> Flags:
-    """bool[n]: the unit names a place where no record is, between records with lower and higher queue offsets.
+    """bool[n]: the unit names a place without a record, between records with lower and higher queue offsets.
 
-    offsets: of the records. A unit that is itself damaged, or that a compaction left behind, does not fit there.
+    offsets: of the records. A unit that is damaged itself, or that a compaction left behind, does not fit there.
     """
     records, units = queue.records, queue.units
     end = units.physical_offset + units.size
@@ -188,7 +186,7 @@ def _without_record(queue: CompactedQueue, offsets: Ints) -> Flags:
 
 
 def _has_room(queue: CompactedQueue, lengths: Mapping[int, Edit], damaged: DamagedRecord) -> bool:
-    """The record is to lie in one file of the log, as long as that will be."""
+    """Whether the record lies inside one file of the log, with the file's corrected length."""
     file = _file_of(queue.log_files, damaged.position)
     if file is None:
         return False
@@ -197,19 +195,19 @@ def _has_room(queue: CompactedQueue, lengths: Mapping[int, Edit], damaged: Damag
 
 
 def log_lengths(store: StoreReader, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]) -> dict[int, Edit]:
-    """By start of a file of the log, how its length is put right. Raises Unreadable.
+    """Return the edits that correct lengths of log files, by start of the file. Raises Unreadable.
 
     queue_bytes: length of the queue's files. sizes: as `log_sizes`.
     """
     found: dict[int, Edit] = {}
     for file, behind in zip_longest(queue.log_files, queue.log_files[1:]):
-        for edit in _length(file, behind, _wanted(store, sizes, file, queue_bytes)):
+        for edit in _length_edit(file, behind, _right_length(store, sizes, file, queue_bytes)):
             found[file.start] = edit
     return found
 
 
 def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int, int]:
-    """By start, where those files of the log will end that another one follows at once."""
+    """Return the ends, by start, of log files that the next file follows directly, with corrected lengths."""
     starts = {file.start for file in queue.log_files}
     ends = {
         file.start: file.start + lengths[file.start].length if file.start in lengths else file.end
@@ -221,20 +219,20 @@ def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int
 def log_edits(
     queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
-    """What the log of a queue needs. lengths: as `log_lengths`. whole: as `restored`."""
+    """Yield the edits of a queue's log. lengths: as `log_lengths`. whole: as `restored`."""
     closed = closed_files(queue, lengths)
     for file in queue.log_files:
         if file.start in lengths:
             yield lengths[file.start]
         if file.start in closed:
-            yield from _blank(queue, file, closed[file.start], whole)
-    yield from _records(queue, whole)
+            yield from _blank_edit(queue, file, closed[file.start], whole)
+    yield from _record_edits(queue, whole)
 
 
-def _wanted(store: StoreReader, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
-    """Length of a log file: as configured, else that of most files, else the nearest that fits.
+def _right_length(store: StoreReader, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
+    """Return the right length of a log file: as configured, else that of most files, else the nearest possible one.
 
-    Where no file is as configured and several agree, the option is what was changed.
+    If no file has the configured length and several agree on another, the option was changed later.
     """
     least = FEWEST_QUEUE_FILES * queue_bytes
     usual = [row for row in sizes.most_common() if row[0] % queue_bytes == 0 and row[0] >= least]
@@ -249,23 +247,23 @@ def _wanted(store: StoreReader, sizes: Counter[int], file: MappedFile, queue_byt
     return usual[0][0] if usual else max(near, least)
 
 
-def _length(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[Edit]:
-    """The length of a file, where that leaves the file behind it its place."""
+def _length_edit(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[Edit]:
+    """Yield the edit that corrects the length of a file, if the next file can stay in place."""
     if file.size == size:
         return
     if behind is not None and (file.end == behind.start or file.start + size > behind.start):
         return  # only the option differs from the one that the files were made with
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if file.size > size and files.next_data(files.files[0], size) is not None:
-            return  # what lies there is not thrown away
+            return  # the file has data there, which must stay
     reason = f"{counted(file.size, 'byte')}, not {size}: its length does not fit its queue file"
     yield Edit("truncate", file.path, reason, ("I-161",), length=size)
 
 
-def _blank(
+def _blank_edit(
     queue: CompactedQueue, file: MappedFile, file_end: int, whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
-    """A full file is closed behind its last record. file_end: of the file as it will be."""
+    """Yield the BLANK behind the last record of a full file. file_end: the corrected end of the file."""
     records = queue.records
     mine = (records.position >= file.start) & (records.position < file.end)
     ends = (records.position[mine] + records.size[mine]).tolist()
@@ -283,8 +281,8 @@ def _blank(
     yield Edit("write", file.path, reason, ("I-164",), end - file.start, len(data), data)
 
 
-def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iterator[Edit]:
-    """Damaged records, and those that name another place than their own."""
+def _record_edits(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iterator[Edit]:
+    """Yield edits of damaged records, and of records that name another position than their own."""
     records = queue.records
     edits = [
         (position, MESSAGE.physical_offset.build(position), "the position of the record corrected", "I-162", _PLACE_AT)
@@ -302,9 +300,9 @@ def _records(queue: CompactedQueue, whole: Mapping[int, RestoredRecord]) -> Iter
 def _from_commit_log(
     store: StoreReader, queue: CompactedQueue, damaged: DamagedRecord, units: ConsumeQueue | None, log: CommitLog
 ) -> bytes | None:
-    """The record as the commit log has it, with its place here; None where it is not there whole.
+    """Return the record as the commit log has it, with its position here; None if it is not there whole.
 
-    units: of the queue in front of the commit log, None where it is lost. log: the queue's own.
+    units: of the queue for the commit log, None if it is lost. log: the queue's own.
     """
     unit = units.unit(damaged.queue_offset) if units is not None else None
     if unit is None or unit.size != damaged.size:
@@ -320,9 +318,9 @@ def _from_commit_log(
 
 
 def _is_message(record: Batch, damaged: DamagedRecord, queue: CompactedQueue, log: CommitLog) -> bool:
-    """A record of the commit log is the message of the queue, and nothing of it is damaged.
+    """Whether a record of the commit log is the message of the queue, and undamaged.
 
-    A tombstone has its queue offset and its size, too, but not its time and its body.
+    A tombstone has the same queue offset and size, but not the same time and body.
     """
     columns = record.columns
     wanted = {"queue_id": queue.queue_id, "physical_offset": int(record.position[0])}
@@ -341,7 +339,7 @@ def _is_message(record: Batch, damaged: DamagedRecord, queue: CompactedQueue, lo
 
 
 def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile | None:
-    """The file that the position is in, or behind whose end it will be."""
+    """Return the file with a position, or the one that the position will extend."""
     return max((file for file in files if file.start <= position), key=lambda file: file.start, default=None)
 
 
@@ -356,7 +354,7 @@ def compaction_repair(
     lost_of_log: Collection[tuple[QueueId, int]] = (),
     topics: Collection[str] = (),
 ) -> CompactionRepair:
-    """The edits, and what is lost. ranges: (min, max) offset of each queue once it is mended. lost_of_log: messages
+    """Return the edits, and the lost messages. ranges: (min, max) offset of each repaired queue. lost_of_log: messages
     that the commit log has lost, which are counted there. topics: served from compaction logs. Raises Unreadable.
     """
     edits, lost = list[Edit](), Tally()
@@ -366,13 +364,13 @@ def compaction_repair(
         edits += (Edit("move", os.fspath(path), "left over from a compaction", ("I-166",)) for path in leftovers(scene))
         sizes = log_sizes(layout)
         queues = compacted_queues(scene)
-        size = _queue_file_bytes(layout, sizes, _least_step(queues))
-        edits += _made_anew(scene, lacking, sizes, size)
+        size = _queue_file_bytes(layout, sizes, _shortest_step(queues))
+        edits += _rebuilt_files(scene, lacking, sizes, size)
         for queue in queues:
             name = QueueId(queue.topic, queue.queue_id)
-            told = np.array([offset for of_queue, offset in lost_of_log if of_queue == name], np.int64)
+            elsewhere = np.array([offset for of_queue, offset in lost_of_log if of_queue == name], np.int64)
             if name in lacking:
-                gone, told = queue.units, np.concatenate([told, lacking[name][0], queue.records.queue_offset])
+                gone, elsewhere = queue.units, np.concatenate([elsewhere, lacking[name][0], queue.records.queue_offset])
             else:
                 lengths = {} if size is None else log_lengths(store, queue, size, sizes)
                 whole, gone = restored(store, queue, lengths)
@@ -380,19 +378,19 @@ def compaction_repair(
                 if size is None:
                     continue
                 edits += _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
-            mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, told)
+            mine = (gone.base < ranges.get(name, (0, _NO_END))[1]) & ~np.isin(gone.base, elsewhere)
             lost.add(name, "", gone.size[mine], gone.store_time[mine], gone.base[mine])
     return CompactionRepair([*edits, *compaction_positions(layout, ranges, lacking)], lost)
 
 
 class _Latest(LogObserver):
-    """The last message at each queue offset of some queues. ranges: (min, max) offset of each."""
+    """Collects the last message at each queue offset of some queues. ranges: (min, max) offset of each."""
 
     def __init__(self, ranges: Mapping[QueueId, tuple[int, int]]) -> None:
         self._ranges, self._parts = ranges, defaultdict[QueueId, list[Ints]](list)
 
     def messages(self, messages: Messages) -> None:
-        """Messages of one queue."""
+        """Take messages of one queue."""
         first, end = self._ranges.get(messages.queue, (0, 0))
         wanted = messages.good & (messages.offset >= first) & (messages.offset < end)
         if wanted.any():
@@ -400,14 +398,14 @@ class _Latest(LogObserver):
             self._parts[messages.queue].append(np.stack([column[wanted] for column in columns]))
 
     def of_each(self) -> Iterator[tuple[QueueId, Ints]]:
-        """(queue offset, position, size, store time) of each queue, int64[4, n], by offset."""
+        """Yield (queue offset, position, size, store time) of each queue, int64[4, n], by offset."""
         for queue, parts in self._parts.items():
             rows = np.concatenate(parts, axis=1)[:, ::-1]
             yield queue, rows[:, np.unique(rows[0], return_index=True)[1]]
 
 
 def _lacking(store: StoreReader, ranges: Mapping[QueueId, tuple[int, int]]) -> dict[QueueId, Ints]:
-    """What the commit log has of the queues whose compaction log lacks some of it. Raises Unreadable."""
+    """Return the messages in the commit log of queues whose compaction log lacks some of them. Raises Unreadable."""
     latest = _Latest(ranges)
     if ranges:
         scan_messages(store.log, [latest], Dispatching(multi_dispatch=False))
@@ -415,40 +413,40 @@ def _lacking(store: StoreReader, ranges: Mapping[QueueId, tuple[int, int]]) -> d
     return {queue: rows for queue, (rows, there) in known.items() if there.lacks(rows[0], rows[3]).any()}
 
 
-def _made_anew(
+def _rebuilt_files(
     scene: VerifyContext, lacking: Mapping[QueueId, Ints], sizes: Counter[int], size: int | None
 ) -> Iterator[Edit]:
-    """Files of queues with all that the commit log has of them, and what their own log has besides. sizes: as
-    `log_sizes`. size: of queue files, None: nothing shows it.
+    """Yield the files of queues made of all their messages in the commit log, and of further ones in their own log.
+    sizes: as `log_sizes`. size: of queue files, None: unknown.
     """
-    size = size or _configured(scene.store.layout)
+    size = size or _configured_queue_bytes(scene.store.layout)
     usual = next((n for n, _ in sizes.most_common() if n % size == 0), None)
-    told = (
+    note = (
         "" if usual else " (no file shows their length: --set compactionMappedFileSize=…, compactionCqMappedFileSize=…)"
     )
     wanted = scene.store.config.get_int("compactionMappedFileSize") or _DEFAULT_LOG_BYTES
     length = usual or log_bytes(wanted, size)
     for queue, rows in lacking.items():
         there = CompactedQueue(scene, *queue)
-        left = {file.path for file in (*there.log_files, *there.queue_files)}
+        unused = {file.path for file in (*there.log_files, *there.queue_files)}
         with there.log.queue:
-            for start, records in _by_file(_places(there, scene.store.log.queue, rows), length, size):
+            for start, records in _by_file(_message_places(there, scene.store.log.queue, rows), length, size):
                 blank = records.pop(_CLOSED, b"")
-                units = _file(_units_of(log_units([_batch(records)])), b"", size, closed=bool(blank)) or b""
-                reason = f"{counted(len(records), 'message')} of the commit log{told}"
+                units = _queue_file(_units_of(log_units([_batch(records)])), b"", size, closed=bool(blank)) or b""
+                reason = f"{counted(len(records), 'message')} of the commit log{note}"
                 data: Content = mapped([*records.values(), blank])
                 for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, units)):
                     path = os.fspath(place / file_name(start))
-                    left.discard(path)
+                    unused.discard(path)
                     yield Edit("create", path, reason, ("I-182",), length=bytes_, pieces=((0, content),))
-        for path in sorted(left):
+        for path in sorted(unused):
             yield Edit("move", path, "rebuilt, or of a deleted topic", ("I-182",))
 
 
-def _places(queue: CompactedQueue, log: MappedFileQueue, rows: Ints) -> list[tuple[MappedFileQueue, int, int]]:
-    """(log, position, size) of all messages of a queue, by queue offset. rows: those of the commit log.
+def _message_places(queue: CompactedQueue, log: MappedFileQueue, rows: Ints) -> list[tuple[MappedFileQueue, int, int]]:
+    """Return (log, position, size) of all messages of a queue, by queue offset. rows: those of the commit log.
 
-    Where both logs have one of an offset, and they are not the same, the queue's own is of a topic that was deleted.
+    If the logs have different messages at the same offsets, the queue's own log is of a deleted topic and not used.
     """
     found = [(offset, log, at, size) for offset, at, size in rows[:3].T.tolist()]
     records = queue.records
@@ -465,11 +463,11 @@ def _places(queue: CompactedQueue, log: MappedFileQueue, rows: Ints) -> list[tup
 def _by_file(
     places: Iterable[tuple[MappedFileQueue, int, int]], length: int, queue_bytes: int
 ) -> Iterator[tuple[int, dict[int, bytes]]]:
-    """(start, records by position) of each file of a log, as a broker writes it; its BLANK is at `_CLOSED`."""
+    """Yield (start, records by position) of each file of a log, as a broker writes it; its BLANK is at `_CLOSED`."""
     start, at, records, room = 0, 0, dict[int, bytes](), BLANK.sizeof()
     for log, position, size in places:
         if size + room > length:
-            continue  # no broker takes it either
+            continue  # no broker takes such a record either
         if at + size + room > start + length or len(records) == queue_bytes // UNIT_BYTES - 1:
             yield (
                 start,
@@ -484,23 +482,23 @@ def _by_file(
     yield start, records
 
 
-def _configured(layout: Layout) -> int:
-    """Length of a queue file by the options."""
-    told = layout.broker_config.get_int("compactionCqMappedFileSize")
-    return max(1, (told or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
+def _configured_queue_bytes(layout: Layout) -> int:
+    """Return the length of a queue file by the options."""
+    configured = layout.broker_config.get_int("compactionCqMappedFileSize")
+    return max(1, (configured or _DEFAULT_BYTES) // UNIT_BYTES) * UNIT_BYTES
 
 
-def _least_step(queues: Iterable[CompactedQueue]) -> int | None:
-    """The least distance from the beginning of a log file to that of the next one; None without a next one."""
+def _shortest_step(queues: Iterable[CompactedQueue]) -> int | None:
+    """Return the shortest distance between the starts of neighbouring log files; None for a single file."""
     steps = (behind.start - file.start for queue in queues for file, behind in pairwise(queue.log_files))
     return min(steps, default=None)
 
 
 def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> int | None:
-    """Length of a queue file: that of most files that fit their logs, else what is configured, else that of
-    a broker that is not told, where the logs are as it makes them. None: nobody knows.
+    """Return the length of a queue file: that of most files that fit their logs, else the configured one, else the
+    default, if the logs fit it. None: unknown.
 
-    step: as of `_least_step`. Files that are too long for it would lie over the next ones.
+    step: as of `_shortest_step`: longer files would cover the next ones.
     """
     sizes = Counter[int]()
     for queue in queue_directories(layout.compaction_queues):
@@ -513,8 +511,8 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
     whole = [(size, n) for size, n in sizes.items() if size and size % UNIT_BYTES == 0 and has_room(size)]
     if whole:
         return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[0]
-    told = layout.broker_config.get_int("compactionCqMappedFileSize")
-    wanted = _configured(layout)
+    configured = layout.broker_config.get_int("compactionCqMappedFileSize")
+    wanted = _configured_queue_bytes(layout)
     if has_room(wanted) and any(n % wanted == 0 and n >= FEWEST_QUEUE_FILES * wanted for n in logs):
         return wanted
     for size in sizes:
@@ -522,13 +520,15 @@ def _queue_file_bytes(layout: Layout, logs: Counter[int], step: int | None) -> i
             times = round(length / max(1, size))
             if times >= FEWEST_QUEUE_FILES and length % (times * UNIT_BYTES) == 0 and has_room(length // times):
                 return length // times
-    return wanted if told and has_room(wanted) else None
+    return wanted if configured and has_room(wanted) else None
 
 
 def _queue_edits(
     layout: Layout, queue: CompactedQueue, size: int, closed: Container[int], whole: Mapping[int, RestoredRecord]
 ) -> Iterator[Edit]:
-    """The queue files. closed: starts of those that others follow, but what compaction wrote. whole: as `restored`."""
+    """Yield the edits of the queue files. closed: starts of files that others directly follow; files written by a
+    compaction are not. whole: as `restored`.
+    """
     there = {file.start: file for file in queue.queue_files}
     restored_of: dict[int, dict[int, bytes]] = {file.start: {} for file in queue.log_files}
     for at, record in whole.items():
@@ -544,7 +544,7 @@ def _queue_edits(
                 units = units[np.argsort(units["physical_offset"])]
             known = there.pop(file.start, None)
             old = b"" if known is None else read_regular(known.path, size)
-            data = _file(units, old, size, closed=file.start in closed)
+            data = _queue_file(units, old, size, closed=file.start in closed)
             cut = known is not None and known.size != size
             if data is not None and (cut or data != old):
                 path = os.fspath(queue.queue_path / file_name(file.start))
@@ -556,7 +556,7 @@ def _queue_edits(
 
 
 def log_units(items: Iterable[object]) -> Iterator[Units]:
-    """The units of records of a compaction log, batch by batch."""
+    """Yield the units of records of a compaction log, batch by batch."""
     for item in items:
         if not isinstance(item, Batch) or item.mark is Mark.EMBEDDED:
             continue
@@ -574,14 +574,14 @@ def log_units(items: Iterable[object]) -> Iterator[Units]:
 
 
 def _batch(records: Mapping[int, bytes]) -> Batch:
-    """Records by position, decoded."""
+    """Decode records by position."""
     texts = Ragged.of(records.values())
     columns = decode(MESSAGE, texts.buffer, texts.start)
     return Batch(columns, np.array(list(records), np.int64), Mark.NONE, None)
 
 
 def _units_of(parts: Iterable[Units]) -> Units:
-    """All of them in one array; the byte order stays that of the file."""
+    """Return all units in one array, with the byte order of the file."""
     found = list(parts)
     units = np.zeros(sum(map(len, found)), dtype_of(UNIT))
     at = 0
@@ -591,8 +591,8 @@ def _units_of(parts: Iterable[Units]) -> Units:
     return units
 
 
-def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
-    """What a queue file is to hold; None where its units do not fit: then it stays."""
+def _queue_file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
+    """Return the content of a queue file; None if its units do not fit: then the file stays."""
     data = units.tobytes()
     ends = closed or old[len(data) : len(data) + UNIT_BYTES] == _END_UNIT
     data += _END_UNIT if ends else b""

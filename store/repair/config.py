@@ -1,11 +1,12 @@
-"""config/: a broken file mended from its .bak, from what is left of it, from what the store proves (spec 05; I-140).
+"""Repair config/: from the .bak of a broken file, from its readable rest, and from what the store proves (spec 05;
+I-140).
 
-Entries that contradict their own key, or what no broker writes, are put right: the key is what a broker looks up, so
-names inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages
-need (I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels, of consumers in a
-RocksDB too, are brought inside their queues (I-077, I-144, I-146, I-152): a queue that the store proves never to have
-had a message ends at 0, what names no queue at all is taken out. Positions of transactions follow their topics (I-189),
-those of compaction their queues (I-165). All else stays.
+Entries that contradict their own key, or that no broker writes, are corrected: a broker looks up the key, so names
+inside an entry follow it. What an entry lacks comes from the store: a topic has as many queues as its messages need
+(I-076, I-142 to I-144, I-149, I-150, I-154). Offsets of consumers, LMQs and delay levels, also of consumers in a
+RocksDB, are brought inside their queues (I-077, I-144, I-146, I-152): a queue that provably never had a message ends at
+0, and what names no queue is removed. Positions of transactions follow their topics (I-189), those of compaction their
+queues (I-165). Everything else stays.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ from ..tiered.segments import with_serial, without_segment
 from ..verify.config_entries import MODES, PERM_MOST
 from ..verify.config_files import ConfigTables
 
-_TOLD_CHARS = 60
-"""Of a name or value that is told."""
+_SHOWN_CHARS = 60
+"""Most characters shown of a name or value."""
 _QUEUE_NUMBERS = (READ_QUEUE_NUMS, WRITE_QUEUE_NUMS)
-_MENDED = frozenset({"perm", *_QUEUE_NUMBERS})  # numbers of a topic that are put right by themselves
+_SINGLE_NUMBERS = frozenset({"perm", *_QUEUE_NUMBERS})  # numbers of a topic that are corrected one by one
 
 
 class Proven(NamedTuple):
-    """What the store proves. highest: topic → its highest queue. unserved: topics with queues that are to have an
-    entry. topics, groups: names that are known. lost_groups: groups that something names and a start would not
-    have. attributes: topic → what its files tell. queues: all of them.
+    """What the store proves. highest: topic → its highest queue id. unserved: topics with queues that need an entry.
+    topics, groups: known names. lost_groups: groups that something names and a start would not load. attributes: topic
+    → attributes shown by its files. queues: all queues.
     """
 
     highest: Mapping[str, int]
@@ -89,18 +90,18 @@ class Proven(NamedTuple):
     profile: WriterProfile
 
     def topic(self, topic: str) -> Json:
-        """An entry for a topic that has none."""
+        """Return an entry for a topic that has none."""
         entry = new_topic(topic, self.highest[topic], self.profile)
         return {**entry, "attributes": self.attributes[topic]} if topic in self.attributes else entry
 
 
 def repair_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    """Put the entries of the file of this name right: (code, what was done), one by one."""
+    """Correct the entries of a file; yield (code, what was done) for each."""
     if (mend := _FILES.get(name)) is not None:
         yield from mend(content, proven)
 
 
-def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     table = content.get(TOPIC_CONFIG_TABLE)
     if not isinstance(table, dict):
         return
@@ -128,7 +129,7 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         yield "I-150", f"{_short(topic)}: it has queues but no entry"
 
 
-def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+def _repair_groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     del proven
     table = content.get(SUBSCRIPTION_GROUP_TABLE)
     for group, entry in table.items() if isinstance(table, dict) else ():
@@ -136,7 +137,7 @@ def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             yield "I-143", _set(entry, group, GROUP_NAME, group)
 
 
-def _filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+def _repair_filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
     del proven
     topics = content.get(FILTER_DATA_BY_TOPIC)
     for topic, entry in topics.items() if isinstance(topics, dict) else ():
@@ -147,8 +148,8 @@ def _filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
                     yield "I-149", _set(data, f"{topic} {group}", column, own)
 
 
-def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    """A mode is one of two, or the entry goes: then a broker takes its default, as it does now."""
+def _repair_modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    """Correct a mode to one of the two valid ones, else remove the entry: a broker uses its default then, as now."""
     del proven
     topics = content.get(MESSAGE_REQUEST_MODE_MAP)
     for topic, groups in topics.items() if isinstance(topics, dict) else ():
@@ -166,8 +167,8 @@ def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
                 yield "I-154", f"{_short(topic)} {_short(group)}: {what}"
 
 
-def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
-    """A key is topic@group; one without @ is split where only one way to do so is known."""
+def _repair_offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    """A key is topic@group; a key without @ is split if known names allow exactly one way."""
     table = content.get(OFFSET_TABLE)
     if not isinstance(table, dict):
         return
@@ -192,9 +193,9 @@ def _set(entry: Json, key: str, column: str, value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """What a file says, on one line and not longer than a person reads."""
+    """Return a value of a file on one line, cut to a readable length."""
     text = one_line(str(value))
-    return text if len(text) <= _TOLD_CHARS else f"{text[:_TOLD_CHARS]}… ({len(text)} characters)"
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
 
 
 def _is_int(value: Any) -> bool:
@@ -202,35 +203,37 @@ def _is_int(value: Any) -> bool:
 
 
 _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
-    TOPICS: _topics,
-    GROUPS: _groups,
-    FILTERS: _filters,
-    MODES_FILE: _modes,
-    OFFSETS: _offsets,
+    TOPICS: _repair_topics,
+    GROUPS: _repair_groups,
+    FILTERS: _repair_filters,
+    MODES_FILE: _repair_modes,
+    OFFSETS: _repair_offsets,
 }
 
 Json = dict[Any, Any]
-_UNSETTLED = {
+_UNPROVEN = {
     TOPICS: "created new: permission, order, message type and other attributes are lost",
     GROUPS: "created new: retries, modes and other settings are lost",
 }
-"""What nothing proves of entries that the store proves."""
-_TOLD = 3
-"""Entries of a file that are told one by one."""
+"""What nothing proves of an entry made new."""
+_LISTED = 3
+"""Entries of a file that are listed one by one."""
 _OFFSET_CODES = {OFFSETS: "I-144", DELAYS: "I-146", LMQ_OFFSETS: "I-152"}
 Mended = tuple[str, str]
 
 
 @dataclass
 class ConfigRepair:
-    """What becomes of config/."""
+    """The changes of config/."""
 
     edits: list[Edit] = field(default_factory=list)
     clamped: list[Clamped] = field(default_factory=list)
 
 
 def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile) -> ConfigRepair:
-    """Plan it. ranges: (min, max) offset of each mended queue. A log without files begins at 0. Raises Unreadable."""
+    """Plan the repair. ranges: (min, max) offset of each repaired queue. A log without files counts as one that begins
+    at 0. Raises Unreadable.
+    """
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config, layout.broker_config)
     databases = load_databases(layout, rules)
@@ -238,14 +241,14 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
         start = config_start(layout, profile, ranges, partial(never_delivered, store))
     proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten - start.databases
-    if TOPICS in start.databases:  # an entry in the file is none that a broker takes
+    if TOPICS in start.databases:  # no broker reads entries of the file
         proven = proven._replace(unserved=frozenset())
     from_zero = not snapshot.log or any(start_of(entry.name) == 0 for entry in snapshot.log)
     delays = {
         QueueId(SCHEDULE_TOPIC, lost.delay_level - 1): lost.before or 0 for lost in start.lost_delays if lost.skips
     }
     reached = {queue: (min(ranges[queue][0], end), end) for queue, end in delays.items()}
-    bounds = Bounds({**ranges, **reached}, proven.topics, _levels(layout, from_zero), from_zero)
+    bounds = Bounds({**ranges, **reached}, proven.topics, _delay_levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
@@ -268,10 +271,10 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
             _set_counter(content, stored, alone=name not in start.databases)
         whole = list(_whole_numbers(name, {member: content.get(member) for member in (*OFFSET_TABLES, MEMBER_OF[LMQ])}))
         moved = list(clamp(name, content, bounds))
-        repaired = [*whole, *repair_entries(name, content, proven), *_of_transactions(name, content, layout, reason)]
+        repaired = [*whole, *repair_entries(name, content, proven), *_move_transactions(name, content, layout, reason)]
         reasons = [reason, counted(len(moved), "wrong offset") if moved else ""]
-        reasons += [what for _, what in repaired[:_TOLD]]
-        reasons += [counted(len(repaired) - _TOLD, "more entry", "more entries")] if len(repaired) > _TOLD else []
+        reasons += [what for _, what in repaired[:_LISTED]]
+        reasons += [counted(len(repaired) - _LISTED, "more entry", "more entries")] if len(repaired) > _LISTED else []
         if any(reasons):
             data = json_bytes(content)
             if not judge(name, data, rules).problem:
@@ -284,7 +287,7 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
 
 
 def _set_counter(content: Json, stored: LoadedConfig | None, *, alone: bool) -> None:
-    """A broker with a RocksDB takes the file over by it: where it is alone, not where it was in the way of others."""
+    """Set the counter by which a broker with a RocksDB imports the file: at least 1 if `alone`, 0 after a refusal."""
     counter = counter_of(content) or 0
     if alone:
         counter = max(counter, 1)
@@ -295,7 +298,7 @@ def _set_counter(content: Json, stored: LoadedConfig | None, *, alone: bool) -> 
 
 
 def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
-    """Offsets as a broker takes them, which reads `true`, 1.5 and "3" as numbers; nobody else does."""
+    """Rewrite offsets as integers: a broker reads `true`, 1.5 and "3" as numbers, other readers do not."""
     for key, value in table.items() if name in _OFFSET_CODES else ():
         if isinstance(value, dict):
             yield from _whole_numbers(name, value, f"{place}{_short(key)} ")
@@ -304,15 +307,15 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
             yield _OFFSET_CODES[name], f"{place}{_short(key)}: {_short(value)} -> {number}"
 
 
-def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
-    """Positions that contradict half messages and op records, and, of a file that is made anew, such as are lost."""
+def _move_transactions(name: str, content: Json, layout: Layout, anew: str) -> Iterator[Mended]:
+    """Correct positions that contradict half messages and op records; add lost ones to a file made `anew`."""
     if name not in (OFFSETS, LMQ_OFFSETS) or not isinstance(table := content.get(OFFSET_TABLE), dict):
         return
     rows = [row if isinstance(row := table.get(key), dict) else {} for key in TRANSACTION_POSITIONS]
     at = TransactionPositions(*(row.get("0", row.get(0)) for row in rows))
     if not anew and at == (None, None):
         return
-    with StoreReader(layout) as store:  # positions behind the end of a queue are mended here
+    with StoreReader(layout) as store:  # positions behind the end of a queue are corrected by `clamp`
         queues = transaction_queues(store, reached_too=False)
     if queues and ((anew and None in at) or queues.told(at)):
         for key, before, after in zip(TRANSACTION_POSITIONS, at, queues.fitting(), strict=True):
@@ -321,9 +324,9 @@ def _of_transactions(name: str, content: Json, layout: Layout, anew: str) -> Ite
                 yield "I-189", f"{key}: {'none' if before is None else before} -> {after}"
 
 
-def _levels(layout: Layout, from_zero: bool) -> int | None:
-    """How many delay levels there are; None where nobody says so, or so that a broker can read it, and
-    the log has not all messages that there ever were: one of a level of its own may be gone.
+def _delay_levels(layout: Layout, from_zero: bool) -> int | None:
+    """Return the number of delay levels; None if the option cannot be read, or is not given and the log does not begin
+    at 0: then all messages of a level may be gone.
     """
     try:
         option = options_of(layout).delay_levels
@@ -333,7 +336,7 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
 
 
 def _edit(path: Path, data: bytes, reasons: list[str], moved: list[Clamped], repaired: list[Mended]) -> Edit:
-    """A file that is rewritten."""
+    """Return the edit that rewrites a file."""
     codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
@@ -348,9 +351,7 @@ def _proven(
     writer: WriterProfile,
     rules: DispatchRules,
 ) -> Proven:
-    """What queues, log and directories say of topics and groups, and of groups what a start would
-    forget of them. Raises Unreadable.
-    """
+    """Collect what queues, log and config/ show of topics and groups, lost groups included. Raises Unreadable."""
     highest: dict[str, int] = {}
     for queue in ranges:
         if not queue.topic.startswith(LMQ_PREFIX):
@@ -374,7 +375,7 @@ def _proven(
 
 
 def _attributes(snapshot: Snapshot) -> dict[str, Json]:
-    """What directories say of topics: which have batch queues, and which are compacted."""
+    """Return the attributes that directories show of topics: batch queues, compaction."""
     batches = snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues}
     found: dict[str, Json] = {topic: {QUEUE_TYPE: BATCH_QUEUES} for topic in batches}
     for queue in queue_directories(snapshot.layout.compaction_queues):
@@ -383,10 +384,7 @@ def _attributes(snapshot: Snapshot) -> dict[str, Json]:
 
 
 def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Proven) -> tuple[Json | None, str]:
-    """What the file is to say, and why it is rewritten, "" where it can stay.
-
-    gone: files that a start forgets something of.
-    """
+    """Return the new content of a file, and why it is rewritten, "" if it can stay. gone: files that lose entries."""
     content: Json | None
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
     if loaded.start is LoadAction.LOADS and name not in gone:
@@ -400,29 +398,29 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
     content = {}
     if loaded.start is LoadAction.BACKUP:
         content = read_json(backup) or {}
-    kept, told = 0, list[str]()
+    kept, removed = 0, list[str]()
     for parts, text in ((False, loaded.backup), (False, loaded.main), (True, loaded.backup), (True, loaded.main)):
-        kept += _merge(name, content, _fitting(name, text, content, told, parts=parts))
+        kept += _merge(name, content, _fitting(name, text, content, removed, parts=parts))
     if name == TIERED and (content := with_serial(content)) is None:
         return None, ""
-    count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
+    count = _add_proven(name, content, proven) if name in gone or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
     problem = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
-    why = "; ".join((problem, *told[:_TOLD]))
+    why = "; ".join((problem, *removed[:_LISTED]))
     if loaded.start is LoadAction.BACKUP:
         besides = f", and {counted(kept + count, 'entry', 'entries')} that it lacks" if kept + count else ""
-        besides += f" ({counted(count, 'entry', 'entries')}: {_UNSETTLED[name]})" if count else ""
+        besides += f" ({counted(count, 'entry', 'entries')}: {_UNPROVEN[name]})" if count else ""
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
-    proved += f" ({_UNSETTLED[name]})" if count else ""
-    left = f"what can still be read of it{f', and {proved}' if count else ''}"
-    return content, f"{left if loaded.main.there or kept else f'rebuilt, with {proved}'}: {why}"
+    proved += f" ({_UNPROVEN[name]})" if count else ""
+    origin = f"what can still be read of it{f', and {proved}' if count else ''}"
+    return content, f"{origin if loaded.main.there or kept else f'rebuilt, with {proved}'}: {why}"
 
 
-def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bool) -> Json:
-    """Of what can be read the entries that a broker takes, of its tables; parts: and what it takes of those that
-    content has not, told is what it does not take of them.
+def _fitting(name: str, text: Text, content: Json, removed: list[str], *, parts: bool) -> Json:
+    """Return the readable entries, of tables of the file, that a broker takes. parts: also valid parts of entries that
+    `content` lacks; the parts left out are added to `told`.
     """
     found, text = dict[Any, Any](), as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}
@@ -434,12 +432,12 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
         rows = with_numbers(rows)
         if table.levels:
             mine = content.get(member)
-            own = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, told, parts=parts))
+            own = dict(_entries(name, table, rows, mine if isinstance(mine, dict) else {}, removed, parts=parts))
             if lone := lone_position(own):
-                told += [] if parts else [f"{lone} removed: the other position of transactions is lost"]
+                removed += [] if parts else [f"{lone} removed: the other position of transactions is lost"]
                 del own[lone]
             found[member] = own
-        else:  # of the whole file, not of its entries
+        else:  # about the whole file, not its entries
             others = [misfit.key for misfit in misfits(table, rows)]
             found[member] = {k: v for k, v in rows.items() if k not in others and v not in (None, "")}
     plain = {member: value for member, value in text.value.items() if not isinstance(value, dict | list | None)}
@@ -447,30 +445,30 @@ def _fitting(name: str, text: Text, content: Json, told: list[str], *, parts: bo
 
 
 def _entries(
-    name: str, table: JsonTable, rows: Json, mine: Json, told: list[str], *, parts: bool
+    name: str, table: JsonTable, rows: Json, mine: Json, removed: list[str], *, parts: bool
 ) -> Iterator[tuple[Any, Any]]:
-    """As `_fitting` of the rows of one table. mine: those that it has by now."""
+    """Yield the rows of one table as `_fitting`. mine: the rows that it has already."""
     for key, row in rows.items():
         one = {key: row}
         wrong = list(misfits(table, one))
         for _, holder, column in wrong if parts else ():
             known = mine.get(key) if holder is not one and table.value else mine
             lacks = not isinstance(known, dict) or (column if table.value else key) not in known
-            if column in _MENDED or (lacks and "Offset" in name and is_beyond(holder[column])):
+            if column in _SINGLE_NUMBERS or (lacks and "Offset" in name and is_beyond(holder[column])):
                 continue
             place = _short(key) if holder is one else f"{_short(key)}: {_short(column)}"
             lost = _short(holder.pop(column))
-            told += [f"{place} {lost} taken out"] if lacks else []
+            removed += [f"{place} {lost} taken out"] if lacks else []
         if not wrong or (parts and one.get(key)):
             yield key, one[key]
 
 
 def _merge(name: str, content: Json, more: Json) -> int:
-    """Add what is missing, and of two offsets take the higher one. Returns how many were changed."""
+    """Add missing rows, and take the higher one of two offsets. Return the number of changes."""
     changed = 0
     for member, rows in more.items():
         if not isinstance(rows, dict):
-            content[member] = rows if _less(content.get(member), rows) else content[member]
+            content[member] = rows if _is_lower(content.get(member), rows) else content[member]
             continue
         table = content.setdefault(member, {})
         if not isinstance(table, dict):
@@ -481,26 +479,26 @@ def _merge(name: str, content: Json, more: Json) -> int:
                 table[key] = row
                 changed += member != DATA_VERSION.member
             elif isinstance(mine, dict) and isinstance(row, dict) and "Offset" in name:
-                higher = {q: o for q, o in row.items() if _less(mine.get(q), o)}
+                higher = {q: o for q, o in row.items() if _is_lower(mine.get(q), o)}
                 mine.update(higher)
                 changed += bool(higher)
-            elif "Offset" in name and member != DATA_VERSION.member and _less(mine, row):
+            elif "Offset" in name and member != DATA_VERSION.member and _is_lower(mine, row):
                 table[key] = row
                 changed += 1
     return changed
 
 
-def _less(mine: Any, other: Any) -> bool:
+def _is_lower(mine: Any, other: Any) -> bool:
     return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
 
 
-def _prove(name: str, content: Json, proven: Proven) -> int:
-    """Add topics with their queues, and groups that have a retry topic. Returns how many."""
-    prove = {TOPICS: _prove_topics, GROUPS: _prove_groups}.get(name)
+def _add_proven(name: str, content: Json, proven: Proven) -> int:
+    """Add topics with their queues, and groups with a retry topic. Return the number of entries added."""
+    prove = {TOPICS: _add_topics, GROUPS: _add_groups}.get(name)
     return prove(content, proven) if prove else 0
 
 
-def _prove_topics(content: Json, proven: Proven) -> int:
+def _add_topics(content: Json, proven: Proven) -> int:
     table = _table(content, TOPIC_CONFIG_TABLE)
     missing = sorted(proven.highest.keys() - table.keys())
     for topic in missing:
@@ -508,7 +506,7 @@ def _prove_topics(content: Json, proven: Proven) -> int:
     return len(missing)
 
 
-def _prove_groups(content: Json, proven: Proven) -> int:
+def _add_groups(content: Json, proven: Proven) -> int:
     table = _table(content, SUBSCRIPTION_GROUP_TABLE)
     groups = {group_of_topic(queue.topic) for queue in proven.queues}
     missing = sorted((groups | proven.lost_groups) - {"", *table})
@@ -518,7 +516,7 @@ def _prove_groups(content: Json, proven: Proven) -> int:
 
 
 def _table(content: Json, name: str) -> Json:
-    """A table of a file; one that is none is started over."""
+    """Return a table of a file; anything else in its place is replaced by an empty table."""
     if not isinstance(content.get(name), dict):
         content[name] = {}
     table: Json = content[name]
@@ -528,9 +526,8 @@ def _table(content: Json, name: str) -> Json:
 def compaction_positions(
     layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], anew: Collection[QueueId]
 ) -> Iterator[Edit]:
-    """position-checkpoint, its .bak, or what is left of it, names no offset that its queue does not have.
-
-    anew: queues of which nothing is compacted any more.
+    """Yield the edit after which position-checkpoint (the file, its .bak or its readable rest) names no offset that its
+    queue does not have. anew: queues to compact again from the beginning.
     """
     path = layout.compaction_log.parent / POSITION_CHECKPOINT
     if not path.is_file():
@@ -540,8 +537,8 @@ def compaction_positions(
     if content is None and backup.is_file():
         content, reasons = read_json(backup), [f"taken from {backup.name}: the file cannot be read"]
     if content is None:
-        left = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
-        rows = left if isinstance(left, dict) else {}
+        readable = read_config_file(path, path.name).value.get(QUEUE_OFFSET_MAP)
+        rows = readable if isinstance(readable, dict) else {}
         known = {name: offset for name, offset in rows.items() if isinstance(offset, int)}
         reasons = ["what can still be read of it: the file is damaged"]
         content = {"empty": not known, QUEUE_OFFSET_MAP: known}

@@ -1,16 +1,16 @@
-"""A plain store made of one with a DLedger log (spec 01, 1.13, 1.15).
+"""Make a plain store from a store with a DLedger log (spec 01, 1.13, 1.15).
 
-Every record is written once more without the entry around it, one behind the other. Queue offsets stay
-what they are, positions do not: records, ends of transactions and the timer log get the new ones; queues,
-index and checkpoint are made from the new log. Configuration, timer wheel and compaction topics come along, and queues
-whose records are all expired: no log tells where they end.
+Every record is written again without its entry head, contiguously. Queue offsets stay, positions change: records, ends
+of transactions and the timer log get the new ones; queues, index and checkpoint are made from the new log.
+Configuration, timer wheel and compaction topics are copied, and queues whose records have all expired, as no log shows
+where they end.
 
-A record whose header its queue contradicts is written as a recovery of the old store puts it right: the new store
-has no queues that tell. What lies between records and is damaged keeps its room: the plan of `recover` closes it,
-with a tombstone for each message that was there.
+A record whose header contradicts its queue is written as a recovery of the old store corrects it, because the new store
+has no queues to prove it. Damage between records keeps its room: the plan of `recover` closes it, with a tombstone for
+each lost message.
 
-Where records have gone is kept in an unnamed file beside memory (`Moved`), as pairs of old and new
-positions, in log order: of 16 bytes; of a log with ten million records that is more than a command may hold.
+The new places of records are in an unnamed temporary file (`Moved`) as pairs of old and new positions, 16 bytes each,
+in log order: those of ten million records are more than a command may hold in memory.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ _PAIR = np.dtype(np.int64).itemsize * 2
 
 
 class Moved:
-    """Old and new positions of records. A context manager: the file goes with it."""
+    """Old and new positions of records. A context manager: the file is removed at its end."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile(prefix="mqstore-")  # noqa: SIM115 - closed by __exit__
-        #: Of each block of pairs: the first old position, the byte where it begins, its pairs.
+        #: Of each block of pairs: the first old position; the byte offset, and the number of pairs.
         self._first: list[int] = []
         self._blocks: list[tuple[int, int]] = []
         self._bytes = 0
 
     def add(self, old: Ints, new: Ints) -> None:
-        """Records at `old` (rising, behind all before) lie at `new` now: int64[n] each."""
+        """Add records at `old` (ascending, behind all earlier ones), which now lie at `new`: int64[n] each."""
         if not len(old):
             return
         self._file.write(np.concatenate([old, new]).astype(np.int64).data)
@@ -92,7 +92,7 @@ class Moved:
         self._bytes += len(old) * _PAIR
 
     def places(self, old: Ints) -> Ints:
-        """The new positions of records, int64[n]; NOWHERE where no record was at `old`."""
+        """Return the new positions of records, int64[n]; NOWHERE if no record was at `old`."""
         found = np.full(len(old), NOWHERE, np.int64)
         self._file.flush()
         block = np.searchsorted(np.array(self._first, np.int64), old, "right") - 1
@@ -114,9 +114,9 @@ class Moved:
         self._file.close()
 
 
-#: From where a record names its half message to its body.
+#: Distance from the position of the half message in a record to the body.
 _TO_BODY: int = MESSAGE.prepared_transaction_offset.sizeof() + MESSAGE.body_length.sizeof()
-#: A hole takes at least that: a tombstone with the longest topic that is usual.
+#: Least bytes of a hole: a tombstone with the longest usual topic.
 _LEAST_ROOM = 512
 _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 
@@ -125,8 +125,8 @@ _DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
 class Copied:
     """What was written. damaged: ranges between good records, and a torn last one.
 
-    wrong: records with a wrong checksum. torn: records that have lost properties. restored: records whose header was
-    put right. dead: records of an earlier life of the log, which are left out.
+    wrong: records with a wrong checksum. torn: records that have lost properties. restored: records with a corrected
+    header. dead: records of an earlier life of the log, which are left out.
     """
 
     records: int = 0
@@ -140,7 +140,7 @@ class Copied:
 
 
 def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[int], None]) -> Copied:
-    """Write the good records of a log. told: hears of so many more bytes. Raises Unreadable, NoSpace."""
+    """Write the good records of a log. told: called with the number of further bytes. Raises Unreadable, NoSpace."""
     done = Copied()
     hole = 0
     for item in log.scan(reuse=True):
@@ -168,7 +168,7 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[in
 
 
 def _leave_room(writer: LogWriter, size: int) -> None:
-    """Zeros in place of what was damaged."""
+    """Write zeros in place of damage."""
     size = min(max(size, _LEAST_ROOM), writer.file_size - BLANK_BYTES)
     position = writer.append(size)
     writer.write(position, bytes(size))
@@ -180,9 +180,9 @@ def _write(batch: Batch, writer: LogWriter, moved: Moved) -> None:
     placed = place_columns(writer.position, sizes, writer.file_size)
     packed = Ragged(columns.ragged("body").buffer, columns.starts, sizes).packed()
     moved.add(batch.position, placed.positions)
-    _put(packed.buffer, packed.start + PLAIN.position_offset, placed.positions)
-    _follow_halves(batch, packed, moved)
-    _check_again(packed, sizes)
+    _write_positions(packed.buffer, packed.start + PLAIN.position_offset, placed.positions)
+    _update_half_positions(batch, packed, moved)
+    _update_crcs(packed, sizes)
     blanks = {blank.position + blank.size: blank for blank in placed.blanks}
     files = placed.positions // writer.file_size
     for rows in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(files)) + 1):
@@ -193,13 +193,13 @@ def _write(batch: Batch, writer: LogWriter, moved: Moved) -> None:
         writer.write(position, packed.buffer[begin:behind].data)
 
 
-def _put(buffer: Bytes, at: Ints, positions: Ints) -> None:
-    """Write positions into a buffer, at any bytes of it."""
+def _write_positions(buffer: Bytes, at: Ints, positions: Ints) -> None:
+    """Write positions into a buffer, at any byte offset."""
     overlapping(buffer, POSITION_DTYPE)[at] = positions
 
 
-def _follow_halves(batch: Batch, packed: Ragged, moved: Moved) -> None:
-    """The end of a transaction names the half message by its position."""
+def _update_half_positions(batch: Batch, packed: Ragged, moved: Moved) -> None:
+    """Update the position of the half message in the end of a transaction."""
     columns = batch.columns
     named = columns.ints("prepared_transaction_offset").astype(np.int64)
     rows = np.flatnonzero(named > 0)
@@ -208,11 +208,11 @@ def _follow_halves(batch: Batch, packed: Ragged, moved: Moved) -> None:
     new = moved.places(named[rows])
     rows, new = rows[new != NOWHERE], new[new != NOWHERE]
     body = columns.ragged("body").start - columns.starts
-    _put(packed.buffer, packed.start[rows] + body[rows] - _TO_BODY, new)
+    _write_positions(packed.buffer, packed.start[rows] + body[rows] - _TO_BODY, new)
 
 
-def _check_again(packed: Ragged, sizes: Ints) -> None:
-    """A checksum over the whole record covers its position (spec 01, 1.7)."""
+def _update_crcs(packed: Ragged, sizes: Ints) -> None:
+    """Compute again CRCs over whole records, which cover the position (spec 01, 1.7)."""
     view = packed.buffer.data
     ends = packed.start + sizes
     maybe = np.flatnonzero(overlapping(packed.buffer, np.dtype("S2"))[ends - CRC_ITEM_BYTES] == b"__")
@@ -228,7 +228,7 @@ _WINDOW_UNITS = 1 << 16
 
 
 class ChangedQueue(NamedTuple):
-    """A queue that does not reach as far as it did: (min, max) offset before and after."""
+    """A queue whose range has shrunk: (min, max) offset before and after."""
 
     topic: str
     queue_id: int
@@ -238,10 +238,10 @@ class ChangedQueue(NamedTuple):
 
 @dataclass
 class Converted:
-    """What was made. left_behind: parts that were not taken. left: what is not in order, "" for nothing.
+    """The new store. left_behind: parts that were not copied. left: what is not in order, "" for nothing.
 
-    Of what brokers have in a RocksDB alone, which does not come along: open_transactions: no broker asks for them any
-    more. delivered_again: timed messages that were delivered or cancelled.
+    Brokers have some data only in a RocksDB, which is not copied. open_transactions: those that brokers do not check
+    any more. delivered_again: timed messages that were delivered or cancelled before.
     """
 
     layout: Layout
@@ -258,13 +258,13 @@ class Converted:
 
     @property
     def complete(self) -> bool:
-        """Every record came along whole, every queue reaches as far as it did, and brokers find open transactions."""
+        """Every record was copied whole, no queue has shrunk, and brokers find all open transactions."""
         copied = self.copied
         damaged = copied.damaged or copied.wrong or copied.torn
         return not (self.left or self.changed or damaged or self.open_transactions)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         return {
             "type": "conversion",
             "store": str(self.layout.root),
@@ -295,25 +295,26 @@ class Converted:
 def convert(
     layout: Layout, target: Path, version: str | None, files: Files, told: Callable[[int], None] = lambda _: None
 ) -> Converted:
-    """Make a plain store of a DLedger store in a new directory; nothing of the old one is written.
+    """Make a plain store of a DLedger store in a new directory; the old store is not changed.
 
-    version: of the brokers that will run on it, None: the guess. told: hears of so many more bytes of
-    records. Raises Refused, Unsupported, InUse, InvalidInput, NoSpace, Unreadable: nothing is there then.
+    version: of the brokers that will use the new store, None: the guessed one. told: called with the number of further
+    bytes of records. Raises Refused, Unsupported, InUse, InvalidInput, NoSpace, Unreadable: then nothing is left of the
+    new store.
     """
     _check(layout)
     check_target(layout.root, target)
     file_bytes = commit_log_size(layout).value
     with new_directory(target, files), Moved() as moved:
         copied = _copy_log(layout, target, file_bytes, files, moved, told, _put_right(layout, version))
-        left_behind = list(_take_along(layout, target, files, moved))
-        _take_expired(layout, target, files)
+        left_behind = list(_copy_other_files(layout, target, files, moved))
+        _copy_expired_queues(layout, target, files)
         config = _config(layout)
         version = version or generation_of(layout).version
-        made = _complete(target, file_bytes, config, version, files, copied)
+        made = _complete_store(target, file_bytes, config, version, files, copied)
         found = Converted(layout, target, copied, made.version, file_bytes)
         found.left, found.left_behind = made.left, left_behind
         _count_in_database(layout, config, found)
-        old, new = _ends(layout), _ends(Layout.open(target, config))
+        old, new = _queue_ranges(layout), _queue_ranges(Layout.open(target, config))
         found.queues = len(new)
         for name, before in sorted(old.items()):
             after = new.get(name, (0, 0))
@@ -323,7 +324,7 @@ def convert(
 
 
 def _check(layout: Layout) -> None:
-    """Raises Refused, Unsupported, InUse."""
+    """Check that the store can be converted. Raises Refused, Unsupported, InUse."""
     if layout.dledger is None:
         raise Refused("there is no DLedger log: the store is a plain store already", path=layout.root)
     if layout.queue_database is not None:
@@ -335,7 +336,7 @@ def _check(layout: Layout) -> None:
 
 
 def _put_right(layout: Layout, version: str | None) -> list[Edit]:
-    """The changes that put right what headers say, of the plan of a recovery; none where there is no plan."""
+    """Return the edits that correct headers in the plan of a recovery; none if there is no plan."""
     with suppress(StoreError):
         plan = analyze(layout, version, options=RecoveryOptions(Policy.KEEP)).plan
         return [edit for edit in plan.edits if (edit.reason, *edit.codes) == RESTORED] if plan else []
@@ -351,7 +352,7 @@ def _copy_log(
     told: Callable[[int], None],
     put_right: Sequence[Edit],
 ) -> Copied:
-    """put_right: changes of the log under which it is read."""
+    """Copy the records of the log. put_right: edits laid over the log."""
     directory = target / COMMIT_LOG
     files.make_directory(directory)
     put_barrier(directory, file_bytes, files)
@@ -374,8 +375,8 @@ def _copy_log(
     return copied
 
 
-def _take_along(layout: Layout, target: Path, files: Files, moved: Moved) -> Iterator[str]:
-    """Copy what is made neither of the log nor of the mode; gives the names of what is left behind."""
+def _copy_other_files(layout: Layout, target: Path, files: Files, moved: Moved) -> Iterator[str]:
+    """Copy what does not depend on the log or on DLedger. Yield the names of what is left behind."""
     folders = (layout.config, layout.root / COMPACTION, layout.timer_log)
     for folder in folders:
         if folder.is_dir():
@@ -391,10 +392,8 @@ def _take_along(layout: Layout, target: Path, files: Files, moved: Moved) -> Ite
     yield from (Path(entry.path).name for entry in layout.foreign)
 
 
-def _take_expired(layout: Layout, target: Path, files: Files) -> None:
-    """Copy the queues that have no record left, so that their next message gets the number that it would have got:
-    what their units name lies before the new log, too.
-    """
+def _copy_expired_queues(layout: Layout, target: Path, files: Files) -> None:
+    """Copy queues without a record left: their next message gets the right offset, as units precede the new log."""
     start = _log_start(layout)
     expired = {name for name, row in _summaries(layout, start).items() if (row.last_position or 0) < start}
     for folder in (layout.consume_queue, layout.batch_consume_queue):
@@ -404,7 +403,7 @@ def _take_expired(layout: Layout, target: Path, files: Files) -> None:
 
 
 def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -> None:
-    """What only a RocksDB tells brokers. config: of the new store."""
+    """Count what brokers know only from a RocksDB. config: of the new store."""
     with StoreReader(layout) as store:
         found.open_transactions = open_in_database(store)
         has_timers = in_database(store, silent) is not None
@@ -416,7 +415,7 @@ def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -
 
 
 def _move_timers(directory: Path, files: Files, moved: Moved) -> None:
-    """Units of the timer log name records by their positions (spec 04, 4.6)."""
+    """Update positions of records in the timer log (spec 04, 4.6)."""
     dtype = dtype_of(UNIT)
     with MappedFileQueue.open(directory) as queue:
         for file in queue.files:
@@ -434,23 +433,23 @@ def _move_timers(directory: Path, files: Files, moved: Moved) -> None:
 
 
 def _config(layout: Layout) -> BrokerConfig:
-    """The configuration of the new store: no DLedger, and files of the sizes that the old one has."""
+    """Return the configuration of the new store: no DLedger, and the file sizes of the old store."""
     sizes, config = sizes_of(layout), layout.broker_config.for_new_store()
-    told = [f"{_DLEDGER_OPTION}=false"]
+    options = [f"{_DLEDGER_OPTION}=false"]
     for option, size in (
         ("mappedFileSizeConsumeQueue", sizes.consume_queue),
         ("maxHashSlotNum", sizes.index_slots),
         ("maxIndexNum", sizes.index_items),
     ):
         if config.get(option) is None:
-            told.append(f"{option}={size.value}")
-    return config.with_set(told)
+            options.append(f"{option}={size.value}")
+    return config.with_set(options)
 
 
-def _complete(
+def _complete_store(
     target: Path, file_bytes: int, config: BrokerConfig, version: str, files: Files, copied: Copied
 ) -> Restored:
-    """Queues, index and checkpoint of the new log. Raises as `recover` does."""
+    """Make queues, index and checkpoint of the new log. Raises as `recover`."""
     layout = Layout.open(target, config)
     with layout.commit_log_files() as queue:
         offsets = MissingOffsets(np.zeros(0, np.int64))
@@ -460,8 +459,8 @@ def _complete(
     return complete(target, restored, offsets, config, version, files, damaged=damaged, command="repair")
 
 
-def _ends(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
-    """(min, max) offset of each queue that has had a message; units of records that are gone count."""
+def _queue_ranges(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the (min, max) offset of each queue that has had a message; units of expired records count."""
     found = _summaries(layout, _log_start(layout))
     return {name: (row.min_offset, row.max_offset) for name, row in found.items() if row.max_offset}
 

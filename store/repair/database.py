@@ -1,14 +1,14 @@
-"""Queues in a RocksDB, built from the log; and queues that go from files to a RocksDB, or back (spec 2.10).
+"""Build the RocksDB of queues from the log, and move queues from files to a RocksDB or back (spec 2.10).
 
-The log is read once. Its units are held against the database: where one is missing or differs, or a row
-does, or it does not open, a new database takes its place, whole. Brokers compare none of that with
-the log, and a hole stays for ever (B40). Units of expired records go, as brokers drop them; of a queue that has no
-record left its end stays, so that its next message gets the number that it would have got.
+The log is read once, and its units are compared with the database: if a unit or a row is missing or differs, or the
+database does not open, a new database replaces it. Brokers do not compare these with the log, and a hole stays for ever
+(B40). Units of expired records are dropped, as brokers do; of a queue without a record the end stays, so that its next
+message gets the right offset.
 
-Topics, groups and positions of groups go from RocksDBs of `config/` into its files of JSON (spec 05, 5.4):
-a broker with storeType=default does not read these databases, and begins with nothing where there are no
-files. The other way a broker with storeType=defaultRocksDB takes files over that were written more often than its
-databases, of the positions consumerOffset.json alone: the files are written so that it does.
+Topics, groups and offsets of groups move from RocksDBs of `config/` into its JSON files (spec 05, 5.4): a broker with
+storeType=default does not read these databases, and starts empty without the files. Conversely a broker with
+storeType=defaultRocksDB imports files that were written more often than its databases, offsets only from
+consumerOffset.json: the files are written so that it does.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ from .parts import QueueStoreKind, untold
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
-"""Generations whose database is in `consumequeue` always: they know no useSeparateStorePathForRocksdbCQ."""
+"""Generations whose database is always in `consumequeue`: they have no useSeparateStorePathForRocksdbCQ."""
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a database: units that are missing or differ, rows of queues; or why it cannot be read."""
+    """What is wrong with a database: numbers of wrong units and rows, a wrong progress row, or a reading error."""
 
     units: int = 0
     rows: int = 0
@@ -90,7 +90,7 @@ class Wrong(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """In the words of a plan."""
+        """The reason in the words of a plan."""
         if self.unreadable:
             return f"rebuilt from the log: {self.unreadable}"
         parts = []
@@ -104,10 +104,10 @@ class Wrong(NamedTuple):
 
 
 class UnitsOfLog(LogObserver):
-    """Puts the units of all messages of a log into a spool. Raises Refused where the log is not in order.
+    """Puts the units of all messages of a log into a spool. Raises Refused if the log is not in order.
 
-    end: behind the last record. behind: what is not in order there, which is no part of the log unless units
-    name records in it; None: nothing. batches: as of `QueueStores`.
+    end: behind the last record. behind: the first thing out of order there, which does not belong to the log unless
+    units name records in it; None: nothing. batches: as of `QueueStores`.
     """
 
     def __init__(self, layout: Layout, wanted: Callable[[str], bool], batches: Collection[str] = ()) -> None:
@@ -117,13 +117,13 @@ class UnitsOfLog(LogObserver):
         self._layout, self._wanted, self._batches = layout, wanted, batches
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """How far the log goes."""
+        """Note how far the log goes."""
         if self.behind is not None:
             raise self.behind
         self.end = batch.end
 
     def messages(self, messages: Messages) -> None:
-        """Units of one queue."""
+        """Take messages of one queue."""
         damaged = np.flatnonzero(~(messages.good | messages.lost))
         if len(damaged):
             raise self._refused("a record with a damaged body", int(messages.position[damaged[0]]))
@@ -136,16 +136,16 @@ class UnitsOfLog(LogObserver):
             self.holes.note(messages.queue, columns, messages.lost)
 
     def extent(self, extent: Extent) -> None:
-        """What lies between records."""
+        """Take a range between records."""
         if extent.kind not in _IN_ORDER:
             self.behind = self.behind or self._refused(extent.reason or extent.kind.value, extent.position)
 
     def stale(self, batch: Batch) -> None:
-        """Records that are none of this log."""
+        """Take records that do not belong to this log."""
         self.behind = self.behind or self._refused("records of an earlier life", int(batch.position[0]))
 
     def check_behind(self, last: Iterable[tuple[QueueId, QueueBound]]) -> None:
-        """Raises Refused where units name records behind the last good one. last: that of each queue."""
+        """Check that no unit names a record behind the last good one. last: last units of queues. Raises Refused."""
         if self.behind is not None and any(bound.physical_offset >= self.end for _, bound in last):
             raise self.behind
 
@@ -159,7 +159,7 @@ class UnitsOfLog(LogObserver):
 
 
 def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
-    """What units a broker makes of records: of LMQs those that messages name, too."""
+    """Return how a broker makes units of records: LMQs included if messages name them."""
     options = options_of(layout)
     return profile.dispatch.how(
         items=False,
@@ -174,9 +174,8 @@ _Tell = Callable[[int], None] | None
 
 
 def units_of_log(layout: Layout, profile: Profile, tell: _Tell = None, *, named: Collection[str] = ()) -> UnitsOfLog:
-    """The units that a database is to have, the position behind the last record, and the tombstones.
-
-    named: as in `RecoveryOptions`. Raises Refused where the log is not in order, Unreadable.
+    """Return the units for a database, the position behind the last record, and the tombstones. named: as in
+    `RecoveryOptions`. Raises Refused if the log is not in order, Unreadable.
     """
     wanted = _selected(layout) if selective_double_write(layout) else _every
     deleted = left_away(Snapshot.of(layout), profile, named)
@@ -192,7 +191,7 @@ def _every(topic: str) -> bool:
 
 
 def _selected(layout: Layout) -> Callable[[str], bool]:
-    """Whether selective double write keeps a topic in the database: LITE topics, and their LMQs."""
+    """Return a test whether selective double write keeps a topic in the database: LITE topics and their LMQs."""
     lite = lite_topics(layout)
     return lambda topic: topic in lite or topic.startswith(LITE_PREFIX)
 
@@ -200,9 +199,8 @@ def _selected(layout: Layout) -> Callable[[str], bool]:
 def database_fix(
     layout: Layout, profile: Profile, tell: _Tell, *, named: Collection[str] = ()
 ) -> tuple[DatabaseFix, Wrong]:
-    """The database that the log asks for, and what is wrong with the one that is there.
-
-    named: as in `RecoveryOptions`. Raises Refused, Unreadable, Unsupported.
+    """Return the database by the log, and what is wrong with the existing one. named: as in `RecoveryOptions`. Raises
+    Refused, Unreadable, Unsupported.
     """
     path = database_place(layout, profile)
     found = units_of_log(layout, profile, tell, named=named)
@@ -213,13 +211,13 @@ def database_fix(
         try:
             with RocksDb.open(layout.queue_database) as database:
                 found.check_behind(last_units(database))
-                _complete(found, database)
+                _complete_units(found, database)
                 kept = expired_ends(last_units(database), spool, log_start)
                 if layout.queue_database == path:
-                    wrong = _wrong(layout, database, spool, log_start, end)
+                    wrong = _what_is_wrong(layout, database, spool, log_start, end)
         except Unreadable as error:
             wrong = Wrong(unreadable=f"the RocksDB cannot be read ({error.message})")
-    _complete(found, None)
+    _complete_units(found, None)
     in_files = list(_file_ends(layout))
     found.check_behind(in_files)
     for queue, bound in expired_ends(in_files, spool, log_start).items():
@@ -228,25 +226,25 @@ def database_fix(
 
 
 def is_built(layout: Layout, fix: DatabaseFix) -> bool:
-    """A database holds what it was built of. Raises OSError."""
+    """Whether a database holds what it was built from. Raises OSError."""
     log_start = commit_log_of(layout).min_offset
     try:
         with RocksDb.open(fix.path) as database:
-            return not _wrong(layout, database, fix.spool, log_start, fix.dispatched)
+            return not _what_is_wrong(layout, database, fix.spool, log_start, fix.dispatched)
     except Unreadable:
         return False
 
 
-def _wrong(layout: Layout, database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wrong:
+def _what_is_wrong(layout: Layout, database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wrong:
     wrong = compare(database, spool, log_start, end)
-    if selective_double_write(layout):  # the row is that of the last message that it has
+    if selective_double_write(layout):  # its row has the position of the last message that the database has
         wrong = wrong._replace(behind=False)
     return wrong
 
 
-def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:
-    """Add what the log does not say: units of LMQs that name a tombstone, which says nothing of these,
-    stay as they are. Holes that are left are closed.
+def _complete_units(found: UnitsOfLog, database: RocksDb | None) -> None:
+    """Add what the log does not show: a tombstone does not name its LMQs, so the database's units of LMQs that name a
+    tombstone are kept. Then close the remaining holes.
     """
     lost = found.holes.tombstones[:, 1]
     if database is not None and len(lost):
@@ -257,7 +255,7 @@ def _complete(found: UnitsOfLog, database: RocksDb | None) -> None:
 
 
 def _keep_tombstones(database: RocksDb, spool: UnitSpool, queue: QueueId, lost: Ints) -> None:
-    """Put the database's own units of tombstones behind those of the log. lost: their positions."""
+    """Add the database's own units that name tombstones. lost: positions of the tombstones."""
     opened = RocksdbConsumeQueue(database, *queue)
     summary = opened.summary()
     for first, data in opened.rows(summary.min_offset, summary.max_offset):
@@ -268,7 +266,7 @@ def _keep_tombstones(database: RocksDb, spool: UnitSpool, queue: QueueId, lost: 
 
 
 def database_place(layout: Layout, profile: Profile) -> Path:
-    """Where a broker of this configuration looks for its database."""
+    """Return where a broker of this configuration looks for its database."""
     if profile.version in _ONE_PLACE:
         return layout.consume_queue
     if layout.queue_database is not None:
@@ -279,7 +277,7 @@ def database_place(layout: Layout, profile: Profile) -> Path:
 
 
 def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wrong:
-    """Hold a database against the units of the log, which goes from log_start to end. Raises Unreadable."""
+    """Compare a database with the units of the log [log_start, end). Raises Unreadable."""
     units = sum(_units_wrong(database, spool, queue) for queue in spool.queues)
     rows = 0
     for queue, bound in spool.ends.items():
@@ -298,7 +296,7 @@ def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wr
 
 
 def _units_beyond(database: RocksDb, spool: UnitSpool, log_start: int) -> int:
-    """Queues that have units behind those of the log; where it has none, those that name a place in it."""
+    """Count queues with units behind those of the log; without units in the log, those that name places in it."""
     beyond = 0
     for topic, queue_id, _ in RocksdbConsumeQueues.of(database):
         last = next(RocksdbConsumeQueue(database, topic, queue_id).newest_first(), None)
@@ -314,7 +312,7 @@ def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
     for rows in spool.rows(queue):
         offsets = rows["queue_offset"].astype(np.int64)
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
-        if stop - first > len(rows):  # numbers without a message between them
+        if stop - first > len(rows):  # some offsets have no message
             wrong += sum(
                 database.get(formats.UNITS, _unit_key(queue, offset)) != unit.tobytes()
                 for offset, unit in zip(offsets.tolist(), values_of(rows), strict=True)
@@ -343,7 +341,7 @@ def _bound(database: RocksDb, queue: QueueId, which: bytes) -> QueueBound | None
 
 
 def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, QueueBound]]:
-    """The last unit of each queue in files."""
+    """Yield the last unit of each queue in files."""
     for topic, queue_id, _ in queue_directories(layout.consume_queue):
         with ConsumeQueues(layout).open(topic, queue_id) as queue:
             unit = next(queue.newest(), None)
@@ -352,12 +350,12 @@ def _file_ends(layout: Layout) -> Iterator[tuple[QueueId, QueueBound]]:
 
 
 def queues_in_database(layout: Layout, kind: QueueStoreKind | None) -> bool:
-    """Brokers are to read the queues of a RocksDB alone."""
+    """Whether brokers are to read queues from a RocksDB alone."""
     return kind is QueueStoreKind.ROCKSDB or (kind is None and layout.queues_for_rocksdb)
 
 
 def queues_of(layout: Layout) -> set[QueueId]:
-    """Those that the database has, none where it cannot be read: the log tells them then."""
+    """Return the queues of the database; none if it cannot be read: then the log shows them."""
     if layout.queue_database is None:
         return set()
     queues = RocksdbConsumeQueues.at(layout.queue_database)
@@ -372,7 +370,7 @@ def queues_of(layout: Layout) -> set[QueueId]:
 def database_plan(
     layout: Layout, profile: Profile, tell: _Tell, kind: QueueStoreKind | None, named: Collection[str]
 ) -> Plan:
-    """The plan for a store whose queues are, or are to be, in a RocksDB alone. Raises as `database_fix`."""
+    """Plan a store whose queues are, or will be, in a RocksDB alone. Raises as `database_fix`."""
     if error := unmendable(layout):
         raise error
     if not readable():
@@ -386,8 +384,9 @@ def database_plan(
 
 
 def _refuse_topics(layout: Layout, profile: Profile) -> None:
-    """A unit of a RocksDB stands for one message: between the units of batches every pull throws. Of a compaction topic
-    no pull gives anything, and its log keeps brokers from their start. Raises Refused.
+    """Refuse topics that a RocksDB cannot serve. A unit of a RocksDB stands for one message: between the units of
+    batches every pull throws. Pulls from a compaction topic give nothing, and its log keeps brokers from starting.
+    Raises Refused.
     """
     batches = next(queue_directories(layout.batch_consume_queue), None)
     if batches is not None:
@@ -407,7 +406,7 @@ def _refuse_topics(layout: Layout, profile: Profile) -> None:
 
 
 def with_database(layout: Layout, profile: Profile, plan: Plan, tell: _Tell, named: Collection[str]) -> Plan:
-    """A plan for queues in files with what becomes of the database beside them."""
+    """Return a plan for queues in files, with the repair of the database beside them."""
     return _with_fix(plan, *database_fix(layout, profile, tell, named=named))
 
 
@@ -425,7 +424,7 @@ def _with_fix(plan: Plan, fix: DatabaseFix, wrong: Wrong) -> Plan:
 
 
 def database_gone(layout: Layout) -> Iterator[Edit]:
-    """The files of a database go to the session's folder."""
+    """Yield moves of the files of the database."""
     reason = "the old queues in a RocksDB: they are in files now"
     for path in (layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE):
         for file in database_files(path):
@@ -433,8 +432,8 @@ def database_gone(layout: Layout) -> Iterator[Edit]:
 
 
 def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
-    """A plan for queues in files with those that have no message left: their next ones get the same numbers
-    as in the RocksDB. Their last unit names the expired record, whose size nobody knows any more.
+    """Return a plan for queues in files with the queues that have no message left: their next messages get the same
+    offsets as in the RocksDB. Their last unit names the expired record, whose size is unknown.
     """
     rows, edits, ends = {row.queue: row for row in plan.queues}, list(plan.edits), dict[QueueId, QueueBound]()
     place = untold(snapshot.layout).queue_database
@@ -447,16 +446,16 @@ def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
         expired = row.min_offset == row.max_offset < end and 0 <= bound.physical_offset < plan.log_start
         if not expired or end > LARGEST_OFFSET or "/" in queue.topic:
             continue
-        with suppress(InvalidInput):  # the name of no directory
+        with suppress(InvalidInput):  # the topic cannot be a directory name
             directory = queue_directory(snapshot.layout.consume_queue, *queue)
             edits = [edit for edit in edits if Path(edit.path).parent != directory]
-            edits += _of_expired(snapshot, queue, bound, directory)
+            edits += _expired_queue_edits(snapshot, queue, bound, directory)
             rows[queue] = QueueRow(queue, end, end)
     return replace(plan, edits=edits, queues=list(rows.values()))
 
 
-def _of_expired(snapshot: Snapshot, queue: QueueId, bound: QueueBound, directory: Path) -> Iterator[Edit]:
-    """The file with the end of a queue; files that are there and have an earlier one go."""
+def _expired_queue_edits(snapshot: Snapshot, queue: QueueId, bound: QueueBound, directory: Path) -> Iterator[Edit]:
+    """Yield the file with the end of a queue, and moves of older files."""
     reason, there = "the end of a queue whose messages are all expired", snapshot.queues.get(queue, ())
     size, end = snapshot.queue_file_bytes, bound.queue_offset + 1
     start = bound.queue_offset * UNIT_BYTES // size * size
@@ -469,7 +468,7 @@ def _of_expired(snapshot: Snapshot, queue: QueueId, bound: QueueBound, directory
 
 
 def _moves_of_files(layout: Layout) -> Iterator[Edit]:
-    """Queues in files go to the session's folder: a broker with a RocksDB does not look at them."""
+    """Yield moves of queues in files: a broker with a RocksDB does not look at them."""
     topics = sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)})
     for topic in topics:
         yield Edit("move", str(topic), "the old queues in files: they are in the RocksDB now", ("I-070",))
@@ -479,39 +478,38 @@ _CODES = ("I-140",)
 
 
 def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
-    """Writes the files, and moves the databases to the session's folder. layout: as `as_kind` gives it.
-
-    A database that cannot be read stays where it is. made_ms: the time of a dataVersion that no database has.
+    """Yield edits that write config files from the databases and move the databases away. layout: as of `as_kind`.
+    made_ms: time of a missing dataVersion. A database that cannot be read stays.
     """
-    found = _stands_for_files(layout)
+    found = _databases_before(layout)
     written: dict[str, Any] = {}
     for name, path in found.databases.items():
         try:
             written[name] = table_of(path, name)
         except Unreadable:
             continue
-    left = {path for name, path in found.databases.items() if name not in written}
+    unreadable = {path for name, path in found.databases.items() if name not in written}
     for name, content in written.items():
         path = found.databases[name]
         if name == OFFSETS:
-            name, content = _positions(layout, content)
-            yield from _other_positions(layout, name)
+            name, content = _offsets_file(layout, content)
+            yield from _older_offsets_file(layout, name)
         content.setdefault(DATA_VERSION.member, {"counter": 0, STATE_VERSION: 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
         reason = f"from the RocksDB {path.name}, which a broker with queues in files does not read"
         target, pieces = str(layout.config / name), ((0, data),)
         yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
-    for path in sorted(set(found.databases.values()) - left):
+    for path in sorted(set(found.databases.values()) - unreadable):
         for file in database_files(path):
             yield Edit("move", str(file), "the old RocksDB: its content is in files now", _CODES)
 
 
 def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iterator[Edit]:
-    """Writes what was in force of the files so that a broker with databases takes it over: with a counter above that of
-    a database, which may be there of an earlier time, and with LMQs where all positions are. layout, made_ms: as above.
+    """Yield edits that rewrite config files so that a broker with databases imports them: with a counter above that of
+    an older database, and LMQ offsets in the common table. layout, made_ms: as of `config_in_files`.
     """
-    told = in_force(layout.config, layout.broker_config)
-    if told.form is ConfigForm.SECOND or _stands_for_files(layout).databases:
+    before = in_force(layout.config, layout.broker_config)
+    if before.form is ConfigForm.SECOND or _databases_before(layout).databases:
         return
     for name in SEPARATE:
         (source,) = files_in_use(untold(layout), (name,))
@@ -521,7 +519,7 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
             content = in_one_table(content)
         if not content.get(KINDS[FILES[name]].tables[0].member):
             continue
-        counter, own = counter_of(content) or 0, _counter_of_database(told.databases.get(name), name)
+        counter, own = counter_of(content) or 0, _counter_of_database(before.databases.get(name), name)
         if counter <= own or loaded.start is LoadAction.BACKUP or source != name:
             version = content.get(DATA_VERSION.member) or {STATE_VERSION: 0, "timestamp": made_ms}
             content[DATA_VERSION.member] = {**version, "counter": max(counter, own + 1)}
@@ -533,14 +531,14 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
 
 
 def _counter_of_database(path: Path | None, name: str) -> int:
-    """How often it was written, 0 where it is not there or does not say so."""
+    """Return the counter of a database, 0 if the database or the counter is missing."""
     with suppress(Unreadable):
         return counter_of(table_of(path, name)) or 0 if path is not None and is_rocksdb(path) else 0
     return 0
 
 
-def _stands_for_files(layout: Layout) -> InForce:
-    """The databases that were in force as long as the queues were in a RocksDB."""
+def _databases_before(layout: Layout) -> InForce:
+    """Return the databases that were in use while the queues were in a RocksDB."""
     nothing = InForce(ConfigForm.FILES, True, {})
     found = in_force(layout.config, (before := untold(layout)).broker_config)
     if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
@@ -549,15 +547,15 @@ def _stands_for_files(layout: Layout) -> InForce:
     return found if before.rocksdb_queues or not beside else nothing
 
 
-def _other_positions(layout: Layout, name: str) -> Iterator[Edit]:
-    """A broker reads one file of positions: an older one of the other kind goes."""
+def _older_offsets_file(layout: Layout, name: str) -> Iterator[Edit]:
+    """Yield the move of an older file of offsets of the other kind: a broker reads one of the two."""
     other = layout.config / (OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS)
     if other.is_file():
         yield Edit("move", str(other), f"older than {name}", _CODES)
 
 
-def _positions(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name and content of the file that a broker reads: one of its own where it has LMQs."""
+def _offsets_file(layout: Layout, content: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return name and content of the file of offsets that a broker reads: a separate one if LMQs are enabled."""
     table, topics = content[OFFSET_TABLE], dict[str, list[str]]()
     for key in sorted(table):
         topic, _, group = key.rpartition("@")

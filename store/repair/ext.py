@@ -1,13 +1,9 @@
-"""consumequeue_ext, and queue units whose address there leads nowhere, or to another message's entry.
+"""Repair consumequeue_ext, and queue units whose address leads nowhere or to another message's ext unit.
 
-Units there are mended where they lie. A queue's unit with an address of none gets the hash of its
-message's tags, as it has in a store without consumequeue_ext: a broker filters by it, and by the record
-itself where that is not enough. Spec 02, 2.3 and 2.6; I-079, I-080.
-
-Units of consumequeue_ext whose sizes contradict each other, made to follow one another again.
-
-A queue names where its units begin, and the record which tags code and time each has. What is left is
-the length: it leads to the next unit, as it did before. Spec 02, 2.6; I-079.
+Ext units are corrected in place. A queue names where its ext units begin, and the record gives the tags code and time
+of each. The length follows from the next unit, as before. Spec 02, 2.6; I-079. A queue unit with a wrong address gets
+the hash of its message's tags, as in a store without consumequeue_ext: a broker filters by the hash, and if that is not
+enough by the record. Spec 02, 2.3 and 2.6; I-080.
 """
 
 from __future__ import annotations
@@ -40,14 +36,14 @@ _CODES = ("I-079",)
 
 
 class ExpectedExt(NamedTuple):
-    """What the record of a unit says is in consumequeue_ext."""
+    """The content of an ext unit, by the record of its queue unit."""
 
     tags_code: int
     store_timestamp: int
 
 
 def damaged_ranges(files: MappedFileQueue) -> list[ExtRange]:
-    """What is no unit, and neither the end of a file nor unused. Raises Unreadable."""
+    """Return ranges that are neither units nor the end of a file nor unused. Raises Unreadable."""
     parts = (part for part in ext_units(files) if isinstance(part, ExtRange))
     return [part for part in parts if part.kind == "damage"]
 
@@ -55,10 +51,10 @@ def damaged_ranges(files: MappedFileQueue) -> list[ExtRange]:
 def repair_range(
     files: MappedFileQueue, part: ExtRange, named: Mapping[int, ExpectedExt]
 ) -> Iterator[tuple[int | None, Edit]]:
-    """The edits of one range, each with the place of the unit that is named, None for all others.
+    """Yield the edits of one range, each with the place of the named unit that it corrects, or None.
 
-    named: by place in the stream, the units that begin in the range. One without room for a unit,
-    there or before it, gets none. Raises Unreadable.
+    named: by place in the stream, the units that begin in the range. A unit without room gets no edit. Raises
+    Unreadable.
     """
     file = files.file_at(part.position)
     if file is None:
@@ -68,9 +64,9 @@ def repair_range(
     at_end, newest = begin + len(data) == file.size, file is files.files[-1]
     known = {place - part.position: wanted for place, wanted in named.items()}
     room = len(data) - END.sizeof() * at_end  # a broker looks for the mark behind the last unit
-    starts = _apart(data, known, room)
+    starts = _starts_with_room(data, known, room)
     if not starts and at_end:
-        yield from _close(file, begin, data, newest)
+        yield from _end_edit(file, begin, data, newest)
         return
     if starts[:1] != [0]:
         starts.insert(0, 0)  # a unit that no queue names any more
@@ -79,30 +75,29 @@ def repair_range(
         for at, size in _lengths(data, start, end, last=at_end and end == room):
             wanted = known.get(at) if at == start else None
             place = part.position + at if wanted else None
-            yield from ((place, edit) for edit in _head(file, begin, data, at, size, wanted))
+            yield from ((place, edit) for edit in _head_edit(file, begin, data, at, size, wanted))
             tail = at + size
     if at_end:
-        yield from _close(file, begin + tail, data[tail:], newest)
+        yield from _end_edit(file, begin + tail, data[tail:], newest)
 
 
-def _apart(data: bytes, named: Mapping[int, ExpectedExt], room: int) -> list[int]:
-    """Starts of named units that have room, in order; of two that overlap the one that is there.
-
-    room: bytes from the start of `data` on that units may take.
+def _starts_with_room(data: bytes, named: Mapping[int, ExpectedExt], room: int) -> list[int]:
+    """Return the starts of named units that have room, in order; of two that overlap the one whose bytes exist. room:
+    bytes of `data` that units may use.
     """
     found: list[int] = []
-    for start in sorted(named, key=lambda start: (not _is_there(data, start, named[start]), start)):
+    for start in sorted(named, key=lambda start: (not _has_unit_at(data, start, named[start]), start)):
         if start + UNIT_BYTES_MIN > room or 0 < start < UNIT_BYTES_MIN:
             continue
         at = bisect_left(found, start)
-        near = found[max(at - 1, 0) : at + 1]
-        if all(abs(start - other) >= UNIT_BYTES_MIN for other in near):
+        neighbours = found[max(at - 1, 0) : at + 1]
+        if all(abs(start - other) >= UNIT_BYTES_MIN for other in neighbours):
             found.insert(at, start)
     return found
 
 
-def _is_there(data: bytes, start: int, wanted: ExpectedExt) -> bool:
-    """The bytes at a named place are the unit's, but for its sizes."""
+def _has_unit_at(data: bytes, start: int, wanted: ExpectedExt) -> bool:
+    """Whether the bytes at a named place are the unit's, except for its sizes."""
     head = data[start : start + UNIT_BYTES_MIN]
     if len(head) < UNIT_BYTES_MIN:
         return False
@@ -111,9 +106,8 @@ def _is_there(data: bytes, start: int, wanted: ExpectedExt) -> bool:
 
 
 def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple[int, int]]:
-    """(start, size) of the units from `start` to the next one at `end`: one, or more to fill the room.
-
-    last: nothing follows, what is left may stay. Nothing where there is no room for a unit.
+    """Yield (start, size) of the units from `start` to the next one at `end`: one, or more to fill the room. last:
+    nothing follows, and a rest may stay. Yields nothing without room for a unit.
     """
     at, used = start, _used(data) if last else len(data)
     while end - at >= UNIT_BYTES_MIN:
@@ -131,10 +125,7 @@ def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple
 
 
 def _size(data: bytes, start: int, end: int, used: int, *, last: bool) -> int | None:
-    """The size that one of its two fields gives a unit, if that leads to the next one.
-
-    used: as `_is_end`.
-    """
+    """Return the size of a unit by one of its two fields, if it leads to the next unit. used: as `_is_end`."""
     fields = HEAD.parse(data[start : start + UNIT_BYTES_MIN])
     sizes = (UNIT_BYTES_MIN + fields.bit_map_size, fields.size)
     for size in sizes:
@@ -152,17 +143,17 @@ def _size(data: bytes, start: int, end: int, used: int, *, last: bool) -> int | 
 
 
 def _used(data: bytes) -> int:
-    """How many of the bytes are in front of the zeros at the end."""
+    """Return the number of bytes before the zeros at the end."""
     return len(data.rstrip(b"\0"))
 
 
 def _is_end(data: bytes, at: int, used: int) -> bool:
-    """What stands behind the last unit of a file: its mark, or nothing. used: as `_used(data)`."""
+    """Whether the bytes at `at` end a file: its mark, or nothing. used: as `_used(data)`."""
     return at >= used or data.startswith(END_MARK, at)
 
 
 def _is_unit(data: bytes, at: int, end: int) -> bool:
-    """Here is a unit whose sizes agree and that does not go on behind `end`."""
+    """Whether a unit begins at `at` whose sizes agree and that ends before `end`."""
     if end - at < UNIT_BYTES_MIN:
         return False
     fields = HEAD.parse(data[at : at + UNIT_BYTES_MIN])
@@ -170,8 +161,8 @@ def _is_unit(data: bytes, at: int, end: int) -> bool:
     return bool(UNIT_BYTES_MIN <= fields.size == whole <= end - at)
 
 
-def _close(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[tuple[int | None, Edit]]:
-    """Behind the last unit of a file is the mark of its end, or nothing where more are to come."""
+def _end_edit(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[tuple[int | None, Edit]]:
+    """Yield the mark behind the last unit of a file, or zeros if more units will follow."""
     used = _used(rest)
     if _is_end(rest, 0, used):
         return
@@ -180,13 +171,13 @@ def _close(file: MappedFile, begin: int, rest: bytes, newest: bool) -> Iterator[
     yield None, Edit("write", file.path, "bytes that are not a unit", _CODES, begin, length, mark or None)
 
 
-def _head(
+def _head_edit(
     file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: ExpectedExt | None
 ) -> Iterator[Edit]:
-    """The head of a unit where it is not as it has to be."""
+    """Yield the corrected head of a unit, if the head is wrong."""
     head = data[start : start + UNIT_BYTES_MIN]
     fields = HEAD.parse(head)
-    fields |= {"bit_map": bytes(size - UNIT_BYTES_MIN)}  # from which follow both sizes
+    fields |= {"bit_map": bytes(size - UNIT_BYTES_MIN)}  # both sizes follow from it
     if wanted is not None:
         fields |= {"tags_code": wanted.tags_code, "msg_store_time": wanted.store_timestamp}
     new: bytes = UNIT.build(fields)[:UNIT_BYTES_MIN]
@@ -199,16 +190,16 @@ Levels = tuple[int, ...] | None
 """ms of delay levels 1, 2, …; None for the usual ones."""
 _WINDOW_UNITS = 1 << 14
 _APART_UNITS = 1 << 10
-"""Units of a queue that lie closer are written at once."""
+"""Units of a queue closer than this are written in one edit."""
 _NO_TAGS = 0
 """Tags code of a tombstone."""
 
 
 def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[str]) -> Iterator[Edit]:
-    """The edits, queue by queue. Raises Unreadable.
+    """Yield the edits, queue by queue. Raises Unreadable.
 
-    lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away, of queues, too:
-    what is changed first could not be taken back.
+    lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away, also of queues: a file
+    must not be changed before it is moved, or the undo fails.
     """
     levels = options_of(snapshot.layout).delay_waits()
     for queue, entries in sorted(snapshot.queues.items()):
@@ -217,7 +208,7 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, repaired = damaged_ranges(ext), set[int]()
-            named = _named(whole, damaged, log, lost, levels) if damaged else {}
+            named = _named_units(whole, damaged, log, lost, levels) if damaged else {}
             places, emptied = sorted(named), dict[str, Edit]()
             for part in damaged:
                 first = bisect_left(places, part.position)
@@ -227,24 +218,24 @@ def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[s
                     if place is not None:
                         repaired.add(place)
                     if edit.data is None and not edit.offset:
-                        emptied[edit.path] = edit  # it goes as a whole where no unit names a place in it or behind it
+                        emptied[edit.path] = edit  # removed as a whole if no unit names a place in or behind it
                         continue
                     yield edit
-            left = [-1]
+            named_places = [-1]
             for entry in whole:
-                yield from _file(entry, ext, log, repaired, lost, left, levels)
-            behind = [file for file in ext.files if file.start > max(left) >= 0]
+                yield from _queue_edits(entry, ext, log, repaired, lost, named_places, levels)
+            behind = [file for file in ext.files if file.start > max(named_places) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
-            for file in behind:  # `recover` looks at what the queue names before it is mended
+            for file in behind:  # `recover` checks for places that units name before the units are corrected
                 if emptied.pop(file.path, None) or (file.path in there and is_zero_from(there[file.path], 0)):
                     yield Edit("remove", file.path, "empty file behind the last unit of the queue", _CODES)
             yield from emptied.values()
 
 
-def _named(
+def _named_units(
     entries: list[DirectoryEntry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
 ) -> dict[int, ExpectedExt]:
-    """The places in some ranges, in order, where units begin, and what their records say."""
+    """Return the places of ext units in some ranges, ascending, and the content by their records."""
     found: dict[int, ExpectedExt] = {}
     begins = np.array([part.position for part in damaged], np.int64)
     ends = np.array([part.position + part.size for part in damaged], np.int64)
@@ -254,7 +245,7 @@ def _named(
             part = np.searchsorted(begins, places, side="right") - 1
             inside = (part >= 0) & (places < ends[part])
             inside &= ~rows_of(lost, units["physical_offset"].astype(np.int64))[1]
-            known = _records(units[inside], log, levels)
+            known = _expected(units[inside], log, levels)
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)
             found |= {place: known[position] for place, position in pairs if position in known}
@@ -262,7 +253,7 @@ def _named(
 
 
 def _addresses(entry: DirectoryEntry) -> Iterator[tuple[Ints, Units]]:
-    """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows without holes."""
+    """Yield (numbers, units) of a queue file that name a place in consumequeue_ext, in windows without holes."""
     file = MappedFile(entry.path, 0, entry.size)
     with MappedFileQueue((), [file], 0, []) as files:
         stretches = list(FileUnits(files).data(file, _WINDOW_UNITS))
@@ -274,12 +265,12 @@ def _addresses(entry: DirectoryEntry) -> Iterator[tuple[Ints, Units]]:
 
 
 def _places(units: Units) -> Ints:
-    """Where in the stream of consumequeue_ext these units have their entries."""
+    """Return the places of these units in the stream of consumequeue_ext."""
     return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
 
 
-def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, ExpectedExt]:
-    """By position, what the records of these units have there; a lost message has none."""
+def _expected(units: Units, log: CommitLog, levels: Levels) -> dict[int, ExpectedExt]:
+    """Return the ext content of the records of these units, by position; a lost message has none."""
     batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
     if not len(batch):
         return {}
@@ -289,26 +280,25 @@ def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Expected
     return {at: ExpectedExt(codes[at], time) for at, time in times if at in codes}
 
 
-def _file(
+def _queue_edits(
     entry: DirectoryEntry,
     ext: MappedFileQueue,
     log: CommitLog,
     repaired: set[int],
     lost: Ints,
-    left: list[int],
+    named_places: list[int],
     levels: Levels,
 ) -> Iterator[Edit]:
-    """Units of a queue file with an address of none. repaired: addresses that will be right.
-
-    left: gets the highest place that is named still.
+    """Yield edits of units of a queue file with a wrong address. repaired: addresses that will be right. left: gets the
+    highest place that is still named.
     """
     for numbers, units in _addresses(entry):
         gone = rows_of(lost, units["physical_offset"].astype(np.int64))[1]
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
         places = _places(units)[~gone]
-        wrong = dict(_wrong(units[~gone], ext, log, repaired, levels))
-        left += [int(np.delete(places, list(wrong)).max(initial=-1))]
+        wrong = dict(_wrong_addresses(units[~gone], ext, log, repaired, levels))
+        named_places += [int(np.delete(places, list(wrong)).max(initial=-1))]
         codes |= {int(numbers[row]): code for row, code in wrong.items()}
         if codes:
             rows = np.array(sorted(codes), np.int64)
@@ -317,7 +307,7 @@ def _file(
 
 
 def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
-    """The tags codes of some units of a queue file, by number, as one edit."""
+    """Return one edit with the tags codes of some units of a queue file, by number."""
     first, last = int(numbers[0]), int(numbers[-1])
     units = read_units(entry, first, last + 1 - first).copy()
     units["tags_code"][numbers - first] = [codes[number] for number in numbers.tolist()]
@@ -326,11 +316,11 @@ def _tags_edit(entry: DirectoryEntry, numbers: Ints, codes: Mapping[int, int]) -
     return Edit("write", entry.path, reason, ("I-080",), first * UNIT_BYTES, len(data), data)
 
 
-def _wrong(
+def _wrong_addresses(
     units: Units, ext: MappedFileQueue, log: CommitLog, repaired: set[int], levels: Levels
 ) -> Iterator[tuple[int, int]]:
-    """Rows whose entry is none of their message's, and the hash to write."""
-    known, places = _records(units, log, levels), _places(units)
+    """Yield rows of units whose ext unit is not their message's, and the hash to write."""
+    known, places = _expected(units, log, levels), _places(units)
     found = ext_units_at(ext, places)
     position = units["physical_offset"].astype(np.int64)
     for row, (at, place) in enumerate(zip(position.tolist(), places.tolist(), strict=True)):

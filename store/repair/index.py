@@ -1,14 +1,14 @@
-"""The index and the checkpoint, of which a start looks at little: what in them the log does not ask for.
+"""Repair what a start does not check of index and checkpoint, and damaged names of CRC items.
 
-`recover` looks at headers and slots of the index, which is all that a broker's start depends on. Here each item is
-held against its record, by the checks of `verify`; from the first wrong file on the index is rebuilt.
+`recover` checks headers and slots of the index, which is all that a broker's start depends on. Here each item is
+compared with its record, by the checks of `verify`; the index is rebuilt from the first wrong file on.
 
-Times and positions of the checkpoint that nothing in the store reaches, nor an item of the index, are lowered. Too
-high a value lets the next start look at too little of the log (spec 04, 4.1; I-110 to I-113, I-117). Values that are
-only old cost time, and stay. What is confirmed ends between two records.
+Times and positions of the checkpoint that nothing in the store reaches are lowered. A value that is too high makes the
+next start read too little of the log (spec 04, 4.1; I-110 to I-113, I-117). Values that are only old cost time, and
+stay. The confirmed position is put between two records.
 
-`__CRC32#` items whose name is damaged while their digits prove the record are named again: with forceVerifyPropCRC
-a broker ends the log at a record without the item, and all behind it would be lost (spec 01, 1.7; I-026).
+`__CRC32#` items with a damaged name and digits that match the record get their name back: with forceVerifyPropCRC a
+broker ends the log at a record without the item, and everything behind is lost (spec 01, 1.7; I-026).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..verify.run import verify
 
 _GROUP = "index"
 _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
-"""Of these a warning is enough: a file that is rebuilt has none of them."""
+"""Codes of which a warning is enough: a rebuilt file has none of them."""
 _REST_CODES = ("I-110",)
 _INDEX_TIME = "index_msg_timestamp"
 _BOUNDED = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME, "confirm_phy_offset", "logics_physical_offset")
@@ -50,15 +50,15 @@ _OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
 def index_fix(
     snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]], findings: Iterable[Finding] | None = None
 ) -> IndexFix | None:
-    """What is to be rebuilt, None: nothing. Raises Unreadable.
+    """Return the index files to rebuild, None if there are none. Raises Unreadable.
 
-    lost: ranges of the log whose records are gone, or have lost properties, once the plan is carried
-    out. findings: of a `verify` of the store; None: the whole log is read for them.
+    lost: ranges of the log whose records are gone, or have lost properties, after the plan. findings: of a `verify` of
+    the store; None: the whole log is read for them.
     """
     index = IndexFiles.of(snapshot)
     files = index.files
     names = {file.entry.path: number for number, file in enumerate(files)}
-    wrong = min((_holding(files, *span) for span in lost), default=len(files))
+    wrong = min((_first_holding(files, *span) for span in lost), default=len(files))
     layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
     with StoreReader(layout) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
@@ -67,10 +67,10 @@ def index_fix(
                 continue
             first = names.get(finding.path)
             if first is None and finding.code == "I-091":
-                continue  # no broker's name: `stray_files`
+                continue  # not a broker's name: `stray_files`
             if first and finding.code == "I-104":
-                first -= 1  # which of the two headers is wrong is not known
-            if first is None:  # told of a record that the index lacks
+                first -= 1  # either of the two headers may be wrong
+            if first is None:  # the finding is about a record that the index lacks
                 position = _position(finding, starts)
                 ends = (i for i, f in enumerate(files) if f.header.end_physical_offset >= position)
                 first = next(ends, len(files) - 1)
@@ -79,7 +79,7 @@ def index_fix(
 
 
 def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
-    """Files among the index files with a name that no broker gives: they are put aside."""
+    """Yield moves of files among the index files with a name that no broker gives."""
     known = {file.entry.path for file in stored_files(snapshot.index)}
     for entry in snapshot.index:
         if not entry.directory and entry.path not in known:
@@ -91,8 +91,8 @@ def _is_wrong(finding: Finding) -> bool:
     return finding.severity >= least
 
 
-def _holding(files: list[StoredIndex], begin: int, end: int) -> int:
-    """The first file that can have items of the records of a range."""
+def _first_holding(files: list[StoredIndex], begin: int, end: int) -> int:
+    """Return the number of the first file that can have items of a range of the log."""
     for number, (_, header) in enumerate(files):
         if header.begin_physical_offset < end and header.end_physical_offset >= begin:
             return number
@@ -100,12 +100,12 @@ def _holding(files: list[StoredIndex], begin: int, end: int) -> int:
 
 
 def _position(finding: Finding, starts: dict[str, int]) -> int:
-    """Log position of a finding."""
+    """Return the log position of a finding."""
     return starts.get(Path(finding.path).name, 0) + (finding.offset or 0)
 
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
-    """The edits, for a store whose broker demands the item. Reads the whole log. Raises Unreadable."""
+    """Yield the edits of CRC items, for a broker that demands the item. Reads the whole log. Raises Unreadable."""
     for batch in log.scan(crc=False, reuse=True):
         if not isinstance(batch, Batch) or batch.mark not in _OF_THE_LOG:
             continue
@@ -122,10 +122,7 @@ def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
 
 
 def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan:
-    """A plan that puts right what is wrong with it, too.
-
-    only_index: nothing but the time of the index, which goes with the index files.
-    """
+    """Return a plan that also corrects the checkpoint. only_index: only its time of the index."""
     complete, path = plan.complete_checkpoint, snapshot.layout.checkpoint
     if complete is None:
         return plan
@@ -134,7 +131,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
     old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
     highest = complete._asdict() | {"confirm_phy_offset": plan.log_end}
     lowered = {
-        # what the version does not know of is in `complete` as it was
+        # fields unknown to the version have their old values in `complete`
         name: min(max(0, getattr(complete, name)), max(0, highest[name]))
         for name in ((_INDEX_TIME,) if only_index else _BOUNDED)
         if not 0 <= getattr(old, name) <= max(0, highest[name])
@@ -147,7 +144,7 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
         zeros = Edit("write", str(path), reason, _REST_CODES, at, rest, phase=Phase.PAGE)
         plan = replace(plan, edits=[zeros, *plan.edits])
     if not only_index:
-        lowered |= _flushed(commit_log_of(snapshot.layout, plan.files), old, lowered)
+        lowered |= _corrected_positions(commit_log_of(snapshot.layout, plan.files), old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
         new = complete if wiped else old._replace(**lowered)
         others = [e for e in plan.edits if e.path != str(path) or e.phase is Phase.PAGE]
@@ -155,8 +152,8 @@ def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan
     return plan
 
 
-def _flushed(log: CommitLog, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
-    """The positions that are none: a negative one, and those in the middle of a record. log: as it will be."""
+def _corrected_positions(log: CommitLog, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
+    """Return corrections of negative positions and of those in the middle of a record. log: as after the plan."""
     found = {"master_flushed_offset": 0} if old.master_flushed_offset < 0 else {}
     for name in ("confirm_phy_offset", "logics_physical_offset"):
         position = getattr(old, name)
@@ -168,7 +165,7 @@ def _flushed(log: CommitLog, old: Checkpoint, lowered: dict[str, int]) -> dict[s
 
 
 def _record_begin(log: CommitLog, position: int) -> int:
-    """Where the record or BLANK begins that a position lies in; the position where it is in none."""
+    """Return the begin of the record or BLANK that a position is in; the position itself if it is in none."""
     if log.queue.file_at(position) is None:
         return position
     for item in log.scan(in_step(log, position), position + 1, crc=False, reuse=True):
@@ -181,7 +178,7 @@ def _record_begin(log: CommitLog, position: int) -> int:
 
 
 def _full_time(snapshot: Snapshot, fix: IndexFix) -> int:
-    """End time of the newest index file that stays and is full, 0 without one."""
+    """Return the end time of the newest full index file that stays, 0 without one."""
     gone = {entry.path for entry in fix.gone}
     items = sizes_of(snapshot.layout).index_items.value
     times = (

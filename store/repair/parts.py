@@ -1,4 +1,4 @@
-"""The parts of a store that a repair can be confined to, and where its queues are to be afterwards."""
+"""The parts of a store that a repair can be confined to, and where the queues are to be afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ..verify.start import GROUP
 
 
 class RepairPart(StrEnum):
-    """What can be chosen; LOG and ABORT only with everything else."""
+    """The parts to choose from; LOG and ABORT only with everything else."""
 
     QUEUE = "queue"
     INDEX = "index"
@@ -70,30 +70,29 @@ _GROUPS = {
     "compaction": RepairPart.COMPACTION,
 }
 _OF_CODES = {"I-076": RepairPart.CONFIG, "I-077": RepairPart.CONFIG, "I-079": RepairPart.EXT, "I-080": RepairPart.EXT}
-"""Codes that another part mends than their group says."""
+"""Codes repaired by another part than their group's."""
 _BY_HAND = frozenset({"I-147", "I-148", "I-151", "I-153", "I-157", "I-158", "I-159", "I-170", "I-171"})
-"""Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""
+"""Codes that no repair corrects, whatever their group: `unrepairable.toml` has the reasons."""
 
 
 class Choice(NamedTuple):
-    """What a repair may touch. queues: (topic, or a pattern, and queue id or None for
-    all), () for every queue."""
+    """What a repair may touch. queues: (topic or pattern, queue id or None for all); () for every queue."""
 
     parts: frozenset[RepairPart] = frozenset(RepairPart)
     queues: tuple[tuple[str, int | None], ...] = ()
 
     @property
     def everything(self) -> bool:
-        """The log and `abort`, too: what `recover` does is part of it."""
+        """The log and `abort` are included, and so is what `recover` does."""
         return RepairPart.LOG in self.parts
 
     @property
     def topics(self) -> frozenset[str]:
-        """What stands for a topic in `queues`."""
+        """The topics and patterns of `queues`."""
         return frozenset(topic for topic, _ in self.queues)
 
     def takes(self, layout: Layout, path: str) -> bool:
-        """An edit of this file is asked for."""
+        """Whether an edit of this file is part of the choice."""
         part = part_of(layout, Path(path))
         if part is not RepairPart.QUEUE or not self.queues:
             return part in self.parts
@@ -103,12 +102,12 @@ class Choice(NamedTuple):
 
 
 def covers(named: tuple[str, int | None], queue: QueueId) -> bool:
-    """A topic or pattern, with or without a number, means this queue."""
+    """Whether a topic or pattern, with or without a queue id, includes this queue."""
     return fnmatchcase(queue.topic, named[0]) and named[1] in (None, queue.queue_id)
 
 
 def part_of(layout: Layout, path: Path) -> RepairPart:
-    """The part that a file belongs to. timercheck is of the timer, wherever it lies."""
+    """Return the part that a file belongs to. timercheck belongs to the timer, wherever it lies."""
     if not path.is_relative_to(layout.root):
         return RepairPart.LOG
     parts = path.relative_to(layout.root).parts
@@ -118,24 +117,24 @@ def part_of(layout: Layout, path: Path) -> RepairPart:
 
 
 def part_of_code(code: str) -> RepairPart:
-    """The part that mends a finding. Raises InvalidInput for a code that no repair mends."""
-    told = catalogue().get(code.strip().upper())
-    if told is None:
+    """Return the part that repairs a finding. Raises InvalidInput for a code that no repair corrects."""
+    row = catalogue().get(code.strip().upper())
+    if row is None:
         raise InvalidInput(f"no such code: {code!r}", hint="`mqstore explain --list` shows all")
-    if told.code in _OF_CODES:
-        return _OF_CODES[told.code]
-    if told.group == GROUP and told.repair in CHOICES:
-        return RepairPart(told.repair)
-    if told.group not in _GROUPS or told.code in _BY_HAND:
-        of_log = told.group == "commit_log"
-        of_log |= told.repair == RECOVER
-        hint = "`mqstore recover` repairs the log" if of_log else f"mqstore explain {told.code}"
-        raise InvalidInput(f"no repair mends {told.code}", hint=hint)
-    return _GROUPS[told.group]
+    if row.code in _OF_CODES:
+        return _OF_CODES[row.code]
+    if row.group == GROUP and row.repair in CHOICES:
+        return RepairPart(row.repair)
+    if row.group not in _GROUPS or row.code in _BY_HAND:
+        of_log = row.group == "commit_log"
+        of_log |= row.repair == RECOVER
+        hint = "`mqstore recover` repairs the log" if of_log else f"mqstore explain {row.code}"
+        raise InvalidInput(f"no repair mends {row.code}", hint=hint)
+    return _GROUPS[row.group]
 
 
 def chosen(parts: Iterable[RepairPart], queues: tuple[tuple[str, int | None], ...]) -> Choice:
-    """What the options of a command ask for; nothing means all."""
+    """Return the choice by the options of a command; none means everything."""
     wanted = frozenset(parts) | (frozenset({RepairPart.QUEUE}) if queues else frozenset())
     return Choice(wanted or frozenset(RepairPart), queues)
 
@@ -144,8 +143,8 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-_TOLD = frozenset({"storeType", "rocksdbCQDoubleWriteEnable"})
-"""Options that say where queues are to be from now on, not where they were."""
+_KIND_OPTIONS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable"})
+"""Options that give the future place of queues, not the present one."""
 
 
 class QueueStoreKind(StrEnum):
@@ -156,17 +155,17 @@ class QueueStoreKind(StrEnum):
 
 
 def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
-    """The store as a broker looks at it that has its queues there alone."""
-    told = ["rocksdbCQDoubleWriteEnable=false"]
+    """Return the store as seen by a broker with its queues only there."""
+    changes = ["rocksdbCQDoubleWriteEnable=false"]
     if kind is QueueStoreKind.ROCKSDB:
-        told.append(f"storeType={ROCKSDB_STORE_TYPE}")
+        changes.append(f"storeType={ROCKSDB_STORE_TYPE}")
     else:
-        told += ["storeType=default", *_lmq_options(layout)]
+        changes += ["storeType=default", *_lmq_options(layout)]
     config = in_force(layout.config, layout.broker_config)
-    if config.form is ConfigForm.SECOND and config.sure:  # read whatever storeType is, where the option stays
-        told.append(f"{CONFIG_VERSION}={CONFIG_V2}")
-    # what is proposed for the store as it is now, as a recovery first, goes with the options given
-    options, words = layout.broker_config.with_set(told), layout.broker_config.words
+    if config.form is ConfigForm.SECOND and config.sure:  # read with any storeType, if its option is set
+        changes.append(f"{CONFIG_VERSION}={CONFIG_V2}")
+    # proposed commands about the present store, as a recovery first, need the options given
+    options, words = layout.broker_config.with_set(changes), layout.broker_config.words
     found = Layout.open(layout.root, BrokerConfig(options, words))
     found.journal_place = layout.journal_place
     found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
@@ -174,9 +173,8 @@ def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
 
 
 def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:
-    """Brokers before 5.2 look at no RocksDB: without their files they have no queues (spec 2.10).
-
-    version: the generation that was given, None for a guess. Raises Refused.
+    """Refuse a move to a RocksDB for brokers before 5.2, which read none: without files they have no queues (spec
+    2.10). version: the given generation, None for a guess. Raises Refused.
     """
     if kind is not QueueStoreKind.ROCKSDB or layout.queue_database is not None:
         return
@@ -196,7 +194,7 @@ def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None
 
 
 def _lmq_options(layout: Layout) -> Iterator[str]:
-    """A database has LMQs; files are to have them, too. Of a move that was cut off they may have them by now."""
+    """Yield options for LMQs in files, if the database has LMQs, or files of an interrupted move have them already."""
     paths = [str(directory.path) for directory in queue_directories(layout.consume_queue)]
     paths += [edit.path for edit in carried_out(unfinished(layout.root, layout.journal))]
     lmq = any(path.startswith(f"{layout.consume_queue}/{LMQ_PREFIX}") for path in paths)
@@ -204,7 +202,7 @@ def _lmq_options(layout: Layout) -> Iterator[str]:
         queues = RocksdbConsumeQueues.at(layout.queue_database)
         try:
             lmq |= any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
-        except Unreadable:  # they are made of the log
+        except Unreadable:  # they are made from the log
             lmq = True
         finally:
             queues.close()
@@ -213,6 +211,6 @@ def _lmq_options(layout: Layout) -> Iterator[str]:
 
 
 def untold(layout: Layout) -> Layout:
-    """The store as it was before somebody told where queues are to be."""
-    options = {name: text for name, text in layout.broker_config.items() if name not in _TOLD}
+    """Return the store without the options that give the future place of queues."""
+    options = {name: text for name, text in layout.broker_config.items() if name not in _KIND_OPTIONS}
     return Layout.open(layout.root, BrokerConfig(options))

@@ -1,9 +1,8 @@
-"""The second look at a store, once its repair was carried out.
+"""Check a store after its repair, and explain what no repair corrects.
 
-As a rule all is planned again, and the plan is to be empty. Queues and index that were made of a log
-in order are compared with the plan instead: what was written, and nothing else, is what they hold.
-
-What is still wrong where a repair has nothing to change any more: told, each with its reason.
+Usually everything is planned again, and the plan must be empty. Queues and index made from a log in order are compared
+with the plan instead: they must hold what was written and nothing else. What is still wrong when a repair has nothing
+to change is listed, each with its reason.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from .parts import Choice, RepairPart, covers, part_of
 from .repair import Repair, analyze, needs_log, widened
 
 _MADE = {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT}
-"""What is made of a log, besides files of config/ that were not there."""
+"""Parts made from a log; files of config/ that did not exist are made, too."""
 
 
 def reanalyze(
@@ -49,17 +48,19 @@ def reanalyze(
     jobs: int | None = None,
     proved: recovery.Proved | None = None,
 ) -> Repair:
-    """The store now that `found.plan` was carried out. proved: as in `analyze`. Writes nothing. Raises as `analyze`."""
+    """Return the repair of the store after `found.plan` was applied. proved: as of `analyze`. Writes nothing. Raises as
+    `analyze`.
+    """
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
     if not is_compared(found):
         return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind, proved)
-    left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
-    return Repair(layout, request, replace(plan, edits=left))
+    undone = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
+    return Repair(layout, request, replace(plan, edits=undone))
 
 
 def is_compared(found: Repair) -> bool:
-    """The second look at a store reads what was written, and plans nothing."""
+    """Whether the check reads what was written instead of planning again."""
     plan = found.plan
     made_of_log = plan.items is not None or _only_builds_database(plan)
     if not made_of_log or found.interrupted:
@@ -69,7 +70,7 @@ def is_compared(found: Repair) -> bool:
 
 
 def _only_builds_database(plan: Plan) -> bool:
-    """All that is done is a RocksDB of queues, made of a log in order; files of queues go at most."""
+    """Whether a plan only builds a RocksDB of queues from a log in order; it may move queue files away."""
     fix = plan.database
     if fix is None:
         return False
@@ -77,7 +78,7 @@ def _only_builds_database(plan: Plan) -> bool:
 
 
 def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
-    """A file, or the database, holds what the plan says. Raises Unreadable, OSError."""
+    """Whether a file, or the database, holds what the plan says. Raises Unreadable, OSError."""
     if plan.database is not None and Path(edit.path) == plan.database.path:
         return is_built(layout, plan.database)
     if edit.kind == "rebuild":
@@ -87,7 +88,7 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
     path = Path(edit.path)
     if edit.kind in ("move", "remove"):
         return not path.exists()
-    if path == layout.checkpoint:  # rebuilt, full index files lift one of its times
+    if path == layout.checkpoint:  # full index files have raised one of its times
         written, wanted = read_checkpoint(path), plan.checkpoint
         return written is not None and wanted is not None and written[:2] == wanted[:2]
     pieces = edit.pieces if edit.data is None else ((edit.offset, edit.data),)
@@ -103,11 +104,11 @@ def with_repairs(
     rate_bytes: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> Verdict:
-    """The verdict of a `verify`, which now knows whether repairs of parts have anything to do, too (`to_renumber`).
+    """Return a verdict of `verify` that also knows whether repairs of parts have anything to do (`to_renumber`).
 
-    The plan of `recover` is made once more, of these parts as well, where a start needs no recovery and an error asks
-    for a repair. version: the broker's, None: the guess. tell: called with the log position reached. What `verify` has
-    found in order in the log is not read again, and given up then. Writes nothing.
+    If a start needs no recovery and an error asks for a repair, the plan of `recover` is made again, with these parts.
+    What `verify` has found in order in the log is not read again for that; the verdict that is returned lacks it.
+    version: the broker's, None: the guess. tell: called with the log position reached. Writes nothing.
     """
     asking = any(cure_of(error) in PARTS | {ALL} for error in verdict.serious)
     proved = verdict.verified and recovery.Proved(verdict.verified, None)
@@ -120,7 +121,7 @@ def with_repairs(
             exact = needs_log(verdict.findings)
             found = recovery.analyze(layout, version, options=options, tell=tell, proved=proved, exact=exact)
             found = widened(found, verdict.findings)
-    except StoreError:  # of one who only looks; a repair tells it
+    except StoreError:  # only for the verdict; a repair reports it
         return verdict
     shifted = tuple(map(str, found.plan.shifted)) if found.plan is not None and found.recovered else None
     return replace(verdict, recovered=found.recovered, to_renumber=shifted)
@@ -131,10 +132,9 @@ EVERYTHING = Choice()
 
 
 class Beyond(NamedTuple):
-    """Findings of one code that stay. path, offset, message: of the first. findings: how many.
-
-    why: nothing in the store tells how to mend it. now: what is left to do. command: what shows it
-    or helps, ready to be pasted, "" for none. does: what that is for.
+    """Findings of one code that stay. path, offset, message: of the first. findings: their number. why: why no repair
+    corrects them. now: what is left to do. command: what shows it or helps, ready to paste, "" for none. does: purpose
+    of the command.
     """
 
     code: str
@@ -149,7 +149,7 @@ class Beyond(NamedTuple):
     does: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
+        """Return the fields of the JSON."""
         return {
             "code": self.code,
             "severity": self.severity.label,
@@ -170,14 +170,14 @@ class JudgedRepair(NamedTuple):
     verdict: Verdict
 
     def beyond(self, given: Given) -> list[Beyond]:
-        """What stays wrong of that which was asked for, where nothing is left to do."""
+        """Return what stays wrong of the parts asked for, if nothing is left to do."""
         found = self.repair
         if not found.nothing_to_do:
             return []
         return unrepairable_of(self.verdict, found.layout, found.request.choice, given)
 
     def left(self) -> list[Finding]:
-        """Findings, where nothing is left to do, but those that the repair was asked to mend and that no plan mends."""
+        """Return the findings without those that the repair was asked to correct and that no plan corrects."""
         choice, shifted = self.repair.request.choice, self.verdict.to_renumber or ()
 
         def in_vain(finding: Finding) -> bool:
@@ -190,7 +190,7 @@ class JudgedRepair(NamedTuple):
 
 
 def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Beyond]:
-    """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
+    """Return errors of a store that has nothing left to repair. Reads the whole store. Raises Unreadable.
 
     version: the generation of brokers. tell: called with the log position reached.
     """
@@ -202,22 +202,21 @@ def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] 
 def unrepairable_of(
     verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING, given: Given | None = None
 ) -> list[Beyond]:
-    """The same of a verdict, as far as it is about what a repair was confined to. What a start does
-    follows from the rest, and is not told again. given: options that a command needs as well, None
-    for those that the layout was opened with.
+    """Return the errors of a verdict in the parts of a choice. Findings about a start follow from the others and are
+    left out. given: further options for a command, None for those that the layout was opened with.
     """
     if any(finding.code == CUT_OFF for finding in verdict.findings):
-        return []  # what is wrong may be the half of a change
+        return []  # what is wrong may be half of a change
     given = Given(layout.broker_config.words).at(layout) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     errors = [finding for finding in errors if asked_for(finding, choice)]
-    told: dict[str, Beyond] = {}
+    found: dict[str, Beyond] = {}
     for first in errors:
-        if first.code in told:
+        if first.code in found:
             continue
         texts = unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]
         command = _by_hand(first, errors, verdict.to_renumber or (), layout, given)
-        told[first.code] = Beyond(
+        found[first.code] = Beyond(
             first.code,
             first.severity,
             sum(finding.count for finding in errors if finding.code == first.code),
@@ -229,14 +228,14 @@ def unrepairable_of(
             str(command or ""),
             texts.get("does", "") if command else "",
         )
-    return list(told.values())
+    return list(found.values())
 
 
 def _by_hand(
     first: Finding, errors: list[Finding], shifted: Sequence[str], layout: Layout, given: Given
 ) -> NextCommand | None:
-    """The command that is told of the first finding of a code. Of a queue: one of those that are shifted, which an
-    error of this code names, or, where none of these has a queue, any error.
+    """Return the command for the first finding of a code. If it names a queue: a shifted queue that an error of this
+    code names, or if no error of this code has a queue, any error.
     """
     template = (unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]).get("command", "")
     if "{queue}" in template:
@@ -250,7 +249,7 @@ def _by_hand(
 
 
 def asked_for(finding: Finding, choice: Choice) -> bool:
-    """The repair would have mended it, could it be mended."""
+    """Whether the choice includes the part that would correct a finding."""
     if choice.everything:
         return True
     if cure_of(finding) not in choice.parts:
@@ -262,11 +261,11 @@ def asked_for(finding: Finding, choice: Choice) -> bool:
 
 
 def why_unrepairable(code: str) -> str:
-    """Why no repair mends findings of this code."""
+    """Return why no repair corrects findings of this code."""
     return (unrepairable_texts().get(code) or unrepairable_texts()[_OTHER])["why"]
 
 
 @cache
 def unrepairable_texts() -> dict[str, dict[str, str]]:
-    """Code, or OTHER, → why no repair mends it, and what is left to do."""
+    """Code, or OTHER, → why no repair corrects it, and what is left to do."""
     return tomllib.loads(files(__package__).joinpath("unrepairable.toml").read_text("utf-8"))

@@ -1,12 +1,11 @@
-"""The plan of a repair: what of a store is wrong, and exactly that.
+"""Make the plan of a repair: edits of exactly what is wrong in the chosen parts of a store.
 
-Queues, index, timer, checkpoint come from the plan of `recover` that keeps everything, held against
-every field of a unit; the configuration is mended besides. A repair that was confined to some
-parts leaves the log alone, and what the log needs must have been done before.
+Queues, index, timer and checkpoint come from the plan of `recover` that keeps everything, compared with every field of
+a unit; the configuration is repaired in addition. A repair confined to some parts leaves the log alone, and the log
+must need nothing.
 
-`recover` ends with a sound store, too. A start looks at little of it: what `verify` finds besides, and what a plan
-itself leaves behind where it takes messages out of queues or changes records, is put right in the same
-session (`widened`).
+`recover` ends with a sound store, too. A start checks little of it: `widened` adds, in the same session, what `verify`
+finds besides, and what a plan itself leaves behind if it removes messages from queues or changes records.
 """
 
 from __future__ import annotations
@@ -74,18 +73,16 @@ from .parts import Choice, QueueStoreKind, RepairPart, covers, part_of, part_of_
 from .timer import planned_queue, timer_edits
 
 _AFTER_ANY_KILL = frozenset({"I-007", "I-009", "I-043", "I-070", "I-101", "I-111", "I-113", "I-118"})
-"""Codes of edits that change neither records nor the ends of queues, but to complete them."""
+"""Codes of edits that change neither records nor the ends of queues, except to complete them."""
 _TWICE = "I-184"
-"""The code of a start that delivers timed messages twice: a warning, as after every kill."""
+"""Code of a start that delivers timed messages twice: a warning, as after every kill."""
 _BESIDE_THE_LOG = frozenset({RepairPart.CONFIG, RepairPart.CHECKPOINT, RepairPart.TIMER, RepairPart.COMPACTION})
-"""What is mended without a look at the records: the plan that is there stays, and is added to."""
+"""Parts repaired without reading records: their edits are added to the existing plan."""
 
 
 class Request(NamedTuple):
-    """What is asked for. version: the generation of brokers. made_ms: when it was asked. kind: where the
-    queues are to be afterwards, None: where they are.
-
-    The same request gives the same plan for the same store.
+    """What is asked for. version: the generation of brokers. made_ms: time of the request. kind: where the queues are
+    to be afterwards, None: where they are. The same request gives the same plan for the same store.
     """
 
     choice: Choice
@@ -96,11 +93,9 @@ class Request(NamedTuple):
 
 @dataclass
 class Repair:
-    """A store before its repair. plan: the edits that were chosen. interrupted: a session cut off.
-
-    clamped: wrong offsets, outside of their queues or behind a delayed message that was not delivered. seen: what it
-    was all read from; None: it may change without a trace. barrier: a start barrier is there, of a session that may be
-    over.
+    """A store before its repair. plan: the chosen edits. interrupted: an interrupted session. clamped: offsets outside
+    of their queues, or behind a delayed message that was not delivered. seen: fingerprint of the store that was read;
+    None: it may change unnoticed. barrier: a start barrier exists, of a session that may be over.
     """
 
     layout: Layout
@@ -114,11 +109,11 @@ class Repair:
 
     @property
     def nothing_to_do(self) -> bool:
-        """All that was chosen is in order."""
+        """Everything chosen is in order."""
         return not self.plan.edits and not self.interrupted
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as data."""
+        """Return the plan as data."""
         root = f"{self.layout.root}/"
         return {
             "type": "repair",
@@ -160,11 +155,9 @@ def analyze(
     kind: QueueStoreKind | None = None,
     proved: Proved | None = None,
 ) -> Repair:
-    """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
-    kind: where the queues are to be afterwards; layout: as `as_kind` gives it. proved: by a `verify` that has just
-    read the log (`Scope.anew`).
-
-    Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
+    """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes. kind: where the
+    queues are to be afterwards; layout: as of `as_kind`. proved: by a `verify` that has just read the log
+    (`Scope.anew`). Raises Refused (the log must be recovered first), Unreadable, InvalidInput.
     """
     given = profile_of(version).version if version else None
     refuse_kind(layout, kind, given)
@@ -190,7 +183,7 @@ def refuse_at_once(layout: Layout, version: str | None, kind: QueueStoreKind | N
 
 @refusing()
 def replan(layout: Layout, request: Request) -> Plan:
-    """The same plan, made again from what is on disk now. Raises as `analyze`."""
+    """Make the same plan again from what is on disk now. Raises as `analyze`."""
     return _plan(layout, request, None, cores())[0]
 
 
@@ -218,10 +211,10 @@ def _plan(
     )
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved and proved.verified)
-    outcome = _as_it_lies(snapshot, profile, switches, verified)
+    outcome = _log_as_is(snapshot, profile, switches, verified)
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
-    # what a database is to have of a log that changes nobody reads yet: a recovery tells
+    # nobody can read the changed log yet to compare a database with it, but a recovery plans both
     with_database_of_log = layout.uses_queue_database and layout.dledger is None
     with_log = choice.everything and with_database_of_log and bool(_of_log(layout, whole))
     if with_log:
@@ -245,10 +238,10 @@ def proved_for_rebuild(
     tell: Callable[[int], None] | None = None,
     proved: VerifiedLog | None = None,
 ) -> VerifiedLog | None:
-    """What is in order in the log, with the units and index items that it asks for.
+    """Return the part of the log that is in order, with its units and index items.
 
-    proved: what somebody has just found, taken where the rules are the same. None where queues or index
-    have files: these are compared with the log first. Raises Unreadable.
+    proved: a result of the caller, used if the rules are the same. None if queues or index have files: these are
+    compared with the log first. Raises Unreadable.
     """
     proof = proof_for_rebuild(snapshot, profile, switches)
     if proof is None:
@@ -267,11 +260,11 @@ def repair_parts(
     request: Request,
     findings: Iterable[Finding] | None = None,
 ) -> tuple[Plan, ConfigRepair]:
-    """What was chosen of a plan that keeps everything, and what it does not look at besides: items of
-    the index, units of consumequeue_ext, entries of timer and compaction, config/, the checkpoint.
+    """Return the chosen edits of a plan that keeps everything, and repairs of what such a plan does not check: index
+    items, ext units, entries of timer and compaction, config/, the checkpoint.
 
-    findings: of a `verify` of the store as it is, where there was one.
-    Raises Refused where the log is to be recovered first, Unreadable.
+    findings: of a `verify` of the store as it is, if there was one. Raises Refused if the log must be recovered first,
+    Unreadable.
     """
     choice, layout = request.choice, snapshot.layout
     if RepairPart.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
@@ -280,7 +273,7 @@ def repair_parts(
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if whole.without_log:
         snapshot = replace(snapshot, log=())
-        named = (queue for queue, _ in whole.lost.shares)  # in a RocksDB, too
+        named = (queue for queue, _ in whole.lost.shares)  # also those in a RocksDB
         ranges = dict.fromkeys((*snapshot.queues, *snapshot.batch_queues, *named), (0, 0))
     if RepairPart.CONFIG in choice.parts:
         writer = writer_profile(request.version)
@@ -301,7 +294,7 @@ def repair_parts(
         gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
         units = list(ext_repair(snapshot, commit_log_of(layout, whole.files), tombs, gone))
         repaired = {edit.path for edit in units if edit.codes == ("I-079",)}
-        # `recover` sees to it that a start can read the file; here its units are mended
+        # `recover` makes the file readable for a start; this repairs its units
         edits = [*units, *(e for e in edits if e.path not in repaired or e.kind != "write")]
     if RepairPart.TIMER in choice.parts and profile.timer:
         paths = {path: part_of(layout, Path(path)) for path in {e.path for e in edits}}
@@ -322,16 +315,15 @@ def repair_parts(
 
 
 def _with_compaction_log(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Topics of which a broker has compaction logs; of others one would keep it from its start."""
+    """Return topics with compaction logs that a broker can load; those of other topics would keep it from starting."""
     topics = compaction_topics(layout, profile)
     alone = queue_stores(layout, profile).database is None
     return topics if alone else topics - unserved_topics(layout, profile)
 
 
 def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit]:
-    """CURRENT of each RocksDB of config/ that has lost it, or names another MANIFEST than that of the tables.
-
-    everything: of those with messages, too. Raises Unsupported.
+    """Yield CURRENT of each RocksDB of config/ that has lost it, or names another MANIFEST than that of its tables.
+    everything: also of databases with messages. Raises Unsupported.
     """
     places = dict.fromkeys(in_force(layout.config, layout.broker_config).databases.values(), "I-155")
     if everything:
@@ -340,7 +332,7 @@ def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit
         loss = database_loss(path)
         if loss is None or not loss.manifest:
             continue
-        with suppress(Unreadable):  # of what does not open no more is known
+        with suppress(Unreadable):  # nothing more is known of a database that does not open
             RocksDb.open(path, every_file=True, manifest=loss.manifest).close()
             data = f"{loss.manifest}\n".encode()
             reason, pieces = f"names {loss.manifest} again: {loss.text}", ((0, data),)
@@ -348,7 +340,7 @@ def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit
 
 
 def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
-    """Queues that are named are those of the store. Raises NotFound, Unsupported."""
+    """Check that the chosen queues exist. Raises NotFound, Unsupported."""
     known = {row.queue for row in whole.queues} | (queues_of(layout) if choice.queues else set())
     for named in choice.queues:
         if any(covers(named, queue) for queue in known):
@@ -367,8 +359,8 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
         )
 
 
-def _as_it_lies(snapshot: Snapshot, profile: Profile, switches: Switches, verified: VerifiedLog | None) -> Outcome:
-    """The log as it is, without a start: whoever keeps everything needs to know no more."""
+def _log_as_is(snapshot: Snapshot, profile: Profile, switches: Switches, verified: VerifiedLog | None) -> Outcome:
+    """Return the log as it is, without a start: a plan that keeps everything needs no more."""
     log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout
     if log.files:
         if verified is not None and verified.runs:
@@ -381,13 +373,13 @@ def _as_it_lies(snapshot: Snapshot, profile: Profile, switches: Switches, verifi
 
 
 def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator[Edit]:
-    """What the log lacks for a broker that demands a checksum of each record."""
+    """Yield corrected CRC items, if the broker demands a CRC of each record."""
     if switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc:
         yield from crc_item_edits(commit_log_of(layout))
 
 
 def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable[Finding] | None) -> Plan:
-    """A plan that keeps index files rebuilds those that hold a wrong item, too, and all behind."""
+    """Return a plan that also rebuilds index files from the first one with a wrong item on."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
     found = index_fix(snapshot, version, [*lost, *changed], findings)
@@ -399,16 +391,16 @@ def _with_index(snapshot: Snapshot, plan: Plan, version: str, findings: Iterable
 
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
-    """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
-    needs_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
-    if needs_log and (of_log := _of_log(layout, whole)):
-        left = left_over(layout)
+    """Return the chosen part of the whole plan. Raises Refused if the log must be recovered first."""
+    reads_log = choice.parts & {RepairPart.QUEUE, RepairPart.INDEX, RepairPart.CHECKPOINT, RepairPart.EXT}
+    if reads_log and (of_log := _of_log(layout, whole)):
+        pending = left_over(layout)
         first = f"run first: {proposed(layout, 'recover', '--apply')}, or use --all"
         raise Refused(
             f"the log must be recovered first: {of_log[0].reason}",
             path=of_log[0].path,
             offset=of_log[0].offset,
-            hint=first if left is None else f"{left}; run: {left.command(layout)}",
+            hint=first if pending is None else f"{pending}; run: {pending.command(layout)}",
         )
     edits = [e for e in whole.edits if choice.takes(layout, e.path)]
     with_index = RepairPart.INDEX in choice.parts
@@ -421,15 +413,14 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
 
 
 def _of_log(layout: Layout, whole: Plan) -> list[Edit]:
-    """What a plan changes in the log itself; a file that was made in advance a start removes, too."""
+    """Return the edits of the log itself, without those that a start makes, too: it removes files made in advance."""
     return [e for e in whole.edits if e.kind != "remove" and part_of(layout, Path(e.path)) is RepairPart.LOG]
 
 
 def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
-    """The same with a plan that mends what no start looks at, where that is needed. Under `keep` only.
+    """Return a recovery whose plan also repairs what no start checks, if that is needed. Under `keep` only.
 
-    findings: of `verify`. Where they are of parts that are mended without the log, it is not read again.
-    Raises as `analyze`.
+    findings: of `verify`. If all are in parts repaired without the log, the log is not read again. Raises as `analyze`.
     """
     played, exact_plan = found.played, found.exact_plan
     found = replace(found, played=None, exact_plan=None)
@@ -457,16 +448,16 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
 
 
 def replan_with_parts(layout: Layout, version: str, options: RecoveryOptions) -> Plan:
-    """The plan of a recovery, widened or not, made again from what is on disk now. Raises as `analyze`."""
+    """Make the plan of a recovery, widened or not, again from what is on disk now. Raises as `analyze`."""
     return _with_parts(layout, version, options, replan_recovery(layout, version, options))
 
 
 def _with_parts(
     layout: Layout, version: str, options: RecoveryOptions, plan: Plan, findings: Sequence[Finding] | None = None
 ) -> Plan:
-    """The plan of a recovery and what is mended besides in the parts that the wish names."""
+    """Return the plan of a recovery with the repairs of the parts that the options name."""
     parts = frozenset(RepairPart(name) for name in options.parts)
-    if plan.without_log:  # what names messages is put away; what counts them stays, and begins at 0
+    if plan.without_log:  # what names messages is moved away; what counts them stays, and begins at 0
         parts &= {RepairPart.CONFIG, RepairPart.COMPACTION}
     if not parts:
         return plan
@@ -478,8 +469,8 @@ def _with_parts(
 
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart]:
-    """The parts that hold an error; all of them where it is one of the log, or of none, or where a
-    part that needs the log has a warning beside it. The timer, where a start would deliver messages twice.
+    """Return the parts with an error; all parts if an error is in the log or in no part. If there are any, also parts
+    with a warning. config/, if files of it load from a .bak. The timer, if a start would deliver messages twice.
     """
     findings = list(findings)
     parts, warned = _parts_with(findings)
@@ -491,18 +482,18 @@ def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[RepairPart
         and found.plan.edits
         and _with_compaction_log(found.layout, profile_of(found.main_version))
     ):
-        parts.add(RepairPart.COMPACTION)  # what a start would have dispatched to their logs, none does afterwards
+        parts.add(RepairPart.COMPACTION)  # no start will dispatch to the compaction logs afterwards
     twice = {RepairPart.TIMER} if any(finding.code == _TWICE for finding in findings) else set()
     return frozenset(parts | twice)
 
 
 def needs_log(findings: Iterable[Finding]) -> bool:
-    """A plan is going to be widened by parts that need the log (`analyze` with `exact`), whatever else is found."""
+    """Whether a plan will be widened by parts that need the log (`analyze` with `exact`), whatever else is found."""
     return not _parts_with(findings)[0] <= _BESIDE_THE_LOG
 
 
 def _parts_with(findings: Iterable[Finding]) -> tuple[set[RepairPart], set[RepairPart]]:
-    """The parts that hold an error, and those with a warning alone."""
+    """Return the parts with an error, and those with a warning."""
     parts, warned = set[RepairPart](), set[RepairPart]()
     for finding in findings:
         part = _part_of(finding)
@@ -514,7 +505,7 @@ def _parts_with(findings: Iterable[Finding]) -> tuple[set[RepairPart], set[Repai
 
 
 def _part_of(finding: Finding) -> RepairPart | None:
-    """The part that mends it, None where none does."""
+    """Return the part that repairs a finding, None without one."""
     try:
         return part_of_code(finding.code)
     except InvalidInput:
@@ -522,5 +513,5 @@ def _part_of(finding: Finding) -> RepairPart | None:
 
 
 def _beside(case: Case) -> Case:
-    """The case of a store that is in order for a start, and not for a plan."""
+    """Return the case of a store that is in order for a start but not for a plan."""
     return case_named("beside-the-log") if case.label == "in-order" else case

@@ -1,12 +1,11 @@
-"""The timer wheel and the chains of the timer log: slots that lead astray are made from the entries.
+"""Repair the timer: rebuild wrong slots of the wheel, links and entries of the timer log, and timercheck.
 
-Damaged entries are rebuilt first (`timer_log.py`), and what follows is held against them.
+Damaged entries are rebuilt first (`timer_log.py`), and everything else is compared with them. A correct slot stays,
+byte for byte, whatever other slots are like. Times that have passed do not matter: a broker does not read their slots
+again. Spec 04, 4.5 to 4.7; I-121 to I-132.
 
-A slot that is in order stays, byte for byte, whatever other slots are like. Times that have passed
-are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 4.7; I-121 to I-132.
-
-The timer's files as they will be once `recover` has made them such that a broker loads them.
-What is wrong inside of them is planned on that state: one run of a repair is enough. Spec 04, 4.9.
+All of it is planned on the files as they will be after `recover` has made them loadable (`PredictedTimer`): so one run
+of a repair is enough. Spec 04, 4.9.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ from .timer_log import (
 
 
 class PredictedTimer(TimerFiles):
-    """The timer's files behind some edits. Memory: that of the files which these change."""
+    """The timer's files after some edits. Files changed by the edits are held in memory."""
 
     def __init__(self, scene: VerifyContext, edits: Iterable[Edit]) -> None:
         super().__init__(scene)
         self._changed: dict[str, Bytes | None] = {}
         for edit in edits:
-            self._changed[edit.path] = self._behind(edit)
+            self._changed[edit.path] = self._bytes_after(edit)
 
-    def _behind(self, edit: Edit) -> Bytes | None:
-        """The bytes of a file behind an edit, None where it is gone."""
+    def _bytes_after(self, edit: Edit) -> Bytes | None:
+        """Return the bytes of a file after an edit, None if the file is gone."""
         if edit.kind not in ("create", "truncate", "write"):
             return None
         old = np.zeros(0, np.uint8) if edit.kind == "create" else self.content(edit.path)
@@ -83,7 +82,7 @@ class PredictedTimer(TimerFiles):
         return new
 
     def content(self, path: str) -> Bytes | FileBytes:
-        """The bytes of one of the files, none of one that is gone. Raises Unreadable."""
+        """Return the bytes of a file, b"" for a file that is gone. Raises Unreadable."""
         if path not in self._changed:
             return FileBytes(path)
         found = self._changed[path]
@@ -98,13 +97,13 @@ class PredictedTimer(TimerFiles):
         return len(self.content(path))
 
     def read_wheel(self) -> Iterator[tuple[Ints, Structs]]:
-        """(numbers, slots) of the wheel."""
+        """Yield (numbers, slots) of the wheel."""
         content = self.content(str(self.wheel_path))
         slots = (content.sparse() if isinstance(content, FileBytes) else content).view(dtype_of(SLOT))
         yield np.arange(len(slots), dtype=np.int64), slots
 
     def open_log(self) -> MappedFileQueue:
-        """The files of the timer log. Raises Unreadable."""
+        """Return the files of the timer log. Raises Unreadable."""
         if not self._changed:
             return super().open_log()
         folder = str(self._layout.timer_log)
@@ -127,41 +126,39 @@ class _Files(MappedFileQueue):
         self._timer = timer
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of one file from its byte `offset` on."""
+        """Return up to `size` bytes of a file from byte `offset` on."""
         return self._timer.content(file.path)[offset : offset + size].tobytes()
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
-        """The same into `buffer`."""
+        """Read bytes of a file into `buffer`."""
         data = self.read_file(file, offset, len(buffer))
         buffer[: len(data)] = data
         return len(data), []
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """There are no holes."""
+        """Return `offset`, None at the end of the file: there are no holes."""
         return offset if offset < file.size else None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
-        """There are no holes."""
+        """Return the end of the file: there are no holes."""
         return file.size
 
 
 class PlannedQueue(NamedTuple):
-    """What becomes of the timer topic's queue. places: where the messages of new units lie.
-    complete: nothing is left to be done to it.
-    """
+    """The planned queue of the timer topic. places: of the messages of new units. complete: no change is missing."""
 
     places: Ints
     complete: bool
 
 
 def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit]) -> PlannedQueue:
-    """chosen: the edits that are made; whole: all that the store needs."""
+    """chosen: the edits that are made; whole: all edits that the store needs."""
     places = _places(layout, chosen)
     return PlannedQueue(places, len(places) >= len(_places(layout, whole)))
 
 
 def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
-    """Where the messages lie whose units these edits write into the timer topic's queue."""
+    """Return positions of messages whose units these edits write into the timer topic's queue."""
     folder = os.fspath(layout.consume_queue / TIMER_TOPIC / "0")
     found = [np.zeros(0, np.int64)]
     for edit in edits:
@@ -174,7 +171,7 @@ def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
 
 
 def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
-    """The edits, then further ones: what is written into a file that is made here is made with it."""
+    """Return the edits and further ones; writes into a file that an edit creates become part of that edit."""
     found = list(before)
     made = {edit.path: number for number, edit in enumerate(found) if edit.kind == "create"}
     pieces: dict[int, list[tuple[int, Content]]] = {}
@@ -192,34 +189,31 @@ def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
 
 
 _APART_BYTES = 1 << 16
-"""Changes of a file that lie closer are one edit."""
+"""Changes of a file closer than this are one edit."""
 
 
 def timer_edits(
     layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit], queue: PlannedQueue
 ) -> list[Edit]:
-    """All edits of the timer's files. ranges: (min, max) offset of each queue once it is mended.
-
-    before: those with which a broker loads them. A BLANK among them is left out where the entries
-    that were in its place can be rebuilt. queue: what the same plan makes of the timer topic's.
-    Raises Unreadable.
+    """Return all edits of the timer's files. ranges: (min, max) offset of each repaired queue. before: edits after
+    which a broker loads the files; a BLANK among them is left out if the entries in its place can be rebuilt. queue:
+    the planned queue of the timer topic. Raises Unreadable.
     """
     with StoreReader(layout) as store:
         scene = VerifyContext(store, Scope(), now_ms)
-        ahead = _ahead(scene, before, queue)
-        if not len(ahead.files.log.entries) and ahead.files.there:
-            ahead = _made_again(scene, ahead, queue.places)
+        after = _planned_files(scene, before, queue)
+        if not len(after.files.log.entries) and after.files.there:
+            after = _with_made_log(scene, after, queue.places)
         else:
-            ahead = _with_unread(scene, ahead, ranges.get(QUEUE, (0, 0))[1], queue.places)
-        scene.kept("timer files", lambda: ahead.files)
-        more = list(_repair(scene, ranges, ahead))
-    return joined(ahead.before, more)
+            after = _with_unread(scene, after, ranges.get(QUEUE, (0, 0))[1], queue.places)
+        scene.kept("timer files", lambda: after.files)
+        more = list(_repair(scene, ranges, after))
+    return joined(after.before, more)
 
 
-class _Ahead(NamedTuple):
-    """The files as they are behind the edits `before`, and what their entries are to be like.
-
-    repaired: None without a timer log. records: of the messages that the timer has.
+class _PlannedFiles(NamedTuple):
+    """The files after the edits `before`, and their entries as they should be. repaired: None without a timer log.
+    records: of the messages that the timer has.
     """
 
     before: list[Edit]
@@ -228,10 +222,9 @@ class _Ahead(NamedTuple):
     records: TimerColumns
 
 
-def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) -> _Ahead:
-    """Behind all edits but BLANKs, if entries come in the place of each, else behind all.
-
-    A first file of which nothing tells is kept until the queue is mended, which could tell of it.
+def _planned_files(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) -> _PlannedFiles:
+    """Apply the edits, without BLANKs if rebuilt entries replace them all. A first file of which nothing is known stays
+    until the queue is repaired, which could show its entries.
     """
     blanks = [edit for edit in before if len(edit.data or b"") == BLANK_BYTES]
     loads = [edit for edit in before if edit not in blanks]
@@ -254,43 +247,41 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
         loads = [*(edit for edit in loads if edit.path not in paths), *gone]
         files = PredictedTimer(scene, loads)
         repaired = _repaired(files, records)
-    return _Ahead(loads, files, repaired, records)
+    return _PlannedFiles(loads, files, repaired, records)
 
 
-def _made_again(scene: VerifyContext, ahead: _Ahead, planned: Ints) -> _Ahead:
-    """A timer log that has no entry is made from the messages that wait. planned: as of `timer_messages`.
-
-    Without a timercheck, or without a wheel, a start reads what it needs from the queue. What waits in a
-    RocksDB would fire twice.
+def _with_made_log(scene: VerifyContext, after: _PlannedFiles, planned: Ints) -> _PlannedFiles:
+    """Make a timer log without entries from the waiting messages. planned: as of `timer_messages`. Without a timercheck
+    or a wheel a start reads what it needs from the queue. Messages that wait in a RocksDB would fire twice.
     """
-    files, records = ahead.files, ahead.records
+    files, records = after.files, after.records
     size = _log_file_bytes(scene.store.layout, files)
     if not files.has_check or files.wheel_bytes != FILE_BYTES or size is None or size < UNIT_BYTES + BLANK_BYTES:
-        return ahead
+        return after
     if not files.log.files:
         records = timer_messages(scene.store, scene, files.log.entries, planned)
     made = made_entries(files, records, size)
     if not len(made.position) or in_database(scene.store, silent) is not None:
-        return ahead
+        return after
     starts = np.unique((made.position - files.log.start) // size * size + files.log.start).tolist()
     paths = [os.fspath(scene.store.layout.timer_log / file_name(start)) for start in starts]
     many = counted(len(made.position), "entry", "entries")
     reason = f"{many} made from their messages, in files of {counted(size, 'byte')}"
-    before = [edit for edit in ahead.before if edit.path not in paths]
+    before = [edit for edit in after.before if edit.path not in paths]
     before += [Edit("create", path, reason, ("I-133",), length=size) for path in paths]
     files = PredictedTimer(scene, before)
     files.log.entries, files.log.end = made.entries, made.entries.end
-    return _Ahead(before, files, made, records)
+    return _PlannedFiles(before, files, made, records)
 
 
-def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int, planned: Ints) -> _Ahead:
-    """What a start would read from the queue, and file before the ticks that it comes to, has entries already; where
-    the timer has no file at all, in new ones. high: end of the timer topic's queue. planned: as of `timer_messages`.
+def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned: Ints) -> _PlannedFiles:
+    """Add entries for messages that a start would read from the queue and file before the ticks that it reads; if the
+    timer has no files, in new ones. high: end of the timer topic's queue. planned: as of `timer_messages`.
     """
-    files, records, ticks = ahead.files, ahead.records, ahead.files.ticks
-    size, edits = _log_file_bytes(scene.store.layout, files), ahead.before
+    files, records, ticks = after.files, after.records, after.files.ticks
+    size, edits = _log_file_bytes(scene.store.layout, files), after.before
     if size is None or (files.there and not (files.has_check and files.wheel_bytes == FILE_BYTES)):
-        return ahead
+        return after
     if not files.there:
         records = timer_messages(scene.store, scene, files.log.entries, planned)
         edits = [*edits, Edit("create", str(files.wheel_path), "a new wheel", ("I-183",), length=FILE_BYTES)]
@@ -300,11 +291,11 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int, planned: Ints) 
     unread &= ~np.isin(records.position, files.log.entries.offset_py)
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
     if not late.any() or in_database(scene.store, silent) is not None:
-        return ahead
+        return after
     waiting = _delivered(scene).waiting
     waits = np.isin(records.position, np.zeros(0, np.int64) if waiting is None else waiting.position)
     if not (late & waits).any():
-        return ahead
+        return after
     last = records.queue_offset[late & waits if files.there else unread].max()
     rows = np.flatnonzero(unread & (records.queue_offset <= last))
     rows = rows[np.argsort(records.queue_offset[rows], kind="stable")]
@@ -312,30 +303,30 @@ def _with_unread(scene: VerifyContext, ahead: _Ahead, high: int, planned: Ints) 
     units = entries_to_add(files, records.take(rows), waits[rows], rolled, scene.now_ms)
     before = joined(edits, added_to(files.log, units, size, os.fspath(scene.store.layout.timer_log)))
     files = PredictedTimer(scene, before)
-    return _Ahead(before, files, _repaired(files, records), records)
+    return _PlannedFiles(before, files, _repaired(files, records), records)
 
 
 def _delivered(scene: VerifyContext) -> DeliveredTimers:
-    """Read once."""
+    """Return the delivered timers, read once."""
     return scene.kept("delivered timers", lambda: DeliveredTimers(scene.store))
 
 
 def _log_file_bytes(layout: Layout, files: TimerFiles) -> int | None:
-    """Length of a file of the timer log: of those there are, or as configured, or, where all places that the
-    wheel and timercheck name could be in such a file, that of a broker which is told none. None: not known.
+    """Return the length of a timer log file: of the existing ones, or as configured, or the default, if all positions
+    in wheel and timercheck fit it. None: unknown.
     """
     if files.log.files:
         return files.log.files[0].size
     size, origin = layout.broker_config.size("mappedFileSizeTimerLog")
     slots, flushed = files.slots, files.check.last_timer_log_flush_pos
-    told = np.concatenate([slots.first, slots.last, [max(0, flushed)]])
-    if origin == "default" and (told[told >= 0] % size % UNIT_BYTES).any():
+    named = np.concatenate([slots.first, slots.last, [max(0, flushed)]])
+    if origin == "default" and (named[named >= 0] % size % UNIT_BYTES).any():
         return None
     return size
 
 
 def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | None:
-    """The entries rebuilt; what follows is held against them."""
+    """Rebuild the entries of the log, and return them; everything else is compared with them."""
     log = files.log
     if not log.files:
         return None
@@ -350,7 +341,7 @@ def _repaired(files: TimerFiles, records: TimerColumns) -> RepairedEntries | Non
 
 
 def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None) -> bool:
-    """The repair writes something else where a BLANK would be."""
+    """Whether the repair writes something else in the place of a BLANK."""
     start = next((file.start for file in files.log.files if file.path == blank.path), None)
     if start is None or repaired is None:
         return False
@@ -358,39 +349,36 @@ def _is_covered(blank: Edit, files: TimerFiles, repaired: RepairedEntries | None
     row, found = files.log.entries.at(place)
     if found[0] and repaired.changed[row[0]]:
         return True
-    more = [edit for edit in (*closing_blanks(files.log), *_tail(files)) if edit.path == blank.path]
+    more = [edit for edit in (*closing_blanks(files.log), *_tail_edits(files)) if edit.path == blank.path]
     return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
 
 
-def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead) -> Iterator[Edit]:
-    """What is wrong inside of the files. Raises Unreadable."""
-    files, repaired, linked = ahead.files, ahead.repaired, dict[int, int]()
+def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], after: _PlannedFiles) -> Iterator[Edit]:
+    """Yield edits of what is wrong inside the files. Raises Unreadable."""
+    files, repaired, linked = after.files, after.repaired, dict[int, int]()
     check, wheel, late = files.check, files.wheel_bytes == FILE_BYTES, np.zeros(0, np.int64)
     if files.has_check or (wheel and files.log.files):
         read_ms = _read_time_ms(files, scene)
         if repaired is not None and wheel:
             late = np.flatnonzero(_delivered(scene).late(repaired.entries, read_ms, scene.now_ms))
         if repaired is not None and len(late):
-            repaired = filed_again(repaired, late, ahead.records, files.ticks.start_ms(scene.now_ms))
+            repaired = filed_again(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
-        read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads what is before
-        files.check = _right_check(files, ranges, scene.store, ahead.records, read_ms)
+        read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads older ticks
+        files.check = _corrected_check(files, ranges, scene.store, after.records, read_ms)
     if wheel:
-        yield from _wheel(files, scene, linked)
+        yield from _wheel_edits(files, scene, linked)
     if repaired is not None:
-        yield from _entries(files, repaired, linked, repaired.position[late])
+        yield from _entry_edits(files, repaired, linked, repaired.position[late])
         yield from closing_blanks(files.log)
-    yield from _tail(files)
+    yield from _tail_edits(files)
     if files.check != check:
-        again = _read_again(check, files.check, ahead.records, ranges.get(QUEUE, (0, 0))[1])
-        yield from _check(files, check, again, late=bool(len(late)))
+        again = _read_again(check, files.check, after.records, ranges.get(QUEUE, (0, 0))[1])
+        yield from _check_edit(files, check, again, late=bool(len(late)))
 
 
-def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> Iterator[Edit]:
-    """Slots of every tick that is to come and that is not in order.
-
-    linked: gets, by position, which entry is before an entry of such a tick.
-    """
+def _wheel_edits(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> Iterator[Edit]:
+    """Yield wrong slots of future ticks. linked: gets the entry before, by position of each entry of such a tick."""
     slots, entries, found = files.slots, files.log.entries, chains(scene)
     tick = entries.tick_ms // files.ticks.precision_ms
     read = files.ticks.of(files.check.last_read_time_ms)
@@ -398,27 +386,27 @@ def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> I
     count = counts(scene)
     wrong = ~found.good | (count.wrong & ~count.usual)
     wrong[list(found.broken)] = True
-    owner = np.append(found.slots.time, NOWHERE)[found.of_slot]  # of the slot that leads to it
+    owner = np.append(found.slots.time, NOWHERE)[found.of_slot]  # of the slot that leads to the entry
     unreached = (owner != tick) & (tick >= read)
     ticks = np.unique(np.concatenate([found.slots.time[wrong], tick[unreached]]))
     cleared = np.concatenate([slots.number[astray], found.slots.number[wrong]])
     mine = np.flatnonzero(np.isin(tick, ticks))
     order = ByTick.of(tick[mine], entries.position[mine])
     chained = entries.take(mine[order.rows])
-    new = _slots(tick[mine[order.rows]], order, chained)
+    new = _new_slots(tick[mine[order.rows]], order, chained)
     numbers = np.concatenate([cleared, new["time"] % SLOTS]).astype(np.int64)
     values = np.zeros(len(numbers), dtype_of(SLOT))
-    values[len(cleared) :] = new  # np.concatenate would turn the bytes round
+    values[len(cleared) :] = new  # np.concatenate would change the byte order
     reason, path = "slots made from the entries", str(files.wheel_path)
-    yield from _write(files, path, numbers * SLOT_BYTES, values, reason, "I-122")
+    yield from _item_edits(files, path, numbers * SLOT_BYTES, values, reason, "I-122")
     gone = order.first & (chained.previous >= 0) & (chained.previous < files.log.start)
     other = (chained.previous != order.before) & ~gone
     before = order.before[other].tolist()
     linked |= dict(zip(chained.position[other].tolist(), before, strict=True))
 
 
-def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
-    """A slot for each tick of entries that are in order of their ticks."""
+def _new_slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
+    """Return a slot for each tick of entries sorted by tick."""
     begins = np.flatnonzero(order.first)
     new = np.zeros(len(begins), dtype_of(SLOT))
     if len(begins):
@@ -430,8 +418,8 @@ def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> Structs:
     return new
 
 
-def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int], late: Ints) -> Iterator[Edit]:
-    """Entries rebuilt, and links to the entry before. late: positions of entries that are put at another tick."""
+def _entry_edits(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int], late: Ints) -> Iterator[Edit]:
+    """Yield rebuilt entries, and links to the entry before. late: positions of entries moved to another tick."""
     units, position = repaired.units, repaired.position
     moved = np.isin(position, late)
     rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
@@ -450,14 +438,14 @@ def _entries(files: TimerFiles, repaired: RepairedEntries, linked: dict[int, int
             (link, "links to the entry before", "I-123"),
         ):
             offsets = position[mask] - file.start
-            yield from _write(files, file.path, offsets, units[mask], reason, code, beside)
+            yield from _item_edits(files, file.path, offsets, units[mask], reason, code, beside)
 
 
-def _write(
+def _item_edits(
     files: TimerFiles, path: str, offsets: Ints, values: Structs, reason: str, code: str, *beside: tuple[Ints, Structs]
 ) -> Iterator[Edit]:
-    """Items of a file written over: of one offset the last counts, neighbours are one edit. beside: what other edits
-    write of the same items: an edit has what lies between its own, too.
+    """Yield edits of changed items of a file: of one offset the last counts, neighbours are one edit. beside: items
+    that other edits write, as an edit also holds the bytes between its own items.
     """
     if not len(offsets):
         return
@@ -482,9 +470,9 @@ def _write(
         yield Edit("write", path, f"{len(part)} {reason}", (code,), begin, end - begin, piece)
 
 
-def _tail(files: TimerFiles) -> Iterator[Edit]:
-    """What is neither entry nor zeros behind the last entry. A file that has no entry then goes: with it behind
-    another one a broker may not start.
+def _tail_edits(files: TimerFiles) -> Iterator[Edit]:
+    """Yield zeros for damage behind the last entry, and moves of files without an entry: a broker may not start with
+    such a file behind another one.
     """
     log, empty = files.log, set[str]()
     for part in sorted(log.ranges, key=lambda each: each.position):
@@ -501,7 +489,7 @@ def _tail(files: TimerFiles) -> Iterator[Edit]:
 
 
 def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
-    """Queue offset behind the message of the newest entry: so far the timer has read."""
+    """Return the queue offset behind the message of the newest entry: the timer has read up to there."""
     places = files.log.entries.offset_py[-1:]
     record = log.records(places[places >= 0])
     if not len(record):
@@ -509,16 +497,14 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
     return min(int(record.columns.ints("queue_offset")[0]) + 1, high)
 
 
-def _right_check(
+def _corrected_check(
     files: TimerFiles,
     ranges: Mapping[QueueId, tuple[int, int]],
     store: StoreReader,
     records: TimerColumns,
     read_ms: int,
 ) -> TimerCheck:
-    """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read. read_ms: up to when
-    the timer has delivered.
-    """
+    """Return a timercheck with places inside log and queue. read_ms: time up to which the timer has delivered."""
     check, log = files.check, files.log
     flushed = check.last_timer_log_flush_pos
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
@@ -527,14 +513,14 @@ def _right_check(
         flushed = log.end
     high = ranges.get(QUEUE, (0, 0))[1]
     waits = not log.entries.deletes.all() and files.wheel_bytes == FILE_BYTES
-    least = 1 if high and waits else 0  # some message has been read: no start has to do it again
+    least = 1 if high and waits else 0  # some message has been read: no start should read it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
     if not (least <= read <= high and least <= master <= high):
         known = _read_to(files, store.log, high)
         read, master = (n if least <= n <= high else known for n in (read, master))
     known = _read_to(files, store.log, high) if waits else 0
     if waits and least <= known < read:
-        # entries behind the newest one that are lost: a start reads their messages again, too
+        # entries behind the newest one are lost: a start must read their messages again
         behind = (records.queue_offset >= known) & (records.queue_offset < read)
         read = known if (behind & (records.out_ms > read_ms)).any() else read
     filed = min(filed_to(log.entries, records, min(read, master)), known)  # a start goes by the newest entry, too
@@ -548,9 +534,8 @@ def _right_check(
 
 
 def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: int) -> int:
-    """How many messages that have been delivered a start reads, and delivers, once more.
-
-    high: end of the timer topic's queue. What an offset that cannot be hides may have been read.
+    """Return the number of delivered messages that a start reads, and delivers, again. high: end of the timer topic's
+    queue. With an impossible old offset all messages up to there may have been read.
     """
     begin, end = new.last_timer_queue_offset, old.last_timer_queue_offset
     offset, out_ms = records.queue_offset, records.out_ms
@@ -559,17 +544,16 @@ def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: i
     return int((read & due).sum())
 
 
-def _check(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -> Iterator[Edit]:
-    """The fields of timercheck; a file without room for them, and one that is missing, is rebuilt.
-
-    old: what it says now. again: as `_read_again`. late: the wheel is read from a later time on.
+def _check_edit(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -> Iterator[Edit]:
+    """Yield the new timercheck: its fields, or a new file if it is missing or too short. old: the present one. again:
+    as `_read_again`. late: the wheel is read from a later time on.
     """
     path, data = files.check_path, files.check.to_bytes()
     codes: tuple[str, ...] = ("I-130", "I-131", "I-132")
     twice = f"; up to {counted(again, 'message is', 'messages are')} delivered again" if again else ""
     if files.has_check and path.stat().st_size >= len(data):
         reason = f"impossible positions and times corrected{twice}"
-        if _only_goes_on(old, files.check):
+        if _is_only_older(old, files.check):
             reason, codes = "older than the timer log: a start would add messages twice", ("I-184",)
         elif late:
             reason, codes = "the time from which a start reads the wheel", ("I-183",)
@@ -580,21 +564,20 @@ def _check(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -> Ite
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 
 
-def _only_goes_on(old: TimerCheck, new: TimerCheck) -> bool:
-    """What a timercheck says is older than the timer log, as after every kill, and no more."""
+def _is_only_older(old: TimerCheck, new: TimerCheck) -> bool:
+    """Whether a timercheck is only older than the timer log, as after every kill."""
     read, master = new.last_timer_queue_offset, new.master_timer_queue_offset
     same = old._replace(last_timer_queue_offset=read, master_timer_queue_offset=master) == new
     return same and 0 < old.last_timer_queue_offset <= read and 0 < old.master_timer_queue_offset <= master
 
 
 def _read_time_ms(files: TimerFiles, scene: VerifyContext) -> int:
-    """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
-
-    A time that is none of the timer's ticks may be any, and so may one that no start goes back to.
+    """Return the time up to which the timer has delivered: by timercheck, or behind the newest delivered entry. A time
+    that is not a tick of the timer, or that no start goes back to, does not count.
     """
-    told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
+    read_ms, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
     earliest = max(1, ticks.oldest_ms(entries.alive_ms))
-    has_come_to = earliest <= told <= scene.now_ms + ticks.precision_ms and told == ticks.start_ms(told)
-    if has_come_to or not (told or len(entries.position)):
-        return told
+    has_come_to = earliest <= read_ms <= scene.now_ms + ticks.precision_ms and read_ms == ticks.start_ms(read_ms)
+    if has_come_to or not (read_ms or len(entries.position)):
+        return read_ms
     return _delivered(scene).up_to(entries)

@@ -1,8 +1,8 @@
-"""Entries of the timer log that are no entries, or not those of their messages, rebuilt.
+"""Rebuild entries of the timer log that are damaged, or do not match their messages.
 
-A broker writes an entry for each message of the timer topic's queue that is not due yet, in their order.
-So the entries on both sides of a damaged one tell which messages were between, if there were as many as
-there are places; size, topic, time and kind follow from the record. Spec 04, 4.6; I-126 to I-129, I-137.
+A broker writes an entry for each message of the timer topic's queue that is not due yet, in queue order. So the entries
+on both sides of a damaged one show which messages were between them, if there were as many as there are places; size,
+topic, time and kind follow from the record. Spec 04, 4.6; I-126 to I-129, I-137.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ..verify.timer_log import TimerColumns, TimerFiles, TimerLog, note_timer_re
 _NONE = -1
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 10
-"""Records that are read at once."""
-_ALL = 4
+"""Records read at once."""
+_ALL_FIELDS = 4
 """Size, topic, time and kind of an entry agree with a record."""
-_ENOUGH = 3
-"""One of them may be what is damaged."""
+_ENOUGH_FIELDS = 3
+"""One of the four may be damaged."""
 
 
 class RepairedEntries(NamedTuple):
-    """n entries as they are to be, in log order. units: their bytes. changed: bool[n]. torn: positions of
-    those behind them that are cut off.
+    """n entries as they should be, in log order. units: their bytes. changed: bool[n]. torn: positions of the entries
+    behind them that are cut off.
     """
 
     position: Ints
@@ -52,15 +52,13 @@ class RepairedEntries(NamedTuple):
 
     @property
     def entries(self) -> TimerEntries:
-        """The same as columns."""
+        """The entries as columns."""
         return TimerEntries.of(self.position, self.units)
 
 
 def timer_messages(store: StoreReader, scene: VerifyContext, entries: TimerEntries, planned: Ints) -> TimerColumns:
-    """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
-
-    planned: places that the queue will name, too. Tombstones, which a repair of the log made in place
-    of lost messages, tell nothing of an entry.
+    """Return the records that the timer topic's queue and entries of the timer log name, without tombstones, which say
+    nothing about an entry. planned: further positions that the queue will name. Raises Unreadable.
     """
     places = [entries.offset_py, planned]
     try:
@@ -69,7 +67,7 @@ def timer_messages(store: StoreReader, scene: VerifyContext, entries: TimerEntri
             parts = queue.units(ends.min_offset, ends.max_offset)
             places += [u["physical_offset"][is_valid(u)].astype(np.int64) for _, u in parts]
     except NotFound:
-        pass  # a timer log without a queue: only its own entries name records
+        pass  # without a queue, only the log's own entries name records
     found = np.unique(np.concatenate(places))
     for first in range(0, len(found), _AT_ONCE):
         batch = store.log.records(found[first : first + _AT_ONCE])
@@ -80,7 +78,7 @@ def timer_messages(store: StoreReader, scene: VerifyContext, entries: TimerEntri
 
 
 def repaired_entries(files: TimerFiles, records: TimerColumns) -> RepairedEntries:
-    """All entries, those that are damaged with what record and neighbours tell. Raises Unreadable."""
+    """Return all entries, damaged ones rebuilt from records and neighbours. Raises Unreadable."""
     position, units = _places(files)
     whole = is_entry(units)
     row = _rows(units, whole, records, files.log.start == 0)
@@ -99,8 +97,8 @@ def repaired_entries(files: TimerFiles, records: TimerColumns) -> RepairedEntrie
 
 
 def _torn_at_end(units: Structs, whole: Flags, row: Ints, records: TimerColumns) -> Flags:
-    """bool[n]: entries behind all good ones that were written in part: the size that they name is none, or not
-    that of the record there. A broker takes them for good ones, and their message is lost (B36).
+    """bool[n]: entries behind all good ones that were partly written: with no size, or another size than their record.
+    A broker takes them for good ones, and loses their message (B36).
     """
     torn = units["size_py"] <= 0
     if len(records.position):
@@ -113,7 +111,7 @@ def _torn_at_end(units: Structs, whole: Flags, row: Ints, records: TimerColumns)
 
 
 def _places(files: TimerFiles) -> tuple[Ints, Structs]:
-    """Where entries lie, or have to lie: (position, unit)[n], the damaged ones too."""
+    """Return (position, unit)[n] of entries, and of damaged places for entries."""
     log = files.log
     places = [log.entries.position]
     for part in log.ranges:
@@ -138,37 +136,35 @@ def _places(files: TimerFiles) -> tuple[Ints, Structs]:
 
 
 def _rows(units: Structs, whole: Flags, records: TimerColumns, complete: bool) -> Ints:
-    """The record that each entry is about, _NONE for those that nothing tells.
-
-    Where another record took the place of the one that an entry names, the entry stays.
-    complete: nothing was ever before the first entry.
+    """Return the record row of each entry, _NONE if unknown. An entry stays if another record has taken the place of
+    its own. complete: nothing was ever before the first entry.
     """
     row = _named(units, records)
     if not len(records.position):
         return row
     there = records.at(units["offset_py"].astype(np.int64))[0]
     own = np.where(row >= 0, records.queue_offset[row], _NONE)
-    offset, sure = _between(own, complete)
+    offset, sure = _filled_offsets(own, complete)
     by_offset = np.argsort(records.queue_offset, kind="stable")
     at, known = rows_of(records.queue_offset[by_offset], offset)
-    told = np.where(known, by_offset[at], _NONE)
-    guessed = whole & (_agreeing(units, records, told) == _ALL)
-    other = (told == there) & (records.position[there] == units["offset_py"])
-    use = (told >= 0) & (offset != own) & (sure | guessed) & ~(other & whole)
-    found: Ints = np.where(use, told, row)
+    candidate = np.where(known, by_offset[at], _NONE)
+    guessed = whole & (_agreement(units, records, candidate) == _ALL_FIELDS)
+    other = (candidate == there) & (records.position[there] == units["offset_py"])
+    use = (candidate >= 0) & (offset != own) & (sure | guessed) & ~(other & whole)
+    found: Ints = np.where(use, candidate, row)
     return found
 
 
 def _named(units: Structs, records: TimerColumns) -> Ints:
-    """The record at the place that an entry names, if more of the entry agrees with it."""
+    """Return the record at the position that an entry names, if enough of the entry agrees with it."""
     row, known = records.at(units["offset_py"].astype(np.int64))
     row = np.where(known & (units["size"] == UNIT_BYTES), row, _NONE)
-    found: Ints = np.where(_agreeing(units, records, row) >= _ENOUGH, row, _NONE)
+    found: Ints = np.where(_agreement(units, records, row) >= _ENOUGH_FIELDS, row, _NONE)
     return found
 
 
-def _agreeing(units: Structs, records: TimerColumns, row: Ints) -> Ints:
-    """How many of size, topic, time and kind of an entry are those of a record."""
+def _agreement(units: Structs, records: TimerColumns, row: Ints) -> Ints:
+    """Return how many of size, topic, time and kind of an entry agree with a record."""
     if not len(records.position):
         return np.zeros(len(row), np.int64)
     due, out_ms = due_ms(units), records.out_ms[row]
@@ -182,21 +178,20 @@ def _agreeing(units: Structs, records: TimerColumns, row: Ints) -> Ints:
 
 
 def _kinds(units: Structs, records: TimerColumns, row: Ints) -> tuple[Flags, Flags]:
-    """(taken round once more, of the kind of its record): bool[n] each. Of another kind the magic is damaged, or the
-    entry is of another record: then its time tells whether it is taken round, not that magic once more.
+    """Return (rolled, same kind as the record): bool[n] each. Of another kind the magic is damaged, or the entry is of
+    another record: then the time shows whether it is rolled, not the magic.
     """
     magic = units["magic"]
     kind = magic & ~np.int32(MAGIC_ROLL) == np.where(records.cancels[row], MAGIC_DEFAULT | MAGIC_DELETE, MAGIC_DEFAULT)
     return np.where(kind, (magic & MAGIC_ROLL) != 0, due_ms(units) < records.out_ms[row]), kind
 
 
-def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
-    """Queue offsets with gaps filled from their neighbours; which of them those leave no doubt about.
-
-    Messages that were due when they were read have no entry: only a gap of the right width is sure.
+def _filled_offsets(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
+    """Return queue offsets with gaps filled from their neighbours, and which are certain. Messages that were due when
+    they were read have no entry: only a gap of the right width is certain.
     """
     offset, sure = offset.copy(), offset >= 0
-    if len(offset) > 2:  # one that jumps out of a row that goes on behind it is none of it
+    if len(offset) > 2:  # an offset that breaks a continuing row is wrong
         jumps = (offset[2:] - offset[:-2] == 2) & (offset[:-2] >= 0)
         offset[1:-1][jumps] = offset[:-2][jumps] + 1
         sure[1:-1] |= jumps
@@ -215,16 +210,15 @@ def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
     base = np.where(from_left, left + 1, right - width)
     use = from_left | (at_start & ~at_end & (right >= width))
     run = np.cumsum(first) - 1
-    told = base[run] + bad - begin[run]
-    offset[bad] = np.where(use[run], told, _NONE)
+    candidate = base[run] + bad - begin[run]
+    offset[bad] = np.where(use[run], candidate, _NONE)
     sure[bad] = fits[run]
     return offset, sure
 
 
 def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns) -> None:
-    """Let entries say what their records do; their time of writing stays where that can be.
-
-    Of an entry whose record has no time that fits, `row` becomes _NONE.
+    """Correct entries by their records; their time of writing stays if it is possible. `row` becomes _NONE for an entry
+    if no time fits its record.
     """
     if not len(records.position):
         return
@@ -241,8 +235,8 @@ def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, recor
     timed = (whole | named) & ((due == out_ms) | (rolled & (due < out_ms) & (named & whole | fits)))
     timed |= whole & named & is_filed_again(units["delayed_time"], due, out_ms)
     written = np.where(fits, written, low)
-    can = timed | ((out_ms >= 0) & (out_ms - written >= np.iinfo(np.int32).min))
-    row[(row >= 0) & ~can] = _NONE
+    possible = timed | ((out_ms >= 0) & (out_ms - written >= np.iinfo(np.int32).min))
+    row[(row >= 0) & ~possible] = _NONE
     known = row >= 0
     for number in np.flatnonzero(known & ~timed).tolist():
         delay_ms, rolled[number] = files.ticks.delay(int(out_ms[number]), int(written[number]))
@@ -257,7 +251,7 @@ def _put_right(units: Structs, whole: Flags, row: Ints, files: TimerFiles, recor
 
 
 def _written_between(units: Structs, trusted: Flags) -> tuple[Ints, Ints]:
-    """When the trusted entries before and behind each one were written, ms; _NONE without one."""
+    """Return the times (ms) at which the nearest trusted entries before and behind were written; _NONE without one."""
     written = np.concatenate([[_NONE], units["curr_write_time"].astype(np.int64), [_NONE]])
     count = len(units)
     number = np.arange(1, count + 1)
@@ -267,7 +261,7 @@ def _written_between(units: Structs, trusted: Flags) -> tuple[Ints, Ints]:
 
 
 def _link(position: Ints, units: Structs, changed: Flags, files: TimerFiles) -> None:
-    """Let what was changed, and what names no older entry, name the one before it in its tick."""
+    """Link changed entries, and those that name no older entry, to the entry before in their tick."""
     order = ByTick.of(due_ms(units) // files.ticks.precision_ms, position)
     before = np.empty(len(position), np.int64)
     before[order.rows] = order.before
@@ -285,9 +279,9 @@ def _bytes_differ(one: Structs, other: Structs) -> Flags:
 
 
 def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> RepairedEntries:
-    """Entries for a timer log that has none, as if the messages were read anew: from the first one on that
-    waits, and of all behind it that waited once. A start goes by the last one, and reads slots from the
-    time on that timercheck has: entries of messages that were delivered before do nothing.
+    """Return entries for a timer log without any, as if the messages were read again: from the first waiting one on,
+    and all later ones that had to wait. A start continues behind the last one, and reads slots from the time in
+    timercheck on: entries of messages that were delivered have no effect.
     """
     precision_ms, read_ms = files.ticks.precision_ms, files.check.last_read_time_ms
     late = records.out_ms > records.store_timestamp // precision_ms * precision_ms
@@ -301,7 +295,7 @@ def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> R
     position = files.log.start + number // room * file_bytes + number % room * UNIT_BYTES
     written = records.store_timestamp // precision_ms * precision_ms
     wait_ms, rolled = files.ticks.delays(records.out_ms, written)
-    # taken round in time, but not put into the queue again: its turn is still to come
+    # was due to roll, but is not in the queue again: its turn is still to come
     missed = rolled & (written + wait_ms < read_ms) & _newest(records) & (records.out_ms > read_ms)
     written = np.where(missed, read_ms // precision_ms * precision_ms, written)
     wait_ms, rolled = files.ticks.delays(records.out_ms, written)
@@ -317,9 +311,9 @@ def made_entries(files: TimerFiles, records: TimerColumns, file_bytes: int) -> R
 
 
 def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, rolled: Flags, now_ms: int) -> Structs:
-    """Entries for messages that a start at `now_ms` reads from the queue, and of which it would file some where it
-    never comes to: with no time to wait where they are due. waits: what was neither delivered nor cancelled. rolled:
-    what has a later record, which alone is to fire: its own entry is at a tick that no start reads any more.
+    """Return entries for messages that a start at `now_ms` reads from the queue, and of which it would file some in
+    ticks that it never reads: due ones get no wait. waits: neither delivered nor cancelled. rolled: a later record
+    exists, and only that may fire: the entry gets a tick that no start reads any more.
     """
     out_ms, write_ms = records.out_ms, np.int64(files.ticks.start_ms(now_ms))
     passed_ms = np.minimum(out_ms, files.ticks.oldest_ms(now_ms) - files.ticks.precision_ms)
@@ -337,7 +331,7 @@ def entries_to_add(files: TimerFiles, records: TimerColumns, waits: Flags, rolle
 
 
 def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Iterator[Edit]:
-    """Units behind the last entry, in further files where the last one has no room for them."""
+    """Yield edits that append units behind the last entry, in further files if the last one has no room."""
     pieces: dict[int, bytearray] = {}
     position, begins_at = log.end, dict[int, int]()
     while len(units):
@@ -361,16 +355,14 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Ite
 
 
 def filed_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
-    """Queue offset from `begin` on up to which each message has its entry: read again, it would be delivered twice."""
+    """Return the queue offset, from `begin` on, up to which all messages have entries and need no reading again."""
     mine = np.flatnonzero((records.queue_offset >= begin) & np.isin(records.position, entries.offset_py))
     offsets = np.unique(records.queue_offset[mine])
     return begin + int((offsets == begin + np.arange(len(offsets))).sum())
 
 
 def filed_again(found: RepairedEntries, late: Ints, records: TimerColumns, tick_ms: int) -> RepairedEntries:
-    """The same with some entries at the tick of `tick_ms`, with no time to wait: then they fire, or are taken round
-    once more. late: their rows.
-    """
+    """Return the entries with the rows `late` moved to the tick of `tick_ms` without a wait: to fire or roll again."""
     units, changed = found.units.copy(), found.changed.copy()
     row, known = records.at(units["offset_py"][late].astype(np.int64))
     to_come = known & (records.out_ms[row] > tick_ms)
@@ -382,7 +374,7 @@ def filed_again(found: RepairedEntries, late: Ints, records: TimerColumns, tick_
 
 
 def _newest(records: TimerColumns) -> Flags:
-    """bool[n]: no later record is of the same message. They are in the order of their queue."""
+    """bool[n]: no later record is of the same message, by queue offset."""
     order = np.lexsort((records.queue_offset, records.out_ms, records.cancels, records.name))
     first = begins(records.name[order], records.cancels[order].astype(np.int64), records.out_ms[order])
     found = np.zeros(len(order), np.bool_)
@@ -391,7 +383,7 @@ def _newest(records: TimerColumns) -> Flags:
 
 
 def closing_blanks(log: TimerLog) -> Iterator[Edit]:
-    """A full file of the timer log, with files behind it, leads on to the next one."""
+    """Yield missing BLANKs at the end of full files of the timer log that have files behind them."""
     for file in log.files[:-1]:
         mine = [part for part in log.ranges if file.start <= part.position < file.end]
         if any(part.kind == "blank" for part in mine) or file.size < UNIT_BYTES + BLANK_BYTES:
@@ -405,9 +397,8 @@ def closing_blanks(log: TimerLog) -> Iterator[Edit]:
 
 
 def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
-    """The first files go where nothing tells of any entry in them: a start that reads them cuts the
-    log there, with all that waits behind, and expiry never comes to an end of them. The log begins
-    with the next file then, as behind expiry.
+    """Yield moves of first files of which no entry is known: a start that reads them cuts the log there, with
+    everything behind, and expiry never removes them. The log then begins with the next file, as after expiry.
     """
     for file in log.files[:-1]:
         inside = (log.entries.position >= file.start) & (log.entries.position < file.end)
@@ -419,10 +410,8 @@ def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
 
 
 def missing_files(log: TimerLog, messages: int) -> Iterator[Edit]:
-    """Files between others, without an entry yet: those around them tell which there were.
-
-    None where one has not the length of the others, or a name so far away that there are too few messages of the timer
-    topic for the entries of all files before it.
+    """Yield missing files between others, without entries yet, which their neighbours show. Nothing if a file has
+    another length, or if so many files are missing that the timer topic has too few messages for their entries.
     """
     size = log.files[0].size if log.files else 0
     gaps = [range(file.end, behind.start, size or 1) for file, behind in pairwise(log.files)]
@@ -437,7 +426,7 @@ def missing_files(log: TimerLog, messages: int) -> Iterator[Edit]:
 
 
 def are_full(log: TimerLog, made: Iterable[Edit]) -> bool:
-    """Each place of the files that were made has an entry: a start cuts the timer log where there is none."""
+    """Whether each place of the created files has an entry: a start cuts the timer log at a place without one."""
     mine = {file.path: file for file in log.files}
     return all(
         log.entries.at(np.arange(file.start, file.end - UNIT_BYTES - BLANK_BYTES + 1, UNIT_BYTES))[1].all()
@@ -446,6 +435,6 @@ def are_full(log: TimerLog, made: Iterable[Edit]) -> bool:
 
 
 def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:
-    """The last place for an entry in the file has one."""
+    """Whether the last place for an entry in a file has one."""
     last = np.array([file.start + offset - UNIT_BYTES], np.int64)
     return bool(log.entries.at(last)[1][0])

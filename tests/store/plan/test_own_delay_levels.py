@@ -12,7 +12,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.queues.units import read_units
-from mqstore.store.repair.ext import _records
+from mqstore.store.repair.ext import _expected
 from mqstore.store.settings.options import options_of
 
 from ...cli.datadriven import run_here
@@ -47,6 +47,6 @@ def test_a_header_is_put_right(root: Path) -> None:
 def test_units_of_consumequeue_ext(root: Path) -> None:
     layout = Layout.open(root, BrokerConfig(SETTINGS))
     units = read_units(Snapshot.of(layout).queues[DELAYED][0], 0, 3)
-    known = _records(units, commit_log_of(layout), options_of(layout).delay_waits())
+    known = _expected(units, commit_log_of(layout), options_of(layout).delay_waits())
     assert [known[at].tags_code for at in units["physical_offset"].tolist()] == units["tags_code"].tolist()
     assert np.all(units["tags_code"] > 0)
