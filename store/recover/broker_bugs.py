@@ -1,14 +1,13 @@
-"""Which known bug of brokers hides messages that stay in the log (spec 07, 7.12).
+"""Known bugs of brokers: the table, which bug hides messages that stay in the log, and losses of timed messages.
 
-A message is hidden because its unit is missing, wrong, or below the queue's min offset. Why the start
-leaves it so follows from the exit, the generation, and what lies in its queue's directory.
+Findings, cases and predictions name bugs by their numbers (spec 07, 7.12). A message is hidden if its unit is missing,
+wrong, or below the queue's min offset. Why the start leaves it so follows from the exit, the generation, and the files
+of its queue.
 
-Known bugs of brokers, by the numbers that findings, cases and predictions name (spec 07, 7.12).
-
-What a start does to the timed messages that wait: never fired, fired twice, stuck (spec 07, B31 … B36).
-After load a broker follows the wheel: each slot leads to the newest entry of its tick, that to the one
-before. An entry that no slot leads to fires only if its message is read from the timer topic's queue
-again; one that a slot leads to and that is read again fires twice.
+A start can leave waiting timed messages unfired, fire them twice, or get stuck (spec 07, B31 … B36). After load a
+broker follows the wheel: each slot leads to the newest entry of its tick, each entry to the one before. An entry that
+no slot leads to fires only if its message is read from the timer topic's queue again; an entry that a slot leads to and
+whose message is read again fires twice.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from ..timer.start import QUEUE, TimerState, recover_timer
 
 
 class BrokerBug(NamedTuple):
-    """One bug. words: a few, for a reason; "" where no reason names it. codes: findings with it."""
+    """One bug. words: a short text for reasons, "" if no reason names it. codes: findings that it causes."""
 
     code: str
     versions: str
@@ -59,7 +58,7 @@ class BrokerBug(NamedTuple):
 
 @cache
 def bugs() -> dict[str, BrokerBug]:
-    """Every bug by its number, in order."""
+    """Return every bug by its number, in order."""
     data = get_data(__package__, "bugs.toml")
     assert data is not None
     rows = tomllib.loads(data.decode("utf-8"))
@@ -70,17 +69,17 @@ _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 
 WITHOUT_COMPACTION_LOG = "of a compaction topic, which has no compaction log if queues are in a RocksDB"
-"""Why a message is not read that its queue has."""
+"""Why a message is not read although its queue has it."""
 BETWEEN_BATCHES = "of a topic with BatchCQ and queues in a RocksDB, where pulls at an inner batch fail"
-"""Why a message is not read: there is no unit behind its own (spec 2.10)."""
+"""Why a message is not read: no unit follows its batch's unit (spec 2.10)."""
 
 
 def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
-    """The shares, each with the bug that it is due to behind its reason. Raises Unreadable."""
+    """Return the shares, with the bug that caused each behind its reason. Raises Unreadable."""
     if not invisible.shares or outcome.refusal is not None:
         return invisible
     named = Tally()
-    judge, unserved = _Judge(outcome, invisible), outcome.unserved
+    judge, unserved = _BugFinder(outcome, invisible), outcome.unserved
     for share in invisible:
         if share.queue.topic in unserved:
             named.shares[share.queue, WITHOUT_COMPACTION_LOG] = replace(share, reason=WITHOUT_COMPACTION_LOG)
@@ -94,8 +93,8 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     return named
 
 
-class _Judge:
-    """What is looked up once for all shares."""
+class _BugFinder:
+    """Finds the bugs of shares; looks up common facts once."""
 
     def __init__(self, outcome: Outcome, invisible: Tally) -> None:
         self._outcome = outcome
@@ -103,14 +102,14 @@ class _Judge:
         self._log = commit_log_of(outcome.snapshot.layout)
         self._start_time = self._time_at(outcome.scan_start)
         self._at_end = self._message_at(outcome.queues_end)
-        #: When the first hidden message of each queue was stored: later ones are shifted by it.
+        #: Store time of the first hidden message of each queue: later ones are shifted by it.
         self._first: dict[QueueId, int] = {}
         for share in invisible:
             first = share.first_store_timestamp
             self._first[share.queue] = min(first, self._first.get(share.queue, first))
 
     def bug_of(self, share: Share) -> str:
-        """The number of a bug, "" where the files are damaged and no broker's rule is at fault."""
+        """Return the number of a bug, "" if the files are damaged and no broker's rule is at fault."""
         if share.reason == UNSERVED:
             return ""
         if self._outcome.stores.reads(share.queue):
@@ -141,11 +140,11 @@ class _Judge:
             return "B1"
         if self._reaches(share):
             return ""
-        silent = not dispatch.when_clean and dispatch.reput is not ReputStart.QUEUES_END
-        return "B1" if silent else "B2"
+        never_dispatches = not dispatch.when_clean and dispatch.reput is not ReputStart.QUEUES_END
+        return "B1" if never_dispatches else "B2"
 
     def _reaches(self, share: Share) -> bool:
-        """The queue on disk has a unit at or behind the last of these messages."""
+        """Whether the queue on disk has a unit at or behind the last of these messages."""
         last = self._units(share.queue).last()
         return last is not None and last[0] >= share.last_offset
 
@@ -156,17 +155,17 @@ class _Judge:
         return FileUnits(MappedFileQueue((), files, 0, []))
 
     def _ends_with_pre_fill(self, queue: QueueId) -> bool:
-        """The last unit of the queue is one that only takes room."""
+        """Whether the last unit of the queue is a pre-fill unit."""
         last = self._units(queue).last(is_valid)
         return last is not None and bool(is_pre_fill(last[1])[0])
 
     def _time_at(self, position: int) -> int:
-        """Store time of the record at a position, 0 without one."""
+        """Return the store time of the record at a position, 0 without one."""
         found = self._log.records(np.array([position], np.int64))
         return int(found.columns.ints("store_timestamp")[0]) if len(found) else 0
 
     def _message_at(self, position: int) -> tuple[QueueId | None, int]:
-        """Queue and queue offset of the message at a position."""
+        """Return queue and queue offset of the message at a position."""
         found = self._log.records(np.array([position], np.int64)) if position >= 0 else None
         if found is None or not len(found):
             return None, -1
@@ -180,16 +179,16 @@ _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 14
 _TOO_LATE = "the broker was down for longer than the wheel reaches back"
 _READ_AGAIN_MAX = 10_000
-"""Messages of the timer topic whose time is looked at: those that are read after the start."""
+"""Most messages of the timer topic, read after the start, whose time is looked at."""
 
 
 @dataclass(frozen=True)
 class TimerLoss:
-    """Timed messages after a start. pending: with a good entry in the timer log, not yet due when
-    the broker read last. loops: ticks whose chain leads to itself once it is written on. stuck_at:
-    queue offset in the timer topic behind which nothing is read, None: nothing is in the way. too_late: of those that
-    never fire the ones that did, had the start come in time: it reads the wheel from a later tick on. by_chance: of
-    these the ones that it reads from the queue: it may come to them in time after all (spec 04, 4.9).
+    """Timed messages after a start. pending: with a good entry in the timer log, not due when the broker last read.
+    loops: ticks whose chain leads to itself when it is continued. stuck_at: queue offset in the timer topic behind
+    which nothing is read, None if nothing blocks it. too_late: never fired only because the start comes so late that it
+    reads the wheel from a later tick on. by_chance: of these, messages read from the queue, which may fire in time
+    after all (spec 04, 4.9).
     """
 
     pending: int = 0
@@ -201,7 +200,7 @@ class TimerLoss:
     by_chance: int = 0
     bugs: list[str] = field(default_factory=list)
     in_files: ClassVar[bool] = True
-    """What is wrong is in the timer's files: a repair mends it."""
+    """The fault is in the timer's files: a repair corrects it."""
 
     @property
     def harmless(self) -> bool:
@@ -210,12 +209,12 @@ class TimerLoss:
 
     @property
     def unfired(self) -> int:
-        """Greater the more timed messages no consumer would see; 0: each fires at least once."""
+        """Rises with the number of timed messages that no consumer would see; 0: each fires at least once."""
         return self.never_fired + self.loops + (self.stuck_at is not None)
 
     @property
     def unfired_text(self) -> str:
-        """What a broker would do to messages that no consumer would see; "" if each fires."""
+        """What a broker would do with messages that no consumer would see; "" if each fires."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         if self.never_fired:
             messages = counted(self.pending, "timed message", form=",")
@@ -231,60 +230,60 @@ class TimerLoss:
 
     @property
     def twice_text(self) -> str:
-        """Which messages a broker would deliver that it should not, "" for none."""
+        """Messages that a broker would deliver twice, "" for none."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         count = counted(self.fired_twice, "timed message", form=",")
         return f"{count}{why} twice" if self.fired_twice else ""
 
     def to_json(self) -> dict[str, Any]:
-        """The object `prediction.timers`."""
+        """Return the object `prediction.timers`."""
         return dict(vars(self))
 
 
 class NoTimerLoss(TimerLoss):
-    """The same of a broker that has no timer: all that waits stays so."""
+    """`TimerLoss` of a broker without a timer: no message fires."""
 
     @property
     def unfired_text(self) -> str:
-        """What such a broker does to them; "" for none."""
+        """What such a broker does with them; "" for none."""
         return f"{super().unfired_text}: this version has no timer" if self.never_fired else ""
 
 
 @dataclass(frozen=True)
 class DatabaseTimerLoss(TimerLoss):
-    """The same of a broker that has its timers in a RocksDB. uncancelled: messages that were cancelled, and fire."""
+    """`TimerLoss` of a broker with its timers in a RocksDB. uncancelled: cancelled messages that fire."""
 
     uncancelled: int = 0
     in_files: ClassVar[bool] = False
 
     @property
     def twice_text(self) -> str:
-        """Which messages such a broker would deliver that it should not, "" for none."""
+        """Messages that such a broker would deliver twice or although cancelled, "" for none."""
         cancelled = f", and {self.uncancelled:,} that were cancelled" if self.uncancelled else ""
         return f"{super().twice_text}{cancelled}" if self.fired_twice else ""
 
     @property
     def unfired_text(self) -> str:
-        """What such a broker does to them; "" for none."""
+        """What such a broker does with them; "" for none."""
         why = "rocksdbstore has no row for them, or is read from a later time"
         return f"{super().unfired_text}: {why}" if self.never_fired else ""
 
 
 def timer_loss(outcome: Outcome, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """None where nobody used the timer, the broker does not run it, or its RocksDB of timers cannot be read. now_ms:
-    when the start comes. Raises Unreadable.
+    """Return the loss; None if nobody used the timer, the broker does not run it, or its RocksDB of timers cannot be
+    read. now_ms: time of the start. Raises Unreadable.
 
-    What is due before the ticks that it reads then, and that it reads from the queue again, it files behind its own
-    back, but for what it comes to when its timer delivers already: of some hundred messages some tens (M 5.1.4, 5.5.0).
+    Messages due before the ticks that the start reads, and read from the queue again, are filed at ticks it has passed,
+    except those that it reads when its timer already delivers: some tens of some hundred (M 5.1.4, 5.5.0).
     """
     state, queue = outcome.timer, outcome.read_queues.get(QUEUE)
     if queue is None or outcome.hangs or outcome.refusal is not None:
         return None
     if outcome.profile.timer and (kept := in_database(delivered.store, silent)) is not None:
-        return None if kept.unread else _in_database(outcome, queue, now_ms, delivered)
+        return None if kept.unread else _database_loss(outcome, queue, now_ms, delivered)
     if state is None:
         return None if outcome.profile.timer else _without_timer(outcome, queue, now_ms, delivered)
-    entries = _entries(outcome, state)
+    entries = _log_entries(outcome, state)
     read_ms, since_ms = _read_ms(entries, state, now_ms, delivered)
     used = state.wheel[state.used(read_ms)]
     heads = entries.rows(used["last_pos"].astype(np.int64))
@@ -316,7 +315,7 @@ def _unread_late(
     now_ms: int,
     delivered: DeliveredTimers,
 ) -> int:
-    """Messages that wait, have no entry, and are due before the ticks that a start at `now_ms` reads."""
+    """Count waiting messages without an entry that are due before the ticks that a start at `now_ms` reads."""
     oldest_ms = state.ticks.oldest_ms(now_ms)
     if queue.max_offset <= state.queue_offset or oldest_ms < state.check.last_read_time_ms:
         return 0
@@ -328,9 +327,9 @@ def _unread_late(
     return int(unread.sum())
 
 
-def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss:
-    """Of a broker with timers in a RocksDB. What a cancel message names is not missed, whatever lies there: its row is
-    gone. Raises Unreadable.
+def _database_loss(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss:
+    """Return the loss of a broker with timers in a RocksDB. A message that a cancel message names is not missed, as its
+    row is deleted. Raises Unreadable.
     """
     found = timers(delivered.store, now_ms, silent, delivered.scanned, outcome)
     cancelled = {cancel.cancels.rpartition("+")[2] for cancel in found.cancels}
@@ -342,14 +341,15 @@ def _in_database(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: 
     )
     pending = len(waiting) + never
     if found.queue_offset >= queue.max_offset - 1:
-        return DatabaseTimerLoss(pending, never)  # after every stop the last message that was read is read again
+        return DatabaseTimerLoss(pending, never)  # after every shutdown the last message that was read is read again
     uncancelled = sum(row.unique_key in cancelled for row in waiting)
     return DatabaseTimerLoss(pending, never, sum(row.again for row in known), uncancelled=uncancelled)
 
 
 def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: DeliveredTimers) -> tuple[int, int]:
-    """From when on a broker reads slots that starts when the timer log was written or later (spec 04, 4.9), and from
-    when on messages wait: the same, or as far as the log shows where the timer has not come to that time yet.
+    """Return the time from which on a broker reads slots, if it starts when the timer log was written or later (spec
+    04, 4.9), and the time from which on messages wait: the same, or what the log shows if the timer has not reached
+    that time yet.
     """
     read_ms = max(state.read_time_ms, state.ticks.oldest_ms(entries.alive_ms))
     if read_ms <= 0:
@@ -360,13 +360,13 @@ def _read_ms(entries: TimerEntries, state: TimerState, now_ms: int, delivered: D
 
 
 def _waiting(outcome: Outcome, entries: TimerEntries, since_ms: int) -> Flags:
-    """bool[n]: an entry of a message that is due from then on, the newest of several: it has been rolled."""
+    """bool[n]: the newest entry of a message that is due at `since_ms` or later; older ones have been rolled."""
     due = entries.tick_ms >= since_ms
     return ~entries.deletes & (entries.offset_py < outcome.log_end) & due & _is_newest(entries)
 
 
 def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered: DeliveredTimers) -> TimerLoss | None:
-    """What waits, as a broker with a timer would find it; where that refuses the files, by the queue alone."""
+    """Count waiting messages as a broker with a timer would find them; if it refuses the files, by the queue alone."""
     snapshot = outcome.snapshot
     if not snapshot.has_timer:
         return None
@@ -374,7 +374,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
     state = recover_timer(snapshot, profile, (outcome.log_start, outcome.log_end), queue, 0)
     if not isinstance(state, TimerState):
         state = TimerState.without_files(snapshot.layout)
-    entries = _entries(outcome, state)
+    entries = _log_entries(outcome, state)
     since_ms = _read_ms(entries, state, now_ms, delivered)[1]
     count = int(_waiting(outcome, entries, since_ms).sum())
     offset = _queue_offsets(queue, entries.offset_py)
@@ -384,9 +384,7 @@ def _without_timer(outcome: Outcome, queue: StartedQueue, now_ms: int, delivered
 
 
 def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:
-    """The oldest time that log or wheel have, 0 for none: of a timercheck that is lost nothing tells
-    how far the broker had read.
-    """
+    """Return the oldest time in log or wheel, 0 without one: without a timercheck nothing shows what was read."""
     if len(entries):
         return int(entries.tick_ms.min())
     time = state.wheel["time"]
@@ -396,7 +394,7 @@ def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:
 
 
 def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> str:
-    """The bug that leaves messages behind, "" where the timer log itself is damaged."""
+    """Return the bug that leaves messages unfired, "" if the timer log itself is damaged."""
     wheel = outcome.snapshot.layout.timer_wheel
     if not wheel.exists() or not wheel.stat().st_size:
         return "B33"
@@ -416,14 +414,14 @@ def _without_entry(
     since_ms: int,
     delivered: DeliveredTimers,
 ) -> int:
-    """Messages that wait, have no entry, and are not read again; of those that are read before the
-    place where the broker goes on the newest are looked at.
+    """Count waiting messages without an entry that are not read again; only the newest ones read before the place where
+    the broker continues are looked at.
     """
     known = offset[offset >= 0]
     first = max(queue.min_offset, state.queue_offset - _READ_AGAIN_MAX)
     first = max(first, int(known.min())) if len(known) else first
     log, found = commit_log_of(outcome.snapshot.layout), list[int]()
-    for begin, units in _units(queue, first):
+    for begin, units in _queue_windows(queue, first):
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
         places = units["physical_offset"][rows].astype(np.int64)
@@ -440,8 +438,8 @@ def _without_entry(
     return int(np.isin(np.array(found, np.int64), waiting.position).sum())
 
 
-def _entries(outcome: Outcome, state: TimerState) -> TimerEntries:
-    """What the files of the timer log have, up to where a broker reads."""
+def _log_entries(outcome: Outcome, state: TimerState) -> TimerEntries:
+    """Return the entries of the timer log, up to where a broker reads."""
     parts = []
     for file in state.files:
         if file.entry is None or file.start >= state.log_end:
@@ -463,11 +461,11 @@ def _is_newest(entries: TimerEntries) -> Flags:
 
 
 def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
-    """Queue offsets of the units that name these places; -1 where none does."""
+    """Return queue offsets of the units that name these positions; -1 without one."""
     found = np.full(len(places), -1, np.int64)
     order = np.argsort(places, kind="stable")
     ordered = places[order]
-    for first, units in _units(queue, queue.min_offset):
+    for first, units in _queue_windows(queue, queue.min_offset):
         used = np.flatnonzero(is_valid(units))
         position = units["physical_offset"][used].astype(np.int64)
         low = np.searchsorted(ordered, position, side="left")
@@ -477,18 +475,18 @@ def _queue_offsets(queue: StartedQueue, places: Ints) -> Ints:
     return found
 
 
-def _units(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
-    """(queue offset, units) from `begin` on, in windows."""
+def _queue_windows(queue: StartedQueue, begin: int) -> Iterator[tuple[int, Structs]]:
+    """Yield (queue offset, units) from `begin` on, in windows."""
     for first in range(begin, queue.max_offset, _AT_ONCE):
         count = min(_AT_ONCE, queue.max_offset - first)
         yield first, queue.lookup(np.arange(first, first + count, dtype=np.int64))
 
 
 def _stuck_at(outcome: Outcome, state: TimerState, queue: StartedQueue) -> int | None:
-    """The first message that is read and has no number for its time."""
+    """Return the first message to be read whose time is not a number."""
     log = commit_log_of(outcome.snapshot.layout)
     end = min(queue.max_offset, state.queue_offset + _READ_AGAIN_MAX)
-    for first, units in _units(queue, max(queue.min_offset, state.queue_offset)):
+    for first, units in _queue_windows(queue, max(queue.min_offset, state.queue_offset)):
         rows = np.flatnonzero(is_valid(units))[: max(0, end - first)]
         records = log.records(units["physical_offset"][rows].astype(np.int64))
         texts = records.columns.ragged("properties").tolist()

@@ -1,9 +1,7 @@
-"""The decision table: what can be the matter with a store, what a broker does, what the plan does.
+"""The decision table: what can be wrong with a store, what a broker does, what the plan does.
 
-Every store falls into exactly one case, the first one that holds. Its label stands here, in the
-output of `recover`, in the documentation and in the tests.
-
-What is known of a store when its case is looked for.
+Every store falls into exactly one case, the first one that holds. Its label is used here, in the output of `recover`,
+in the documentation and in the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from ..start.outcome import POISON, Outcome
 
 
 class CaseFacts(NamedTuple):
-    """What is known when a case is looked for. plan: None where none could be made."""
+    """The facts that decide on a case. plan: None if none could be made."""
 
     snapshot: Snapshot
     outcome: Outcome
@@ -50,7 +48,7 @@ class CaseFacts(NamedTuple):
 
     @property
     def loaded(self) -> list[LoadedFile]:
-        """Log files that the load took, those that the recovery gave up included."""
+        """Log files that the load took, including those that the recovery gave up."""
         return [*self.outcome.log.files, *self.outcome.log_removed]
 
     @property
@@ -64,18 +62,18 @@ class CaseFacts(NamedTuple):
 
     @property
     def odd_names(self) -> bool:
-        """A file was loaded that no broker has named so."""
+        """A file was loaded whose name no broker gives."""
         size = self.snapshot.log_file_bytes
         return any(f.entry and not is_whole_file(f.entry, size) for f in self.loaded)
 
     @property
     def phantom(self) -> bool:
-        """A record was taken for data that is none."""
+        """Bytes that are no record were taken for one."""
         return self.outcome.walk is not None and self.outcome.walk.phantoms > 0
 
     @property
     def tail_used(self) -> bool:
-        """Something stands behind the log end, or stood there before it was lost."""
+        """There are bytes behind the log end, or there were before they were lost."""
         if self.plan is None:
             return False
         return self.plan.tail_bytes > 0 or (self.plan.beyond > 0 and self.tail_written)
@@ -97,7 +95,7 @@ class CaseFacts(NamedTuple):
 
     @property
     def in_batches(self) -> set[str]:
-        """Topics of batches with messages that a pull of a RocksDB does not give."""
+        """Topics of batches with messages that a pull from a RocksDB does not return."""
         found = {share.queue.topic for share in self.after.invisible if share.reason == NO_UNIT}
         return found & self.outcome.stores.batches
 
@@ -108,7 +106,7 @@ class CaseFacts(NamedTuple):
 
     @property
     def rest_is_zeros(self) -> bool:
-        """The log ends inside a file, and there is nothing behind."""
+        """The log ends inside a file, with only zeros behind."""
         end, size = self.outcome.log_end, self.snapshot.log_file_bytes
         return end % size > 0 and not self.tail_written
 
@@ -117,10 +115,8 @@ __all__ = ["CASES", "Case", "CaseFacts", "case_named", "case_of"]
 
 
 class Case(NamedTuple):
-    """One row. found, broker, plan: what is there, what a start does, what the plan does.
-
-    bugs: of spec 07, 7.12; codes: of the catalogue of invariants. keep: what the plan does under
-    that policy, "" for the same.
+    """One row. found, broker, plan: what is there, what a start does, what the plan does. bugs: of spec 07, 7.12;
+    codes: of the catalogue of invariants. keep: what the plan does under that policy, "" if the same.
     """
 
     label: str
@@ -555,10 +551,10 @@ CASES: tuple[Case, ...] = (
 
 
 def case_of(facts: CaseFacts) -> Case:
-    """The first case that holds."""
+    """Return the first case that holds."""
     return next(case for case in CASES if case.holds(facts))
 
 
 def case_named(label: str) -> Case:
-    """The case of that label."""
+    """Return the case with that label."""
     return next(case for case in CASES if case.label == label)

@@ -1,14 +1,12 @@
-"""What a broker's start would do, as data: from a simulated start to fields of the JSON.
+"""Turn a simulated start into a `Prediction`: what a broker's start would do, as data and fields of the JSON.
 
-Index items that a start deletes and does not make again (spec 3.4; 07, B19).
+It counts index items that a start deletes and does not make again (spec 3.4; 07, B19), and messages that a start leaves
+out of the logs of compaction topics, from which alone these are served (spec 6.1).
 
-What a start leaves out of the logs of compaction topics, from which alone these are served (spec 6.1).
-
-What a new master's epochs make a slave cut off its log (spec 06, 6.2; AutoSwitchHAClient.doTruncate).
-
-A broker with a controller compares its epochs with those of the master that it follows: from the newest on,
-the first that both have, with the same begin, tells how far the logs are one. What lies behind is cut off
-before anything is copied. The rule is that of the real EpochFileCache; that the cut is made is by source.
+`slave_cut` predicts what a slave cuts off its log by the epochs of a new master (spec 06, 6.2;
+AutoSwitchHAClient.doTruncate). A broker with a controller compares its epochs with its master's, the newest first: the
+first epoch that both have, with the same begin, shows how far the logs agree. Everything behind is cut off before
+anything is copied. The rule was checked against the real EpochFileCache, the cut is by source only.
 """
 
 from __future__ import annotations
@@ -62,8 +60,8 @@ if TYPE_CHECKING:
 
 
 def index_items_lost(outcome: Outcome) -> int:
-    """Items of deleted files whose records lie before the place where the recovery begins: these
-    records are not dispatched again, so no key finds them any more. Raises Unreadable.
+    """Count items of deleted files whose records lie before the place where the recovery begins: these records are not
+    dispatched again, so no key finds them any more. Raises Unreadable.
     """
     geometry, lost = sizes_of(outcome.snapshot.layout).of_index, 0
     for stored in outcome.index.deleted:
@@ -81,11 +79,11 @@ def index_items_lost(outcome: Outcome) -> int:
 
 _UNKNOWN = np.iinfo(np.int64).max
 FEWEST_OTHERS = 2
-"""One alone may be a damaged time."""
+"""A single one may be a damaged time."""
 
 
 class CompactedMessages:
-    """What has come to the compaction log of a queue: by units, and by records where these do not tell."""
+    """The messages in the compaction log of a queue: by units, or if these are not enough, by records."""
 
     def __init__(self, layout: Layout, queue: QueueId) -> None:
         self._layout, self._queue = layout, queue
@@ -93,19 +91,17 @@ class CompactedMessages:
 
     @cached_property
     def upto(self) -> int:
-        """The queue offset up to which it may be compacted, -1: not at all. Raises Unreadable."""
+        """The queue offset up to which the queue may be compacted, -1 for none. Raises Unreadable."""
         with suppress(Missing):
             file = read_config_file(self._layout.compaction_log.parent / POSITION_CHECKPOINT, POSITION_CHECKPOINT)
-            told = {(row.get("topic"), row.get("queue_id")): int(row.get("offset", -1)) for row in file.records()}
+            offsets = {(row.get("topic"), row.get("queue_id")): int(row.get("offset", -1)) for row in file.records()}
             if file.problem is None:
-                return told.get(self._queue, -1)
+                return offsets.get(self._queue, -1)
         return _UNKNOWN
 
     @cached_property
     def named(self) -> Ints:
-        """(queue offset, store time, 1: the log has the file of its record) of units, int64[3, n], by offset. Raises
-        Unreadable.
-        """
+        """(queue offset, store time, 1: the log has the file) of units, int64[3, n], by offset. Raises Unreadable."""
         with MappedFileQueue.open(self._queue.below(self._layout.compaction_queues)) as files:
             parts = [part.units for part in sparse_units(files) if isinstance(part, SparseUnits)]
         with MappedFileQueue.open(self._queue.below(self._layout.compaction_log)) as files:
@@ -129,12 +125,12 @@ class CompactedMessages:
 
     @property
     def last(self) -> int:
-        """The log takes messages with a higher queue offset alone; -1: all of them."""
+        """The log only takes messages with a higher queue offset; -1: all of them."""
         return max(int(part[0].max(initial=-1)) for part in (self.named, self.kept))
 
     def lacks(self, offset: Ints, store_time: Ints) -> Flags:
-        """bool[n]: no pull gives the message, and compaction has not left it out. The next messages of the queue, by
-        offset. What is damaged does not count.
+        """bool[n]: no pull returns the message, and compaction has not left it out. To be called with the messages of
+        the queue by offset. Damaged messages do not count.
         """
         row, named = rows_of(self.named[0], offset)
         free = (offset <= self.upto) & ~named if self.named.size else named
@@ -148,7 +144,7 @@ class CompactedMessages:
         same = self.kept[1][row[both]] == store_time[both]
         others = both[: 0 if self._own else np.append(np.flatnonzero(same), len(both))[0]]
         self._own |= bool(same.any())
-        if len(others) >= min(FEWEST_OTHERS, len(both)):  # of a topic that was deleted: they come first
+        if len(others) >= min(FEWEST_OTHERS, len(both)):  # of a deleted topic: those come first
             never[others] = True
         return never
 
@@ -159,7 +155,7 @@ def _by_offset(columns: int, parts: Iterable[Ints]) -> Ints:
 
 
 class StartedCompaction:
-    """The logs of compaction topics after a start, which adds what it dispatches to their ends."""
+    """The logs of compaction topics after a start, which appends the messages that it dispatches."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._layout = outcome.snapshot.layout
@@ -168,7 +164,7 @@ class StartedCompaction:
         self._known = dict[QueueId, CompactedMessages]()
 
     def unserved(self, messages: Messages) -> Flags:
-        """bool[n]: no pull gives the message of a compaction topic. Raises Unreadable."""
+        """bool[n]: no pull returns the message of a compaction topic. Raises Unreadable."""
         known = self._known.setdefault(messages.queue, CompactedMessages(self._layout, messages.queue))
         lacks = known.lacks(messages.offset, messages.store_timestamp)
         if lacks.any():
@@ -178,13 +174,13 @@ class StartedCompaction:
 
 _DOES_NOT_PASS = "the record there does not pass the broker's check"
 _LARGE_RECORD_BYTES = 64 << 20
-"""Up to 5.3.1 a damaged size is allocated before it is doubted (B29)."""
+"""Up to 5.3.1 a broker allocates a damaged size before it checks it (B29)."""
 
 Change = Literal["removed", "truncated", "extended", "rewritten", "created"]
 
 
 class FileChange(NamedTuple):
-    """A file that a start changes; `begin`, `end`: the bytes that it gives up or adds."""
+    """A file that a start changes; begin, end: the bytes that it gives up or adds."""
 
     path: str
     change: Change
@@ -192,7 +188,7 @@ class FileChange(NamedTuple):
     end: int
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
+        """Return the fields of the JSON."""
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
@@ -206,21 +202,21 @@ class QueueEnds(NamedTuple):
 
 
 class DatabaseEnds(NamedTuple):
-    """The queues in a RocksDB after a start. row: how far it says that the log was dispatched."""
+    """The queues in a RocksDB after a start. row: the dispatch progress in the database."""
 
     row: int
     queues: list[QueueEnds]
 
     @classmethod
     def of(cls, outcome: Outcome) -> DatabaseEnds | None:
-        """Those of a simulated start; None: the broker has none."""
+        """Return those of a simulated start; None if the broker has no RocksDB."""
         database = outcome.database
         if database is None:
             return None
         return cls(database.row, _ends({name: database.view(name) for name in database.queues}))
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
+        """Return the fields of the JSON."""
         return {"row": self.row, "queues": [queue._asdict() for queue in self.queues]}
 
 
@@ -232,8 +228,8 @@ def _ends(queues: Mapping[QueueId, StartedQueue]) -> list[QueueEnds]:
 class Prediction:
     """A broker's start on a store.
 
-    outcome: `starts`, `refuses` or `hangs`, with the reason. log_start, log_end: None where it does
-    not load. delay_seconds: how much longer than usual it takes.
+    outcome: `starts`, `refuses` or `hangs`; reason: why it does not start. log_start, log_end: None if it does not
+    load. delay_seconds: additional time of the start.
     """
 
     broker_version: str
@@ -248,58 +244,58 @@ class Prediction:
     log_end_reason: str = ""
     #: As consumers get them.
     queues: list[QueueEnds] = field(default_factory=list)
-    #: None: there are none in a RocksDB.
+    #: None if the broker has no queues in a RocksDB.
     database: DatabaseEnds | None = None
-    #: Of what is invisible: the record at 0, which a start left out of a new RocksDB of queues (B40).
+    #: Number of invisible messages that a start left out of a new RocksDB of queues: the record at 0 (B40).
     left_out: int = 0
-    #: When the units of that are written, where one start can have several outcomes (B41).
+    #: When units of the RocksDB are written, if one start can have several outcomes (B41).
     race: str = ""
     files: list[FileChange] = field(default_factory=list)
     readable: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
-    #: None: no timer.
+    #: None without a timer.
     timers: TimerLoss | None = None
     #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
-    #: What becomes of config/; None where it was not looked at.
+    #: The effect on config/; None if it was not looked at.
     config: ConfigStart | None = None
 
     @property
     def starts(self) -> bool:
-        """The broker comes up."""
+        """The broker starts."""
         return self.outcome == "starts"
 
     @property
     def hidden(self) -> int:
-        """Messages that stay and cannot be read, but for one that each such broker leaves out."""
+        """Messages that stay and cannot be read, without the one that each such broker leaves out."""
         return self.invisible.messages - self.left_out
 
     @property
     def unfired(self) -> int:
-        """Greater the more timed messages no consumer would see, 0 without any."""
+        """Rises with the number of timed messages that no consumer would see, 0 for none."""
         return self.timers.unfired if self.timers else 0
 
     @property
     def forgets(self) -> bool:
-        """The configuration keeps the broker from starting, or loses what it had."""
+        """The configuration keeps the broker from starting, or loses entries."""
         return self.config is not None and self.config.harmful
 
     @property
     def badness(self) -> tuple[bool, int, int, int, bool]:
-        """Orders predictions: the worse one is greater."""
+        """Sort key of predictions: a worse one is greater."""
         lost = (self.lost.messages, self.invisible.messages, self.unfired)
         return (not self.starts, *lost, self.forgets)
 
     def with_config(self, config: ConfigStart) -> Prediction:
-        """The same with what becomes of config/: a broker that cannot load it does not start."""
+        """Return the prediction with the effect on config/: a broker that cannot load it does not start."""
         if not self.starts or not config.refuses:
             return replace(self, config=config)
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
-        """Fields of the JSON."""
+        """Return the fields of the JSON."""
         return {
             "broker_version": self.broker_version,
             "outcome": self.outcome,
@@ -326,7 +322,7 @@ class Prediction:
 
 
 def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapping[QueueId, tuple[int, int]]:
-    """(min, max) offset of all queues: as planned, else as a start leaves them, else those there."""
+    """Return the (min, max) offset of all queues: as planned, else after a start, else of existing queues."""
     if plan is not None:
         return {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
     if found.queues:
@@ -338,14 +334,14 @@ def queue_ends(found: Prediction, plan: Plan | None, snapshot: Snapshot) -> Mapp
 def prediction(
     outcome: Outcome, after: Readability, groups: GroupLoss, case: Case, now_ms: int, delivered: DeliveredTimers
 ) -> Prediction:
-    """Put a simulated start into words and numbers. now_ms, delivered: as of `timer_loss`. Raises Unreadable."""
+    """Describe a simulated start. now_ms, delivered: as of `timer_loss`. Raises Unreadable."""
     profile = outcome.profile
     if outcome.refusal is not None:
         return _refused(outcome, profile, case)
     root = os.fspath(outcome.snapshot.layout.root)
     database = outcome.database
     if database is not None and database.unreadable and outcome.snapshot.abort:
-        # what a recovery after a crash writes is merged with what cannot be read, and it fails
+        # the rows that a recovery after a crash writes are merged with unreadable ones, and that fails
         place = str(outcome.stores.database)
         outcome.refusal = Refusal("queue-database", "RocksDBException: Corruption: block checksum mismatch", place)
         return _refused(outcome, profile, case)
@@ -365,7 +361,7 @@ def prediction(
         queues=queues,
         database=DatabaseEnds.of(outcome),
         left_out=after.without_first if database is not None and not outcome.stores.files else 0,
-        files=[_inside(change, root) for change in _changes(outcome)],
+        files=[_relative_change(change, root) for change in _changes(outcome)],
         readable=0 if hangs else after.readable,
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
@@ -383,7 +379,7 @@ def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
 
 
 def _end_reason(outcome: Outcome) -> str:
-    """Why the recovery's scan ended where it ended."""
+    """Return why the recovery's scan ended where it did."""
     walk = outcome.walk
     if outcome.dledger is not None:
         return outcome.dledger.reason
@@ -412,7 +408,7 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
             yield FileChange(file.entry.path, "removed", 0, file.entry.size)
     for file in outcome.log.files[-1:]:
         if file.entry is not None and file.wrote < snapshot.log_file_bytes:
-            yield from _given_up(file.entry, file.wrote)
+            yield from _truncated(file.entry, file.wrote)
     if (ledger := outcome.dledger) is not None and ledger.rewritten >= 0:
         begin, end = (number * UNIT_BYTES for number in (ledger.rewritten, ledger.last + 1))
         place = Path(index_directory(snapshot)) / file_name(begin // FILE_BYTES * FILE_BYTES)
@@ -427,7 +423,7 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
         yield FileChange(entry.path, "removed", 0, entry.size)
 
 
-def _given_up(entry: DirectoryEntry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
+def _truncated(entry: DirectoryEntry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
     end = last_unit_byte(entry, begin) if units else last_byte(entry, begin)
     if end > begin:
         yield FileChange(entry.path, "truncated", begin, end)
@@ -447,7 +443,7 @@ def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
         elif file.added:
             yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
         if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
-            yield from _given_up(file.entry, file.wrote, units=True)
+            yield from _truncated(file.entry, file.wrote, units=True)
 
 
 def _ext_changes(ext: ExtState, directory: Path) -> Iterator[FileChange]:
@@ -470,17 +466,17 @@ def _relative(path: str | None, root: str) -> str | None:
     return path[len(root) + 1 :]
 
 
-def _inside(change: FileChange, root: str) -> FileChange:
-    """The change with its path relative to the store."""
+def _relative_change(change: FileChange, root: str) -> FileChange:
+    """Return the change with its path relative to the store."""
     path = _relative(change.path, root) or change.path
     return FileChange(path, change.change, change.begin, change.end)
 
 
-_OPEN = (1 << 63) - 1
+_OPEN_END = (1 << 63) - 1
 
 
 class Epoch(NamedTuple):
-    """One epoch of a log: the positions [begin, end) were written in it."""
+    """An epoch of a log: the positions [begin, end) were written in it."""
 
     number: int
     begin: int
@@ -488,20 +484,20 @@ class Epoch(NamedTuple):
 
 
 def read_epochs(path: Path, end: int) -> list[Epoch]:
-    """The epochs of a file, the last one up to `end`. Raises InvalidInput, Missing, Unreadable."""
+    """Return the epochs of a file, the last one up to `end`. Raises InvalidInput, Missing, Unreadable."""
     found = read_config_file(path, "epoch-file")
     if found.problem is not None:
         raise InvalidInput(f"no epoch file: {found.problem.reason}", path=path)
     begins = {int(r["epoch"]): int(r["start_offset"]) for r in found.records() if "epoch" in r}
     rows = sorted(begins.items())
     epochs = [Epoch(number, begin, behind) for (number, begin), (_, behind) in pairwise(rows)]
-    # a log that ends before its last epoch begins leaves that one open
-    epochs += [Epoch(n, begin, end if begin <= end else _OPEN) for n, begin in rows[-1:]]
+    # if the log ends before its last epoch begins, that epoch stays open
+    epochs += [Epoch(n, begin, end if begin <= end else _OPEN_END) for n, begin in rows[-1:]]
     return epochs
 
 
 def consistent_point(own: Sequence[Epoch], master: Sequence[Epoch]) -> int:
-    """Position up to which both logs are one, -1 where no epoch says so."""
+    """Return the position up to which both logs agree, -1 if no epoch shows one."""
     others = {epoch.number: epoch for epoch in master}
     for epoch in reversed(own):
         other = others.get(epoch.number)
@@ -511,22 +507,22 @@ def consistent_point(own: Sequence[Epoch], master: Sequence[Epoch]) -> int:
 
 
 @dataclass
-class _Behind(LogObserver):
-    """Counts the messages that lie behind a position."""
+class _CountBehind(LogObserver):
+    """Counts the messages behind a position."""
 
     position: int
     lost: Tally = field(default_factory=Tally)
 
     def messages(self, messages: Messages) -> None:
-        """Those of one queue."""
+        """Take messages of one queue."""
         cut = messages.take((messages.position >= self.position) & ~messages.lost)
         self.lost.add(cut.queue, "", cut.size, cut.store_timestamp, cut.offset)
 
 
 @dataclass(frozen=True)
 class SlaveCut:
-    """outcome: `same`: nothing is cut; `cuts`: behind `position`; `refuses`: no epoch is common, or no
-    record begins at `position`: the slave tries again for ever; `copies`: it has no epochs and asks for all.
+    """outcome: `same`: nothing is cut; `cuts`: from `position` on; `refuses`: no epoch is common, or no record begins
+    at `position`, and the slave retries for ever; `copies`: it has no epochs and requests everything.
     """
 
     layout: Layout
@@ -538,7 +534,7 @@ class SlaveCut:
     lost: Tally = field(default_factory=Tally)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         return {
             "type": "slave_cut",
             "store": str(self.layout.root),
@@ -554,8 +550,8 @@ class SlaveCut:
 
 @refusing()
 def slave_cut(layout: Layout, master: Path) -> SlaveCut:
-    """What a slave with this store cuts off to follow a master. master: its epoch file, or its store, whose
-    log end counts then. Raises InvalidInput, NotFound, Missing, NotAStore, Unreadable.
+    """Return what a slave with this store cuts off to follow a master. master: its epoch file, or its store, whose log
+    end counts then. Raises InvalidInput, NotFound, Missing, NotAStore, Unreadable.
     """
     log = commit_log_of(layout)
     end = log.end().position if log.files else 0
@@ -565,7 +561,7 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
         its_end = others.end().position if others.files else 0
         master = master / other.broker_config.get("storePathEpochFile", EPOCH_FILE)
     else:
-        its_end = _OPEN
+        its_end = _OPEN_END
     masters = read_epochs(master, its_end)
     if not masters:
         raise NotFound("the master's epoch file has no epoch", path=master)
@@ -576,7 +572,7 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
     position = consistent_point(own, masters)
     if position >= end:
         return SlaveCut(layout, "same", end, end, own, masters)
-    behind = _Behind(max(position, 0))
+    behind = _CountBehind(max(position, 0))
     scan_messages(log, [behind], Dispatching(), crc=False)
     aligned = position >= 0 and (position == log.min_offset or log.begins_at(position))
     outcome: Literal["cuts", "refuses"] = "cuts" if aligned else "refuses"

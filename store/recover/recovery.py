@@ -1,7 +1,4 @@
-"""`analyze`: everything that `recover` says about a store, from one pass over its log.
-
-What a start does to it and what was found of it is also told line by line, for people.
-"""
+"""`analyze`: everything that `recover` reports about a store, from one pass over its log, and lines for people."""
 
 from __future__ import annotations
 
@@ -59,8 +56,8 @@ from .predict import Prediction, StartedCompaction, prediction, queue_ends
 class Recovery:
     """A store before its recovery.
 
-    notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None
-    where none can be made, then `refusal` says why. interrupted: session that was cut off.
+    notes: further facts for the reader. predictions: one per generation that may have written the store, the worst
+    first. plan: None if none can be made; `refusal` says why. interrupted: a session that was interrupted.
     """
 
     layout: Layout
@@ -75,23 +72,23 @@ class Recovery:
     damaged: int
     damaged_bytes: int
     tombstones: int
-    #: Good records that nothing names and that are older than those before a hole, or have their
-    #: queue offsets: an earlier start has cut them off. A clock that was set back looks the same.
+    #: Good records that nothing names and that are older than those before a hole, or have their queue offsets: an
+    #: earlier start has cut them off. A clock that was set back looks the same.
     dead: int
     interrupted: Journal | None
     #: The generation that the plan follows.
     main_version: str
-    #: A start barrier of a finished session is still there: no broker loads before it is gone.
+    #: The start barrier of a finished session still exists: no broker loads before it is removed.
     barrier: bool
-    #: What the plan was asked for.
+    #: The options of the plan.
     options: RecoveryOptions
-    #: What it was all read from; None: it may change without a trace.
+    #: Fingerprint of the store that was read; None: it may change unnoticed.
     seen: Fingerprint | None = None
-    #: How the start was played, for a plan that is made next.
+    #: The simulated start, for a plan that is made next.
     played: Played | None = None
-    #: The plan with `RecoveryOptions.exact`, where it was asked for at once.
+    #: The plan with `RecoveryOptions.exact`, if it was asked for.
     exact_plan: Plan | None = None
-    #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
+    #: Lost messages of the worst prediction and of the plan, after `name_lost`.
     named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
@@ -101,7 +98,7 @@ class Recovery:
 
     @property
     def config(self) -> ConfigStart:
-        """What the worst start makes of config/."""
+        """The effect of the worst start on config/."""
         assert self.prediction.config is not None
         return self.prediction.config
 
@@ -113,34 +110,34 @@ class Recovery:
 
     @property
     def recovered(self) -> bool | None:
-        """A recovery that keeps everything has nothing to do; None: not known, as another one, or none, was planned."""
+        """Whether a recovery that keeps everything has nothing to do; None: unknown, as no such plan was made."""
         known = self.plan is not None and self.options.policy is Policy.KEEP
         return self.nothing_to_do if known else None
 
     @property
     def not_by_files(self) -> bool:
-        """A start fails, or loses what no plan can keep: the files are in order by all but this configuration."""
+        """A start fails, or loses what no plan can keep: the files are in order, but not for this configuration."""
         return self.nothing_to_do and bool(self.prediction.lost.messages or self.prediction.case.by_options)
 
     @property
     def harmful(self) -> bool:
-        """A start or the plan would lose or hide messages, or the broker would not start. Timed
-        messages that would never fire are hidden, too; so are those of a topic, and the progress of a
-        group, that the configuration forgets.
+        """A start or the plan would lose or hide messages, or the broker would not start. Hidden are also timed
+        messages that would never fire, and those of a topic, and the progress of a group, that the configuration
+        forgets.
         """
         worst = self.prediction
         hidden = worst.lost.messages or worst.hidden or worst.unfired or worst.forgets
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost_messages)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
+        """Return the JSON object."""
         worst, plan = self.prediction, self.plan
-        told = self._lost_json("prediction", worst.groups)
+        lost = self._lost_json("prediction", worst.groups)
         row: dict[str, Any] = {
             "type": "recovery",
             "store": str(self.layout.root),
             "exit": "crashed" if self.crashed else "clean",
-            "prediction": {**worst.to_json(), **told},
+            "prediction": {**worst.to_json(), **lost},
             "plan": None if plan is None else self._plan_json(plan),
             "summary": {
                 "messages": self.messages,
@@ -192,8 +189,8 @@ class Recovery:
         }
 
     def name_lost(self, most: int = MOST) -> None:
-        """Find out who the lost messages were; `to_json` has them then. To be called before anything
-        is applied: it reads what lies on disk. most: rows of each list. Raises Unreadable.
+        """Find the lost messages for `to_json`. To be called before anything is applied: it reads the store on disk.
+        most: rows of each list. Raises Unreadable.
         """
         lists: dict[str, tuple[LostMessages, Sequence[Gap]]] = {}
         lists["prediction"] = (self.prediction.groups.lost, ())
@@ -208,9 +205,7 @@ class Recovery:
             self.named[whose] = name_all(lost, snapshot, gaps, most)
 
     def _lost_json(self, whose: str, groups: GroupLoss, placeless: int = 0) -> dict[str, Any]:
-        """The rows that `name_lost` has found, and how many messages are not among them. placeless: lost ones of which
-        no record is known.
-        """
+        """Return the rows of `name_lost`, and the number of those left off. placeless: lost without a known record."""
         if whose not in self.named:
             return {}
         rows = self.named[whose]
@@ -219,15 +214,14 @@ class Recovery:
         return {"lost_messages": rows, "lost_messages_left_off": left_off}
 
     def layout_path(self, path: str) -> str:
-        """A path relative to the store where it lies inside."""
+        """Return a path, relative to the store if it is inside."""
         return path.removeprefix(f"{self.layout.root}/")
 
 
 class Proved(NamedTuple):
-    """What is in order in a log, proved with `proof_of`, and what it was read from: taken before.
-
-    files: all of the store's; where they are not the same any more nothing is proved. None: whoever has
-    proved it answers for that. findings: of a `verify` of the whole store, None where there was none.
+    """The part of a log that is in order, proved with `proof_of`, and the fingerprint taken before. files: fingerprint
+    of all files of the store; if it does not hold any more, nothing is proved. None: the caller answers for that.
+    findings: of a `verify` of the whole store, None without one.
     """
 
     verified: VerifiedLog
@@ -237,7 +231,7 @@ class Proved(NamedTuple):
 
 
 class Played(NamedTuple):
-    """The start that a plan goes by, and what was proved of the log."""
+    """The start that a plan goes by, and the part of the log that is in order."""
 
     snapshot: Snapshot
     outcome: Outcome
@@ -257,10 +251,10 @@ def analyze(
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
-    version: the broker's, None: the guess, with all that may be. options: what is asked for; when it was asked, and of
-    which generations, is found out here. tell: called with the log position reached. proved: of somebody who has just
-    read the log; None: it is read here. exact: `exact_plan` is going to be asked for, too: mostly one look at the log
-    gives both. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    version: the broker's, None: the guess, with all candidates. options: what is asked for; time and generations are
+    filled in here. tell: called with the log position reached. proved: by a caller who has just read the log; None: the
+    log is read here. exact: also make `exact_plan`: usually one pass over the log gives both. Raises Unreadable,
+    Unsupported, InvalidInput, and for an unusable replica Missing, NotAStore.
     """
     options = options or RecoveryOptions()
     options.check()
@@ -286,18 +280,18 @@ def analyze(
     lmq = chosen.database is not None
     deleted = deleted_topics(layout, config_rules(main), topics_with_queues(snapshot))
     expected = expected_queues(snapshot, deleted, lmq=lmq)
-    # else its runs would not be taken as a plan takes them that is not exact
+    # otherwise the plan without `exact` would treat runs differently
     exact = exact and (verified is None or all(map(verified.is_exact, verified.runs)))
     planned = partial(make_plan, snapshot, main, chosen, progress=progress, deleted=deleted)
     plan, refusal, exact_plan = None, None, None
-    for exactly in (True, False) if exact else (False,):  # refused, it is asked without
+    for exactly in (True, False) if exact else (False,):  # after a refusal, try without
         watched = _watched(outcomes, progress, expected)
         observers = tuple(after for _, after, _ in watched)
         try:
             reading = Reading(observers, tell, verified)
             first = planned(options=options._replace(exact=exactly), reading=reading, twin=exactly)
             without = partial(planned, options=options, reading=Reading(verified=verified))
-            plan, exact_plan = _both(first, without) if exactly else (first, None)
+            plan, exact_plan = _plans(first, without) if exactly else (first, None)
             break
         except Refused as error:
             refusal = None if exactly else error
@@ -311,13 +305,13 @@ def analyze(
     return replace(found, seen=seen, played=played, exact_plan=exact_plan)
 
 
-_TOPICS_TOLD = 3
+_TOPICS_LISTED = 3
 _Watched = tuple[Outcome, Readability, GroupLoss]
 """A start, what can be read after it, and what groups lose by it."""
 
 
 def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable[[QueueId], bool]) -> list[_Watched]:
-    """What is to look at the log for each start that there may be."""
+    """Return an observer of the log for each possible start."""
     watched = []
     for outcome in outcomes:
         groups = GroupLoss(progress)
@@ -328,18 +322,16 @@ def _watched(outcomes: Iterable[Outcome], progress: Progress, expected: Callable
     return watched
 
 
-def _both(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
-    """The plan `without` being exact, made only where the exact one does not tell it; and the exact one."""
+def _plans(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
+    """Return the plan without `exact`, made by `without` only if the exact plan lacks it; and the exact plan."""
     plan = replace(exact, inexact=None)
     return (exact.inexact or without()) if exact.exact_alone else plan, plan
 
 
 @refusing()
 def replan(layout: Layout, version: str, options: RecoveryOptions | None = None, played: Played | None = None) -> Plan:
-    """The plan that `analyze` made, made again. Raises as `analyze`.
-
-    played: the start, as it was just played, with what was read for it; None: it is played from what is
-    on disk now.
+    """Make the plan of `analyze` again. Raises as `analyze`. played: the start, just simulated, with what was read for
+    it; None: simulate it from what is on disk now.
     """
     profile = as_configured(profile_of(version), layout.broker_config)
     if played is None:
@@ -366,13 +358,13 @@ def _verified(
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> VerifiedLog | None:
-    """What is in order from the beginning of the log on; None where it would be of no use."""
-    proof = proof_in(snapshot, profile, switches, _copied(snapshot, profile))
+    """Return the part of the log that is in order, from its beginning; None if it would be of no use."""
+    proof = proof_in(snapshot, profile, switches, _copied_queues(snapshot, profile))
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
 
 
-def _copied(snapshot: Snapshot, profile: Profile) -> CopiedQueues | None:
-    """The queues of a store that has all of them in a RocksDB; None: it has not, or nobody can tell."""
+def _copied_queues(snapshot: Snapshot, profile: Profile) -> CopiedQueues | None:
+    """Return the queues of a store that has all of them in a readable RocksDB, else None."""
     database = None
     if snapshot.layout.rocksdb_queues and snapshot.log:
         database = opened_database(queue_stores(snapshot.layout, profile))
@@ -384,7 +376,7 @@ def _copied(snapshot: Snapshot, profile: Profile) -> CopiedQueues | None:
 
 
 def _every_message(layout: Layout, switches: Switches, main: Profile) -> Dispatching:
-    """The messages that count where nothing is planned."""
+    """Return the dispatching of messages that count if nothing is planned."""
     if main.database is not None and switches.multi_dispatch:
         return queue_stores(layout, main).making(switches.dispatching(main.dispatch))
     return Dispatching(multi_dispatch=False)
@@ -398,7 +390,7 @@ def _profiles(version: str | None, generation: Generation | None) -> list[Profil
 
 
 def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:
-    """What somebody should know who reads the plan."""
+    """Yield what a reader of the plan should know."""
     if version and not is_exact(version):
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:
@@ -423,7 +415,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
 
 
 def _without_wheel(outcome: Outcome) -> Iterator[str]:
-    """Without the timer wheel a broker reads neither timed messages nor a queue of the revive topic."""
+    """Yield notes if the timer wheel is off: a broker then reads neither timed messages nor the revive topic."""
     layout = outcome.snapshot.layout
     if layout.broker_config.get_bool("timerWheelEnable", True):
         return
@@ -438,41 +430,41 @@ def _without_wheel(outcome: Outcome) -> Iterator[str]:
 
 
 def _left_behind(outcome: Outcome) -> Iterator[str]:
-    """Nobody can tell messages of a deleted topic from those of queues that were lost."""
-    begins, left = outcome.switches.begins, Counter[str]()
+    """Yield a note about messages in no queue: those of a deleted topic look the same as those of lost queues."""
+    begins, counts = outcome.switches.begins, Counter[str]()
     for queue, count in begins.left.items() if begins else ():
-        left[queue.topic] += count
-    if not left:
+        counts[queue.topic] += count
+    if not counts:
         return
-    topics = [f"{topic}: {count:,}" for topic, count in left.most_common(_TOPICS_TOLD)]
-    more = [counted(len(left) - len(topics), "more topic", form=",")] if len(left) > len(topics) else []
+    topics = [f"{topic}: {count:,}" for topic, count in counts.most_common(_TOPICS_LISTED)]
+    more = [counted(len(counts) - len(topics), "more topic", form=",")] if len(counts) > len(topics) else []
     yield (
-        f"{counted(left.total(), 'message', form=',')} in no queue ({', '.join(topics + more)}): their topics were"
+        f"{counted(counts.total(), 'message', form=',')} in no queue ({', '.join(topics + more)}): their topics were"
         " deleted and created again, or the queues were lost before a start; the queues begin behind these messages"
     )
 
 
 def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
-    """What a start neither takes nor gives back: nobody can tell topics that were deleted from those that were lost."""
-    if found.config is None or layout.broker_config.is_slave:  # which gets its topics from its master
+    """Yield a note about topics that no start serves: deleted topics look the same as lost ones."""
+    if found.config is None or layout.broker_config.is_slave:  # a slave gets its topics from its master
         return
-    topics = tuple(topic for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX))  # of its group
+    topics = tuple(topic for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX))  # made by its group
     if topics and profile_of(found.broker_version).dispatch.any_queue:
-        from ..inspect.own_topics import has_own_records  # where a topic has no entry
+        from ..inspect.own_topics import has_own_records  # needed only for topics without an entry
 
         with StoreReader(layout) as store:
             topics = tuple(topic for topic in topics if has_own_records(store, topic))
     if topics:
-        more = [f"{len(topics) - _TOPICS_TOLD} more"] if len(topics) > _TOPICS_TOLD else []
+        more = [f"{len(topics) - _TOPICS_LISTED} more"] if len(topics) > _TOPICS_LISTED else []
         yield (
             f"no broker serves {counted(len(topics), 'topic')} with messages but without an entry in {TOPICS}"
-            f" ({', '.join([*topics[:_TOPICS_TOLD], *more])}): `mqstore explain I-150`"
+            f" ({', '.join([*topics[:_TOPICS_LISTED], *more])}): `mqstore explain I-150`"
         )
 
 
 def _may_differ(outcome: Outcome, watched: list[_Watched]) -> bool:
-    """Only where a thread is late by far both kinds of queues differ when they are compared: the usual
-    start succeeds, and so does the next one. 160 real starts of such a store all did.
+    """Whether a start fails only if a thread is very late, when both kinds of queues are compared: the usual start
+    succeeds, and so does the next one. 160 real starts of such a store all succeeded.
     """
     refusal = outcome.refusal
     usual = next(other for other, *_ in watched if other.profile == outcome.profile)
@@ -492,9 +484,9 @@ def _recovery(
     layout = snapshot.layout
     cut_off = unfinished(layout.root, layout.journal)
     predictions, plan_case = list[Prediction](), None
-    at_first = list[Prediction]()
+    may_fail = list[Prediction]()
     with StoreReader(layout) as store:
-        delivered = DeliveredTimers(store)  # what each start asks of the log, read once
+        delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered = partial(never_delivered, store)
         for outcome, after, groups in watched:
             case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
@@ -503,12 +495,12 @@ def _recovery(
                 found = replace(found, race=outcome.commit.value)
             ends = queue_ends(found, plan, snapshot)
             found = found.with_config(config_start(layout, outcome.profile, ends, undelivered))
-            (at_first if _may_differ(outcome, watched) else predictions).append(found)
+            (may_fail if _may_differ(outcome, watched) else predictions).append(found)
             if outcome.profile == main and plan_case is None:
                 plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
     seen_records = watched[0][1]
-    predictions += at_first
+    predictions += may_fail
     notes = list(_notes(layout, version, main, plan))
     with layout.commit_log_files() as files:
         notes += [
@@ -521,7 +513,7 @@ def _recovery(
     notes += [
         f"a start of {found.broker_version} can fail ({found.reason}): it compares the queues in files with"
         " those in the RocksDB while a thread still writes; if it fails, start it again"
-        for found in at_first
+        for found in may_fail
     ]
     assert plan_case is not None
     return Recovery(
@@ -549,18 +541,18 @@ _DEAD = "records that an earlier start cut off: too old behind a hole, or queue 
 
 
 def lost_topics(found: Recovery) -> list[tuple[str, int, int]]:
-    """(topic, messages that a start loses, messages that the plan loses), the most first."""
+    """Return (topic, messages that a start loses, messages that the plan loses), the most first."""
     start = found.prediction.lost.by_topic()
     plan = found.plan.lost.by_topic() if found.plan is not None else Counter[str]()
     return sorted(((t, start[t], plan[t]) for t in start | plan), key=lambda row: (-row[1], -row[2], row[0]))
 
 
 _TOPICS = 20
-"""Named in a line each."""
+"""Topics with a line each."""
 
 
 def losses_of(found: Recovery) -> Iterator[tuple[str, str]]:
-    """Lines as those of `facts_of`: what a start loses, and what `recover` does not save of it."""
+    """Yield lines as `facts_of`: what a start loses, and what of it `recover` does not save."""
     rows = lost_topics(found)
     for number, (topic, start, plan) in enumerate(rows[:_TOPICS]):
         by_plan = f"; with recover {plan:,}" if found.plan is not None else ""
@@ -570,7 +562,7 @@ def losses_of(found: Recovery) -> Iterator[tuple[str, str]]:
 
 
 def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
-    """Lines with a label each; "" goes on with the line before."""
+    """Yield lines with a label each; "" continues the line before."""
     worst, plan = found.prediction, found.plan
     guess = found.generation
     yield "broker", f"{worst.broker_version}{f' (a guess: {guess.reason})' if guess else ''}"
@@ -585,8 +577,8 @@ def facts_of(found: Recovery) -> Iterator[tuple[str, str]]:
     other_end = plan is not None and worst.log_end is not None and plan.log_end != worst.log_end
     if plan is not None and other_end and not found.not_by_files:
         yield "", f"at {plan.log_end:,} by the plan"
-    for told in by_source(found.layout, found.main_version):
-        yield "by source", told
+    for line in by_source(found.layout, found.main_version):
+        yield "by source", line
     if worst.delay_seconds:
         yield "delay", f"the start takes {worst.delay_seconds} s longer"
     damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
