@@ -349,9 +349,9 @@ def _completed(
     if index is not None:
         edits += index_edits(snapshot, index)
     follows = snapshot.layout.dledger is not None or snapshot.layout.broker_config.is_slave
-    tells = index is not None and options.policy is Policy.KEEP and not follows
+    counts_behind = index is not None and options.policy is Policy.KEEP and not follows
     closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # otherwise queues name every message
-    behind = (log.end, builder.last_timestamp) if tells and (gone or not queues.beyond) else None
+    behind = (log.end, builder.last_timestamp) if counts_behind and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)
     changed = bool(edits) or snapshot.abort  # an unchanged store keeps its checkpoint
     if changed:

@@ -16,8 +16,8 @@ LMQs without an offset for each (spec 2.9; 7.12, B11): the dispatch of a broker 
 gives it no unit at all. Offsets that LMQs prove are put back; names without a known offset, to which no broker could
 dispatch, are replaced by separators.
 
-Wrong queue offsets: good records whose header claims a place in a queue that a unit gives to another record. A broker
-that rebuilds queues would add them to the queue that the damaged header names.
+Wrong queue offsets: good records whose header names another place in a queue than the unit that names the record. A
+broker that rebuilds queues would add them to the queue that the damaged header names.
 """
 
 from __future__ import annotations

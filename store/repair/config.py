@@ -420,7 +420,7 @@ def _content(loaded: LoadedConfig, path: Path, gone: frozenset[str], proven: Pro
 
 def _fitting(name: str, text: Text, content: Json, removed: list[str], *, parts: bool) -> Json:
     """Return the readable entries, of tables of the file, that a broker takes. parts: also valid parts of entries that
-    `content` lacks; the parts left out are added to `told`.
+    `content` lacks; the parts left out are added to `removed`.
     """
     found, text = dict[Any, Any](), as_proof(name, text)
     tables = {table.member: table for table in KINDS[FILES[name]].tables}

@@ -139,8 +139,8 @@ class Copied:
     dead: int = 0
 
 
-def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[int], None]) -> Copied:
-    """Write the good records of a log. told: called with the number of further bytes. Raises Unreadable, NoSpace."""
+def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, tell: Callable[[int], None]) -> Copied:
+    """Write the good records of a log. tell: called with the number of further bytes. Raises Unreadable, NoSpace."""
     done = Copied()
     hole = 0
     for item in log.scan(reuse=True):
@@ -163,7 +163,7 @@ def copy_log(log: CommitLog, writer: LogWriter, moved: Moved, told: Callable[[in
         done.torn += int(PropertyItems(item.columns.ragged("properties")).has_lost_items().sum())
         size = int(item.columns.ints("total_size").sum())
         done.bytes += size
-        told(size)
+        tell(size)
     return done
 
 
@@ -293,11 +293,11 @@ class Converted:
 
 
 def convert(
-    layout: Layout, target: Path, version: str | None, files: Files, told: Callable[[int], None] = lambda _: None
+    layout: Layout, target: Path, version: str | None, files: Files, tell: Callable[[int], None] = lambda _: None
 ) -> Converted:
     """Make a plain store of a DLedger store in a new directory; the old store is not changed.
 
-    version: of the brokers that will use the new store, None: the guessed one. told: called with the number of further
+    version: of the brokers that will use the new store, None: the guessed one. tell: called with the number of further
     bytes of records. Raises Refused, Unsupported, InUse, InvalidInput, NoSpace, Unreadable: then nothing is left of the
     new store.
     """
@@ -305,7 +305,7 @@ def convert(
     check_target(layout.root, target)
     file_bytes = commit_log_size(layout).value
     with new_directory(target, files), Moved() as moved:
-        copied = _copy_log(layout, target, file_bytes, files, moved, told, _put_right(layout, version))
+        copied = _copy_log(layout, target, file_bytes, files, moved, tell, _put_right(layout, version))
         left_behind = list(_copy_other_files(layout, target, files, moved))
         _copy_expired_queues(layout, target, files)
         config = _config(layout)
@@ -349,7 +349,7 @@ def _copy_log(
     file_bytes: int,
     files: Files,
     moved: Moved,
-    told: Callable[[int], None],
+    tell: Callable[[int], None],
     put_right: Sequence[Edit],
 ) -> Copied:
     """Copy the records of the log. put_right: edits laid over the log."""
@@ -365,7 +365,7 @@ def _copy_log(
         writer = LogWriter(files, [directory], file_bytes, log.min_offset)
         try:
             writer.prepare()
-            copied = copy_log(log, writer, moved, told)
+            copied = copy_log(log, writer, moved, tell)
             copied.restored = len(pieces)
             writer.sync()
         finally:

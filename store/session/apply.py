@@ -311,6 +311,12 @@ def check_places(journal: Journal, files: Files) -> None:
         files.check_inside(journal.folder_of(step))
 
 
+def restore_times(step: Step, path: Path, files: Files) -> None:
+    """Give a file that was changed in place its access and modification times of before the session."""
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
 def _write(journal: Journal, step: Step, files: Files) -> None:
     path = journal.path_of(step)
     with files.open(path) as file:
@@ -321,8 +327,7 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
         else:
             file.pwrite_all(pieces(journal.folder_of(step) / step.new_name), step.offset)
         file.sync()
-    if step.before is not None:
-        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+    restore_times(step, path, files)
 
 
 def _truncate(journal: Journal, step: Step, files: Files) -> None:
@@ -331,8 +336,7 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
     with files.open(path) as file:
         file.truncate(step.length)
         file.sync()
-    if step.before is not None:
-        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+    restore_times(step, path, files)
 
 
 def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:

@@ -18,7 +18,7 @@ from ..disk.files import Files, find_note, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
-from .apply import alone, check_journal_place, check_places, listing
+from .apply import alone, check_journal_place, check_places, listing, restore_times
 from .journal import (
     DONE,
     JOURNAL_IS_IN,
@@ -306,8 +306,7 @@ def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
         if step.before is not None and file.size != step.before.size:
             file.truncate(step.before.size)
         file.sync()
-    if step.before is not None:
-        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+    restore_times(step, path, files)
 
 
 def _rename(source: Path, target: Path, files: Files) -> None:
