@@ -96,9 +96,9 @@ class Replica:
         The replica's own files are not mapped: a page that their disk cannot read would kill the process. Raises
         Unreadable, NoSpace.
         """
-        return mapped(self._stretches(begin, end))
+        return mapped(self._chunks(begin, end))
 
-    def _stretches(self, begin: int, end: int) -> Iterator[bytes]:
+    def _chunks(self, begin: int, end: int) -> Iterator[bytes]:
         for at in range(begin, end, _WINDOW_BYTES):
             data = self.bytes_at(at, min(end, at + _WINDOW_BYTES))
             if len(data) < min(end, at + _WINDOW_BYTES) - at:
@@ -318,7 +318,7 @@ def find_runs(
             rows = [(item.position, item.end, 0)] if _closes_file(item, replica) else []
         else:
             known = units if chained else None
-            rows = list(_stretches(item, min(end, replica.end), known, inner_batches=replica.inner_batches))
+            rows = list(_runs_in(item, min(end, replica.end), known, inner_batches=replica.inner_batches))
         for first, behind, count in rows:
             if first != run.end:
                 if run.end > run.begin:
@@ -339,9 +339,7 @@ def _closes_file(extent: Extent, replica: Replica) -> bool:
     return extent.kind is ExtentKind.BLANK and not extent.reason and whole
 
 
-def _stretches(
-    batch: Batch, end: int, units: LostUnits | None, *, inner_batches: bool
-) -> Iterator[tuple[int, int, int]]:
+def _runs_in(batch: Batch, end: int, units: LostUnits | None, *, inner_batches: bool) -> Iterator[tuple[int, int, int]]:
     """Yield (begin, end, records) of contiguous good records in a batch."""
     if batch.mark > Mark.AFTER_DAMAGE:
         return
