@@ -24,6 +24,7 @@ from ..disk.files import Edit
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
+from ..findings.next_commands import Given, NextCommand, aside, converting, proposed, salvaging, settings
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import good_records
@@ -57,14 +58,10 @@ def normalize(
     if reason := snapshot.layout.unread_log:
         raise Refused(reason, path=snapshot.layout.root)
     if lock.is_dir():
-        from ..findings.next_commands import NextCommand, aside  # findings use recoveries, which use this room
-
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
         raise Refused(reason, path=lock, hint=f"move it out of the store: {move}")
     if size > LARGEST_FILE_BYTES:
-        from ..findings.next_commands import Given, salvaging  # findings use recoveries, which use this room
-
         layout = snapshot.layout
         raise Refused(
             f"log files of {counted(size, 'byte')}, more than any broker can have, {LARGEST_FILE_BYTES}",
@@ -165,8 +162,6 @@ def _start_by_record(entry: DirectoryEntry, size: int) -> int | None:
 def _refuse_other_name(entry: DirectoryEntry, names: Collection[str], size: int) -> None:
     """Refuse to move a log file away if only its name is wrong. Raises Refused."""
     if path := right_name(entry, names, size):
-        from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
-
         start = start_of(entry.name)
         what = f"the name of a log file does not have {NAME_DIGITS} digits"
         if start is None or start % size:
@@ -236,8 +231,6 @@ def _unread_dledger(snapshot: Snapshot) -> Path | None:
 
 def _use_dledger_hint(layout: Layout, log: Path) -> str:
     """Return a hint: make brokers read this DLedger log, or make a plain log from it."""
-    from ..findings.next_commands import Given, converting, settings  # findings use recoveries, which use this room
-
     option = {"enableDLegerCommitLog": "true", "dLegerSelfId": log.parent.name.removeprefix(DLEDGER_PREFIX)}
     words = layout.broker_config.words
     others = [pair for pair in zip(words[::2], words[1::2], strict=True) if pair[1].partition("=")[0] not in option]
@@ -248,8 +241,6 @@ def _use_dledger_hint(layout: Layout, log: Path) -> str:
 
 def starting_over(layout: Layout) -> str:
     """Return the commands that make the log directory and declare the log gone for good."""
-    from ..findings.next_commands import NextCommand, proposed  # findings use recoveries, which use this room
-
     directory, command = _log_directory(layout), proposed(layout, "recover", "--force-empty-log")
     made = "" if directory.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(directory)))} && "
     return made + command
@@ -294,8 +285,6 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
     bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
     copies = _whole_files(replica, snapshot.log_file_bytes) if replica and bare and alone is None else {}
     if parts := [*missing_parts(snapshot, copies)]:
-        from ..findings.next_commands import NextCommand, settings  # findings use recoveries, which use this room
-
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
         if alone is not None:
@@ -319,8 +308,6 @@ def _copy_lost_command(
     length; and the name of the first file that the replica lacks, "" for none. Without that file there is no command:
     the copied files behind it would hide the loss.
     """
-    from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
-
     own, paths = {entry.name for entry in snapshot.log}, list[str]()
     for start in (start for part in sorted(parts, key=attrgetter("start")) for start in part):
         if file_name(start) not in own and start not in copies:
@@ -439,7 +426,6 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
 
 def _copy_command(snapshot: Snapshot, replica: str) -> str:
     """Return the command that copies a replica's log to the place of this store's."""
-    from ..findings.next_commands import NextCommand  # findings use recoveries, which use this room
     from .replica import log_of
 
     sources = [f"{path}/." for path in log_of(replica)[0]]

@@ -45,6 +45,7 @@ from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.lock import LockWas, holder, maker_of, mark_of
 from ..errors import StoreError, Unreadable, os_errors
+from ..findings.next_commands import HALF_MADE, by_hand, done_with_half, in_catalogue, pipeline_again, proposed
 from ..output.stage import unpublished
 
 if TYPE_CHECKING:
@@ -385,8 +386,6 @@ class CutOff(NamedTuple):
     @property
     def cure(self) -> str | None:
         """The finishing command in the form of the catalogue; None if it is the catalogue's own one."""
-        from ..findings.next_commands import in_catalogue
-
         name, *options = self._words
         if self.journal is not None:
             options += ["--journal", os.fspath(self.journal)]
@@ -395,8 +394,6 @@ class CutOff(NamedTuple):
 
     def command(self, layout: Layout) -> str:
         """Return the command that finishes the change, ready to paste."""
-        from ..findings.next_commands import proposed  # findings use recoveries, which use this module
-
         place = journal_option(layout.journal) if layout.journal_place is not None else None
         at = self.journal or place
         return proposed(layout, *self._words, *(("--journal", os.fspath(at)) if at is not None else ()))
@@ -413,8 +410,6 @@ class HalfStore(NamedTuple):
 
     def command(self, layout: Layout) -> str:
         """Return the remedy, ready to paste."""
-        from ..findings.next_commands import by_hand
-
         return str(by_hand(self.cure, layout.root))
 
 
@@ -437,8 +432,6 @@ def left_over(layout: Layout) -> CutOff | HalfStore | None:
 
 
 def _half_made(root: Path) -> HalfStore | None:
-    from ..findings.next_commands import HALF_MADE, done_with_half, pipeline_again
-
     maker = maker_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
     if maker is None:
         return HalfStore(HALF_MADE, done_with_half(root))

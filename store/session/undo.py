@@ -18,6 +18,7 @@ from ..disk.files import Files, find_note, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
+from ..findings.next_commands import proposed
 from .apply import alone, check_journal_place, check_places, listing, restore_times
 from .journal import (
     DONE,
@@ -104,8 +105,6 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)
         state = SessionState.UNSEALED if folder is None else Journal(layout.root, folder, "").state
         if folder is None or state is SessionState.UNSEALED:
-            from ..findings.next_commands import proposed  # findings use recoveries, which use this room
-
             hint = f"{proposed(layout, 'undo', '--list')} names them"
             raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)
         if state in over:
