@@ -1,12 +1,9 @@
-"""What a store is and in what state, told without reading all of it: the answer of `inspect`.
+"""The answer of `inspect`: what a store is and in what state, from a bounded part of its bytes.
 
-The end of a small log is found by walking all of it. Of a large one it is found from the queues:
-the highest unit names one of the last records, and the walk goes on from there. Which way was taken
-is part of the answer.
+The end of a log of at most `WALKED_BYTES` is found by a walk from its start. In a larger log the highest unit of the
+queues names one of the last records, and the walk begins there. `Log.end_reason` says which way was taken.
 
-Parts of a store beside log, consume queues, index and `config/`: a line about each that is there.
-
-Only a bounded part of each is read. What they hold is told by `dump`.
+Each part of a store beside log, consume queues, index and `config/` gets a line. `dump` shows what the parts hold.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ from ..settings.rocksdb import InForce, in_force
 from ..start.log import Switches, start_file
 
 _WALKED_BYTES = 64 << 20
-"""Queues of compaction with at most this many bytes in all are walked."""
+"""The compaction queues of a topic are walked if they have at most this many bytes together."""
 _POSITIONS_SHOWN = 8
 Record = dict[str, Any]
 
@@ -59,7 +56,7 @@ class StorePart(NamedTuple):
 
 
 def parts_of(layout: Layout) -> Iterator[StorePart]:
-    """The parts that there are. Raises Unreadable."""
+    """Yield a line for each part that exists. Raises Unreadable."""
     yield from _batch_queues(layout)
     yield from _files(layout, "broker-identity")
     yield from _compaction(layout)
@@ -90,19 +87,19 @@ def _batch_queues(layout: Layout) -> Iterator[StorePart]:
 
 
 def _compaction(layout: Layout) -> Iterator[StorePart]:
-    """What compaction has left of each topic; positions of topics that it has not seen."""
+    """Yield a line for each compacted topic, and for the position checkpoint: without topics only if it is damaged."""
     name = layout.compaction_queues.parent.name
     topics = _by_topic(queue_directories(layout.compaction_queues))
     for topic, queues in topics.items():
         streams = [MappedFileQueue.open(queue.path) for queue in queues]
         text = f"{topic}: {counted(len(queues), 'queue')}"
         if sum(files.size for files in streams) <= _WALKED_BYTES:
-            left = damaged = 0
+            remaining = damaged = 0
             for files in streams:
                 with files:
                     found = sparse_summary(files)
-                left, damaged = left + found.units, damaged + found.damaged_bytes
-            text += f", {counted(left, 'message')} left"
+                remaining, damaged = remaining + found.units, damaged + found.damaged_bytes
+            text += f", {counted(remaining, 'message')} left"
             text += f", {counted(damaged, 'damaged byte')}" if damaged else ""
         yield StorePart(name, text)
     yield from _files(layout, "position-checkpoint", quiet=not topics)
@@ -118,22 +115,22 @@ def _ext(layout: Layout) -> Iterator[StorePart]:
 
 
 def _dledger(layout: Layout) -> Iterator[StorePart]:
-    """How far the member has come, by its own files."""
+    """Yield how far the DLedger member has come, by its files `checkpoint` and `currterm`."""
     if layout.dledger is None:
         return
     member = layout.dledger.parent
-    told: dict[str, str] = {}
+    state: dict[str, str] = {}
     for name in ("checkpoint", "currterm"):
         try:
-            told |= read_config_file(member / name, "dledger-state").value
+            state |= read_config_file(member / name, "dledger-state").value
         except Missing:
             continue
-    text = ", ".join(f"{key} {value}" for key, value in told.items())
+    text = ", ".join(f"{key} {value}" for key, value in state.items())
     yield StorePart(member.name, text or "neither checkpoint nor currterm")
 
 
 def _files(layout: Layout, kind: str, *, quiet: bool = False) -> Iterator[StorePart]:
-    """A text file outside of `config/`. quiet: only if something is wrong with it."""
+    """Yield a line about a text file outside `config/`. quiet: only if the file is damaged."""
     (name,) = (file for file, of in FILES.items() if of == kind)
     try:
         found = read_config_file(layout.root / KINDS[kind].place / name, kind)
@@ -174,15 +171,15 @@ _TEXTS: Mapping[str, Callable[[list[Record]], str]] = {
 
 
 WALKED_BYTES = 256 << 20
-"""A log whose files have at most this many bytes is walked from its start."""
+"""A log of at most this many bytes is walked from its start."""
 _ABORT_BYTES = 64
 
 
 class Log(NamedTuple):
-    """The commit log. end: behind its last record, and how that was found.
+    """The commit log. end: behind its last record; end_reason: how that was found.
 
-    damaged_ranges, damaged_bytes: in the part that was walked, missing files included, and
-    first_damage the first of it. torn: a record behind the last one that is not whole.
+    damaged_ranges, damaged_bytes: in the part that was walked, missing files included; first_damage: the first range.
+    torn: an incomplete record behind the last one.
     """
 
     directories: tuple[Path, ...]
@@ -201,7 +198,7 @@ class Log(NamedTuple):
 
 
 class IndexSummary(NamedTuple):
-    """One index file: its name, numbers of slots and items there is room for, its header."""
+    """One index file: name, number of slots, number of items that it has room for, header."""
 
     file: str
     slots: int
@@ -210,8 +207,8 @@ class IndexSummary(NamedTuple):
 
 
 class QueueStorage(NamedTuple):
-    """Where the consume queues are (spec 2.10). mode: `files`, `rocksdb`, or `both` where each message has a
-    unit in both. database: the RocksDB, None without. in_files, in_database: numbers of queues.
+    """Where the consume queues are (spec 2.10). mode: `files`, `rocksdb`, or `both` if each message has a unit in both.
+    database: the RocksDB or None. in_files, in_database: numbers of queues.
     """
 
     mode: str
@@ -221,9 +218,9 @@ class QueueStorage(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Where the recovery of the next start begins, by the rules of `version`, and why.
+    """Where the recovery of the next start begins by the rules of `version`, and why.
 
-    file: "" where the start fails before.
+    file: "" if the start fails before.
     """
 
     version: str
@@ -233,9 +230,9 @@ class Restart(NamedTuple):
 
 @dataclass(frozen=True)
 class Description:
-    """A store. exit: `clean`, `crashed`, or `running` where somebody holds the lock.
+    """A store. exit: `clean`, `crashed`, or `running` if a process holds the lock.
 
-    holder: process id of that somebody, 0 where it cannot be named, None without one. end_is_lost: as of `StoreReader`.
+    holder: id of that process, 0 if it cannot be named, None without one. end_is_lost: see `StoreReader`.
     """
 
     layout: Layout
@@ -259,7 +256,7 @@ class Description:
 
 
 def describe(layout: Layout) -> Description:
-    """Look at a store. Reads a bounded part of it. Raises Unreadable, InvalidInput."""
+    """Describe a store by a bounded part of its bytes. Raises Unreadable, InvalidInput."""
     generation = generation_of(layout)
     foreign = list(layout.foreign)
     notes: list[str] = []
@@ -299,12 +296,12 @@ def _end_is_lost(layout: Layout) -> bool:
         with StoreReader(layout) as store:
             return store.end_is_lost
     except StoreError:
-        return False  # a look at the whole store tells what cannot be read
+        return False  # commands that read the whole store report what cannot be read
 
 
 @dataclass(frozen=True)
 class _DescribedQueue:
-    """A queue as its files tell, whatever the log is."""
+    """A queue as its own files describe it, without regard to the log."""
 
     directory: QueueDirectory
     open: Callable[[], ConsumeQueue]
@@ -312,7 +309,7 @@ class _DescribedQueue:
 
 
 def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_DescribedQueue], QueueStorage]:
-    """All queues, and where they are; of a hybrid store those in files, and LMQs of its database."""
+    """Return all queues and where they are; of a hybrid store the queues in files and the LMQs of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
         return found, QueueStorage("files", None, len(found), 0)
@@ -346,7 +343,7 @@ def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_DescribedQueu
 
 
 def _summaries(layout: Layout, queues: list[_DescribedQueue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
-    """What the queues hold of the log that there is: dead and expired units do not count."""
+    """Yield the summaries of the queues for the log that is there: dead and expired units do not count."""
     broker_4 = profile.version.startswith("4.")
     for found in queues:
         end = found.summary.end_position
@@ -385,7 +382,7 @@ def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) 
 
 
 def _near_the_end(layout: Layout, queues: list[_DescribedQueue]) -> tuple[int | None, str]:
-    """Position of a record near the log's end, and how it was found."""
+    """Return the position of a record near the end of the log, None to walk from its start, and how it was found."""
     with StoreReader(layout) as store:
         position, queue = store.near_the_end(found.summary for found in queues)
         if queue is not None:
@@ -398,7 +395,7 @@ def _near_the_end(layout: Layout, queues: list[_DescribedQueue]) -> tuple[int | 
 
 
 def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
-    """How the last broker ended, and what tells it."""
+    """Return how the last broker ended, and the evidence."""
     if pid is not None:
         who = f"process {pid}" if pid else "a process that cannot be named"
         return "running", f"{who} holds the lock"
@@ -406,25 +403,25 @@ def last_exit(abort: Path, pid: int | None) -> tuple[str, str]:
         text = read_regular(abort, _ABORT_BYTES).decode("ascii", "replace").strip()
     except Missing:
         return "clean", "there is no abort file"
-    except StoreError as error:  # that it is there is all a broker asks
+    except StoreError as error:  # a broker only asks whether the file exists
         return "crashed", f"abort is there: {error.message}"
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 
 def _is_odd(entry: DirectoryEntry, file_bytes: int) -> bool:
-    """A file of the log that has another length."""
+    """Whether the entry is a log file with another length than `file_bytes`."""
     return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
 
 
 def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueue], *, in_use: bool) -> Restart | None:
-    """Where the next start begins its walk; None without a plain log."""
+    """Return where the recovery of the next start begins; None for DLedger and for a log without files."""
     if layout.dledger is not None:
         return None
     profile, file_bytes = profile_of(generation.version), sizes_of(layout).commit_log.value
     entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
     entries.sort(key=lambda entry: entry.name)
     if in_use and entries and _is_odd(entries[-1], file_bytes):
-        entries.pop()  # it is being made
+        entries.pop()  # the broker is creating it
     snapshot = Snapshot(
         layout=layout,
         log=tuple(entries),
@@ -455,9 +452,9 @@ def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
 
 
 def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
-    """Files of the log that are compressed or have another size than the others, and what is missing.
+    """Yield notes on compressed log files, log files of a wrong size, and missing ones.
 
-    The last one of a store in use is being made.
+    In a store in use the size of the last file is not checked: the broker may be creating it.
     """
     files = layout.commit_log_files()
     compressed = sum(file.compressed for file in files.files)
@@ -473,7 +470,7 @@ def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
 
 
 def _links(layout: Layout) -> Iterator[str]:
-    """Parts that are links: what commands that write follow only when told to."""
+    """Yield notes on links in the store directory: commands that write follow them only when told to."""
     with os_errors(layout.root), os.scandir(layout.root) as entries:
         links = sorted(entry.path for entry in entries if entry.is_symlink())
     for path in links:

@@ -1,16 +1,16 @@
-"""What the records of a broker's own topics, read in columns, mean: delay levels, transactions.
+"""Records of a broker's own topics, read in columns: delay levels and transactions.
 
 Delay levels: what is pending in each, and when it fires (spec 01, 1.11; 05, 5.3).
 
 Transactions: which prepared messages are open, committed, rolled back, given up (spec 01, 1.10).
 
-A half message is decided once an op record names its queue offset. It was committed if a record in
-the log names its place; what is decided otherwise was rolled back. A broker that asks for a decision
-writes the half message again: all of one transaction have one unique key.
+A half message is decided once an op record names its queue offset: committed if a record in the log names its position,
+else rolled back. A broker that asks for a decision writes the half message again: all half messages of one transaction
+have one unique key.
 
-The broker's own group has a position in each of both topics. It passes a half message once that is decided,
-written again or given up, and an op record once it has passed what that decides. Positions that contradict
-this hide transactions that are open, or bring decided ones back to life.
+The broker's own group has a position in both topics. It passes a half message once that is decided, written again or
+given up, and an op record once it has passed the half messages that this decides. Positions that contradict this hide
+open transactions, or reopen decided ones.
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ from ..settings.read import read_config_file, read_progress
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
-    """Records of a topic: queue by queue, or in log order where the log has to be scanned.
+    """Yield the records of a topic: queue by queue, or in log order if the log has to be scanned.
 
-    behind: position of a record; only that one and later ones are wanted. A batch is valid until the
-    next one is asked for. note: told once where the log is scanned, and how many units point at no
-    record. Raises Unreadable.
+    behind: position of a record; only that and later ones are wanted. A batch is valid until the next one is asked for.
+    note: told once if the log is scanned, and how many units point at no record. Raises Unreadable.
     """
     why = unreliable(store) or lacking(store, topic, behind)
     if why:
@@ -83,7 +82,7 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
 def queue_records(
     store: StoreReader, topic: str, note: Note, behind: int | None = None, newest: int = LAST_OFFSET
 ) -> Iterator[Batch]:
-    """The records that the queues of a topic name. newest: at most so many of the last ones of each queue."""
+    """Yield the records that the queues of a topic name. newest: at most so many of the last units of each queue."""
     end, lost, moved = store.log_end.position, 0, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
@@ -99,30 +98,30 @@ def queue_records(
 
 
 def has_own_records(store: StoreReader, topic: str) -> bool:
-    """Of the 1,000 newest records of its queues some are of the topic itself, and do not only name it besides (spec
-    2.9). Raises Unreadable.
+    """Whether any of the 1,000 newest records that each of its queues names is of the topic itself: queues may name
+    records of other topics (spec 2.9). Raises Unreadable.
     """
     return any(len(batch) for batch in queue_records(store, topic, lambda _: None, newest=1000))
 
 
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
-    """Tell how many units of a topic point at no record: so many, and those behind the end of a log that lost them."""
+    """Note how many units of a topic point at no record: `lost`, and those behind the end of a log that lost them."""
     note_units(lost + units_lost_behind(store, topic), topic, "at no record", note)
 
 
 def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[int, int]:
-    """The units start ≤ k < stop of a queue, from that of the record at `behind` on."""
+    """Return the units start ≤ k < end of a queue, from the unit of the record at `behind` on."""
     ends = store.queue_summary(queue)
     start = max(ends.min_offset, queue.first_offset)
     return start if behind is None else queue.at_or_behind(behind, start, ends.max_offset), ends.max_offset
 
 
 def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reached_too: bool = True) -> str:
-    """What tells that the queues of a topic do not name all that the log has of it, "" where nothing does.
+    """Return why the queues of a topic do not name all that the log has of it, "" if nothing says so.
 
-    Units that are no units, where queues begin and end, what was consumed or delivered of them, and the end of the log
-    are looked at. A queue that is gone is not told where nobody has got so far. reached_too: what was consumed or
-    delivered counts. Raises Unreadable.
+    Looks at invalid units, where queues begin and end, what was consumed or delivered of them, and the end of the log.
+    A missing queue stays unnoticed if nobody has read from it. reached_too: whether to look at what was consumed or
+    delivered. Raises Unreadable.
     """
     reached, there = _known_of(store, topic) if reached_too else {}, set[int]()
     if empty := store.empty_queues(topic):
@@ -130,9 +129,9 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, behind)
-            left = stop - start - sum(int(is_valid(units).sum()) for _, units in queue.units(start, stop))
-        if left > 0:
-            units = counted(left, "unit is", "units are")
+            missing = stop - start - sum(int(is_valid(units).sum()) for _, units in queue.units(start, stop))
+        if missing > 0:
+            units = counted(missing, "unit is", "units are")
             return f"{units} missing or damaged in queue {directory.queue_id}"
         for lack in lacks_of(store, topic, directory.queue_id, reached):
             if lack.places[1] > (behind or 0) and (told := told_of(store, Selection(topic=topic), lack)):
@@ -150,7 +149,7 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
 
 
 def _known_of(store: StoreReader, topic: str) -> dict[int, int]:
-    """Queue → how far consumers have got in it, or the delivery of delay levels."""
+    """Return queue → how far consumers, or the delivery of a delay level, have got in it."""
     found = dict(store.consumed.get(topic, {}))
     if topic == SCHEDULE_TOPIC:
         for level, offset in (delay_progress(store) or {}).items():
@@ -159,14 +158,14 @@ def _known_of(store: StoreReader, topic: str) -> dict[int, int]:
 
 
 def unreliable(store: StoreReader) -> str:
-    """Why queues may not have all messages, "" where they have."""
+    """Return why queues may lack messages, "" if they have all."""
     if os.path.lexists(store.layout.abort) and holder(store.layout.lock) is None:
         return "the broker did not shut down, queues may be behind"
     return store.queues_unread
 
 
 def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterator[Batch]:
-    """Records of a topic by a scan of the log, stale ones left out; behind: as `topic_records`."""
+    """Yield the records of a topic by a scan of the log, without stale ones. behind: see `topic_records`."""
     for batch in store.good_records(behind):
         own = batch.columns.ragged("topic").equals(utf8(topic))
         if own.any():
@@ -178,10 +177,10 @@ _KIND = "delay-offset"
 
 @dataclass
 class Level:
-    """One delay level; times in ms since 1970, None where nothing is pending.
+    """One delay level; times in ms since 1970, None if nothing is pending.
 
-    delay_ms: None for a level that the broker does not have. delivered: next queue offset to be
-    delivered, None where delayOffset.json does not know it: then all counts as pending.
+    delay_ms: None for a level that the broker does not have. delivered: next queue offset to deliver, None if
+    delayOffset.json lacks the level: then all messages count as pending.
     """
 
     level: int
@@ -227,10 +226,10 @@ class Delays:
 
 
 def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
-    """What waits in the delay levels of a store at `now_ms`. Raises Unreadable.
+    """Return what waits in the delay levels of a store at `now_ms`. Raises Unreadable.
 
-    A message counts as delivered once its queue offset lies before that of delayOffset.json, and the log goes on
-    until it is due: a killed broker may have delivered more than it had noted.
+    A message counts as delivered if its queue offset lies before that of delayOffset.json, and the log reaches beyond
+    the time when it was due. A killed broker may have delivered more than it had noted.
     """
     known = options_of(store.layout).delay_levels.value
     progress = delay_progress(store)
@@ -257,7 +256,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
 
 
 def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
-    """When each message of a batch fires; a broker delivers one without DELAY at once."""
+    """Return when each message of a batch fires; a broker delivers one without DELAY at once."""
     stored = batch.columns.ints("store_timestamp").astype(np.int64)
     texts = PropertyItems(batch.columns.ragged("properties")).find(names.DELAY)
     waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
@@ -265,9 +264,9 @@ def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
 
 
 def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
-    """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak.
+    """Return level → next queue offset to deliver, from delayOffset.json, else from its .bak.
 
-    Empty where there is neither: nothing was delivered. None where one is there, and damaged.
+    Empty if there is neither: nothing was delivered. None if what is there is damaged.
     """
     damaged = False
     for name in (DELAY_FILE, f"{DELAY_FILE}.bak"):
@@ -288,19 +287,19 @@ def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
 
 
 def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool = True) -> str:
-    """The same of several topics, for the first of which it is so."""
-    told = ((topic, lacking(store, topic, reached_too=reached_too)) for topic in topics)
-    return next((f"{topic}: {why}" for topic, why in told if why), "")
+    """Return `lacking` of the first topic that lacks something, after the name of the topic, else ""."""
+    reasons = ((topic, lacking(store, topic, reached_too=reached_too)) for topic in topics)
+    return next((f"{topic}: {why}" for topic, why in reasons if why), "")
 
 
 _MOST_READ = 100_000
-"""Half messages and op records: they are looked at one by one, in some seconds."""
+"""So many half messages and op records are looked at one by one: some seconds."""
 _GIVES_UP_SILENTLY = "4.3"
 """A broker of this generation writes nothing to `CHECKED_TOO_OFTEN` (store 4.3.1-killed-restarted)."""
 
 
 class TransactionState(StrEnum):
-    """What became of a prepared message. unknown: the RocksDB is missing that tells whether a broker asks for it."""
+    """What became of a prepared message. unknown: the RocksDB that tells whether a broker asks for it is missing."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -313,8 +312,8 @@ class TransactionState(StrEnum):
 class Transaction:
     """One prepared message; positions in the log, times in ms since 1970.
 
-    positions: of its half records, the first one is the producer's. checks: how often the broker
-    had asked for a decision. in_rocksdb: its half messages have a topic of their own (spec 4.10).
+    positions: of its half records; the producer wrote the first one. checks: how often the broker had asked for a
+    decision. in_rocksdb: its half messages have a topic of their own (spec 4.10).
     """
 
     unique_key: str
@@ -348,12 +347,12 @@ class Transactions:
 
 
 def transactions(store: StoreReader, note: Note) -> Transactions:
-    """The prepared messages of a store and what became of them. Raises Unreadable."""
+    """Return the prepared messages of a store and what became of them. Raises Unreadable."""
     found: dict[str, Transaction] = {}
     for batch in topic_records(store, HALF_TOPIC, note):
         _add(found, batch, in_rocksdb=False)
     ops, positions = _op_records(store, note) if found else OpRecords(), set[int]()
-    # few brokers have them: their topics are not looked for in the log while there are queues
+    # few brokers have these topics: the log is not scanned for them while there are queues
     if store.queues.has_topic(ROCKSDB_HALF_TOPIC) or not store.topics:
         for batch in topic_records(store, ROCKSDB_HALF_TOPIC, note):
             _add(found, batch, in_rocksdb=True)
@@ -380,8 +379,8 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
 
 @dataclass
 class OpRecords:
-    """decided: queue offset of a half message → that of the first op record that names it. lost: how many are
-    tombstones, have not the body that was written, or are gone.
+    """decided: queue offset of a half message → offset of the first op record that names it. lost: number of op records
+    that are tombstones, have a damaged body, or are gone.
     """
 
     decided: dict[int, int] = field(default_factory=dict)
@@ -389,15 +388,15 @@ class OpRecords:
 
 
 class TransactionPositions(NamedTuple):
-    """Of the broker's group, in the queues of half messages and of op records; None: it begins where the queue does."""
+    """The group's positions in the queues of half messages and of op records; None: at the begin of the queue."""
 
     half: int | None
     op: int | None
 
 
 class TransactionQueues(NamedTuple):
-    """What half messages and op records say. rows: those transactions that are not in a RocksDB. given_up_noted: a
-    broker that gives one up leaves a record. ends: queue offsets behind the last half message and op record.
+    """What half messages and op records say. rows: transactions that are not in a RocksDB. given_up_noted: a broker
+    that gives one up writes a record. ends: queue offsets behind the last half message and the last op record.
     """
 
     rows: list[Transaction]
@@ -406,7 +405,7 @@ class TransactionQueues(NamedTuple):
     ends: TransactionPositions
 
     def passed(self, at: TransactionPositions) -> list[Transaction]:
-        """Open ones whose half messages a broker does not read again."""
+        """Return open transactions whose half messages a broker does not read again."""
         if not self.given_up_noted:
             return []
         decided = self.ops.decided.keys()
@@ -420,13 +419,13 @@ class TransactionQueues(NamedTuple):
         ]
 
     def revived(self, at: TransactionPositions) -> list[Transaction]:
-        """Decided ones whose half messages a broker reads again, but not what decides them."""
+        """Return decided transactions whose half messages a broker reads again, but not what decides them."""
         half, op = at.half or 0, at.op or 0
         decided = self.ops.decided
         return [row for row in self.rows if any(n >= half and decided.get(n, op) < op for n in row.offsets)]
 
     def told(self, at: TransactionPositions) -> list[str]:
-        """What is wrong with these positions, in words."""
+        """Return texts about what is wrong with these positions."""
         found, place = [], f"the position {at.half or 0} of {TRANSACTION_GROUP} on {HALF_TOPIC}"
         if passed := len(self.passed(at)):
             what = counted(passed, "open transaction lies", "open transactions lie")
@@ -438,7 +437,7 @@ class TransactionQueues(NamedTuple):
         return found
 
     def fitting(self) -> TransactionPositions:
-        """Positions with which a broker asks for all that may be open, and for the rest only where it lies behind."""
+        """Return positions from which a broker reads all that may be open, and of the rest only what lies behind."""
         open_ = (row.offsets[-1] for row in self.rows if row.state is TransactionState.OPEN)
         half = min(open_, default=self.ends.half or 0)
         op = min((op for n, op in self.ops.decided.items() if n >= half), default=self.ends.op)
@@ -446,7 +445,7 @@ class TransactionQueues(NamedTuple):
 
 
 def stored_positions(store: StoreReader) -> TransactionPositions:
-    """Those of the configuration."""
+    """Return the positions that the configuration has."""
     known = read_progress(store.layout.config, store.config)
     return TransactionPositions(
         *(known.get(QueueId(topic, 0), {}).get(TRANSACTION_GROUP) for topic in (HALF_TOPIC, OP_TOPIC))
@@ -454,7 +453,7 @@ def stored_positions(store: StoreReader) -> TransactionPositions:
 
 
 def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions, note: Note) -> None:
-    """Tell what they contradict. Where op records are lost the broker has still passed what they decided."""
+    """Note what contradicts the positions. If op records are lost, what the broker has passed counts as rolled back."""
     if queues.ops.lost:
         passed = queues.passed(at)
         for row in passed:
@@ -467,12 +466,12 @@ def _hold_against_positions(queues: TransactionQueues, at: TransactionPositions,
 
 
 def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> TransactionQueues | None:
-    """By the queues of their topics alone; None where these may not name all, records are lost, the broker was killed
-    (also where that was mended since), or there are so many that it takes long. No commits are looked for: what was
-    decided counts as rolled back. reached_too: as of `lacking`. Raises Unreadable.
+    """Return what the queues of the transaction topics tell; None if they may not name all, records are lost, the
+    broker was killed (even if the log was mended since), or there are too many records. Commits are not looked for:
+    what was decided counts as rolled back. reached_too: see `lacking`. Raises Unreadable.
     """
     topics = (HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN)
-    abort = store.layout.abort  # a plan is made without the lock, and once more with it: whoever holds it
+    abort = store.layout.abort  # whoever holds the lock: a plan is made without it, and once more with it
     if os.path.lexists(abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
         return None
     if sum(_units(store, topics)) > _MOST_READ:
@@ -495,7 +494,7 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
 
 
 def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
-    """How many each queue of these topics has."""
+    """Yield the number of units of each queue of these topics."""
     for directory in (directory for topic in topics for directory in store.queues.of_topic(topic)):
         with store.queues.open(directory.topic, directory.queue_id) as queue:
             start, stop = _span(store, queue, None)
@@ -515,7 +514,7 @@ def _given_up_noted(store: StoreReader) -> bool:
 
 
 def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
-    """Tell that a RocksDB has lost something, where no broker writes there."""
+    """Note that a RocksDB has lost data, unless a broker is writing to it."""
     written = holder(store.layout.lock) is not None
     if not written and (loss := database_loss(path)) is not None:
         note(f"{what}: {path.name}: {loss.sentence}")
@@ -531,13 +530,13 @@ def _items(batch: Batch) -> PropertyItems:
 
 
 def _keys(batch: Batch, items: PropertyItems) -> list[str]:
-    """Unique keys, for a message without one its position."""
+    """Return the unique keys; for a message without one its position."""
     keys = zip(items.find(names.UNIQ_KEY).tolist(), batch.position.tolist(), strict=True)
     return [java_string(key) if key else str(position) for key, position in keys]
 
 
 def _add(found: dict[str, Transaction], batch: Batch, *, in_rocksdb: bool) -> None:
-    batch = batch.take(~tombstones(batch.columns))  # no broker asks for what they stand for
+    batch = batch.take(~tombstones(batch.columns))  # no broker asks for a decision on what tombstones replaced
     columns, items = batch.columns, _items(batch)
     texts = (items.find(name).tolist() for name in (names.REAL_TOPIC, names.REAL_QID, names.PGROUP))
     rows = zip(
@@ -560,15 +559,15 @@ def _add(found: dict[str, Transaction], batch: Batch, *, in_rocksdb: bool) -> No
 
 
 def _number(text: bytes, otherwise: int) -> int:
-    """A number of a property; `otherwise` for what is none, or one that no broker has written."""
+    """Return the number that a property holds; `otherwise` for other text, and for more digits than a broker writes."""
     return int(text) if text.isdigit() and len(text) < 20 else otherwise
 
 
 def _op_records(store: StoreReader, note: Note) -> OpRecords:
-    """All that the topic has; what of a body is not what was written decides as far as it can be read."""
-    found, left = OpRecords(), sum(_units(store, (OP_TOPIC,)))
+    """Read all op records of the topic. A damaged body counts as lost, but decides as far as it can be read."""
+    found, missing = OpRecords(), sum(_units(store, (OP_TOPIC,)))
     for batch in topic_records(store, OP_TOPIC, note):
-        left -= len(batch)
+        missing -= len(batch)
         lost = tombstones(batch.columns)
         if (crc_ok := batch.checked().body_crc_ok) is not None:
             lost |= ~crc_ok
@@ -577,19 +576,19 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
         for offset, body in zip(columns.ints("queue_offset").tolist(), columns.ragged("body").tolist(), strict=True):
             for number in offsets_in(body):
                 found.decided[number] = min(offset, found.decided.get(number, offset))
-    found.lost += max(0, left) + units_lost_behind(store, OP_TOPIC)
+    found.lost += max(0, missing) + units_lost_behind(store, OP_TOPIC)
     return found
 
 
 def _decided_positions(store: StoreReader, note: Note) -> set[int]:
-    """Positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
+    """Return the positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
     read = topic_records(store, ROCKSDB_OP_TOPIC, note)
     texts = (text for batch in read for text in _items(batch).find(names.TRANS_OFFSET).tolist())
     return {number for text in texts if (number := _number(text, -1)) >= 0}
 
 
 def _committed(store: StoreReader) -> set[int]:
-    """Positions of half messages that committed records name: the log is scanned for them."""
+    """Scan the log for commit records, and return the positions of the half messages that they name."""
     found: set[int] = set()
     for batch in good_records(store.log.scan(crc=False, reuse=True)):
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK

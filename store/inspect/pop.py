@@ -1,8 +1,8 @@
-"""What POP consumers have of a store, read from a broker's own topics.
+"""Messages that POP consumers were given, read from a broker's own topics.
 
-Which messages consumers have and have not acknowledged, until when, and which came back. A check point
-tells of messages that a group was given; what was acknowledged by the time it ends is done with, anything else
-a broker writes to the group's retry topic.
+Tells which messages consumers have and have not acknowledged, until when, and which came back. A check point lists
+messages that a group was given. What was acknowledged by the time it ends is done; a broker writes the rest to the
+group's retry topic.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .timers import TimerMessageState, timers
 
 Key = tuple[Any, ...]
 Place = tuple[str, int, int]
-"""In a revive topic: topic, queue, offset."""
+"""A place in a revive topic: topic, queue, offset."""
 
 
 @dataclass
 class CheckPoint:
     """A check point. position: of its newest record. revived: its place in a revive topic, None while only the timer
-    topic has it. again: by queue offset the newest record of one message alone, which a broker wrote where it could
-    not bring that back.
+    topic has it. again: queue offset of a message → newest record for it alone, which a broker wrote when it could not
+    bring the message back.
     """
 
     fields: dict[str, Any]
@@ -56,7 +56,7 @@ class CheckPoint:
     again: dict[int, CheckPoint] = field(default_factory=dict)
 
     def of(self, offset: int) -> CheckPoint:
-        """The one that counts for a message."""
+        """Return the check point that counts for a message."""
         return self.again.get(offset, self)
 
 
@@ -69,7 +69,7 @@ class PoppedMessage(NamedTuple):
     position: int
 
     def is_in(self, fields: Mapping[str, Any]) -> bool:
-        """A check point or an acknowledgement is about the message."""
+        """Whether a check point or an acknowledgement is about the message."""
         if (fields["topic"], fields["queue_id"]) != (self.topic, self.queue_id):
             return False
         if "num" in fields:
@@ -82,11 +82,11 @@ class PoppedMessage(NamedTuple):
 class PopRecords:
     """What the topics of POP hold.
 
-    acks: of each check point the queue offsets that were acknowledged, and by revive queue the newest place of that.
-    broker_name: of the broker, which acknowledgements without one take; None where nothing tells it.
-    came_back: retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: bodies
-    that are none. stops: revive queue → offset → position of records that no broker gets behind. waiting: records of
-    the timer topic.
+    acks: check point → acknowledged queue offset → revive queue → newest place of the acknowledgement there; None: in
+    the timer topic. broker_name: of the broker, taken for acknowledgements without a name; None if unknown. came_back:
+    retry topic → unique key → positions. newest: revive queue → offset of its newest record. wrong: number of invalid
+    bodies. again: check points for one message alone. stops: revive queue → offset → position of records that no broker
+    gets past. waiting: records of the timer topic.
     """
 
     check_points: dict[Key, CheckPoint] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class PopRecords:
     broker_name: str | None = None
 
     def acked(self, key: Key) -> set[int]:
-        """Queue offsets that were acknowledged of a check point: what a broker reads before that counts for nothing."""
+        """Return the acknowledged queue offsets of a check point. What a broker reads before it does not count."""
         at = self.check_points[key].revived
         named = key if self.broker_name not in (None, key[-1]) else _unnamed(key)
         both = [*self.acks.get(key, {}).items(), *self.acks.get(named, {}).items()]
@@ -112,22 +112,22 @@ class PopRecords:
 
     @property
     def stray_acks(self) -> int:
-        """Offsets acknowledged of check points that are not there."""
+        """Number of acknowledged offsets whose check points are missing."""
         known = {*self.check_points, *map(_unnamed, self.check_points)}
         return sum(len(offsets) for key, offsets in self.acks.items() if key not in known)
 
 
 def _unnamed(key: Key) -> Key:
-    """The key of an acknowledgement that tells no broker."""
+    """Return the key of an acknowledgement that names no broker."""
     return *key[:-1], ""
 
 
 def pop_records(
     store: StoreReader, note: Note, about: Sequence[PoppedMessage] = (), behind: int | None = None
 ) -> PopRecords:
-    """Read all of them, or those about some messages. Memory: what is kept of the topics.
+    """Read the records of the topics of POP. about: only those about these messages. Memory: what is kept.
 
-    behind: as of `topic_records`. Raises Unreadable.
+    behind: see `topic_records`. Raises Unreadable.
     """
     found = PopRecords(broker_name=_own_name(store) or None)
     grammar = config_rules(profile_of(store.generation.version)).grammar
@@ -144,7 +144,7 @@ def pop_records(
             fields, why = read_pop(tag, batch.columns.ragged("body")[row], grammar)
             place = _note_place(found, batch, row, stops=bool(why)) if revive[row] else None
             if fields is None:
-                found.wrong += tag in pop_format.BODIES  # a broker passes over any other one, as a tombstone
+                found.wrong += tag in pop_format.BODIES  # a broker skips any other record, as it skips a tombstone
             elif not about or any(one.is_in(fields) for one in about):
                 _add(found, tag, CheckPoint(fields, int(batch.position[row]), place))
         again = _begins(topics, RETRY_PREFIX) & (items.find(pop_format.FIRST_POP_TIME).length > 0)
@@ -154,7 +154,7 @@ def pop_records(
 
 
 def _join_again(found: PopRecords) -> None:
-    """What was written again of one message goes to its check point; where that is gone, it is one of its own."""
+    """Give what was written again for one message to its check point; if that is gone, it is a check point itself."""
     points: dict[Key, list[CheckPoint]] = {}
     for point in found.check_points.values():
         points.setdefault(pop_format.given_with(point.fields), []).append(point)
@@ -172,9 +172,9 @@ def _join_again(found: PopRecords) -> None:
 def records_of(
     store: StoreReader, what: str, prefixes: tuple[str, ...], note: Note, behind: int | None = None
 ) -> Iterator[Batch]:
-    """Records of all topics with one of these prefixes; of the whole log, in one scan, where queues do not give them.
+    """Yield the records of all topics with one of these prefixes; if the queues may lack some, of the whole log.
 
-    what: begins the notes. behind: as of `topic_records`.
+    what: begins the notes. behind: see `topic_records`.
     """
     topics = [topic for topic in store.named_topics if topic.startswith(prefixes)]
     if why := unreliable(store) or any_lacking(store, topics):
@@ -194,7 +194,7 @@ def _begins(strings: Ragged, prefix: str) -> Flags:
 
 
 def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> Place:
-    """Where a record stands in a revive topic."""
+    """Note a record of a revive topic, and return its place."""
     topic = batch.columns.ragged("topic")[row].decode("utf-8", "replace")
     queue = (topic, int(batch.columns.ints("queue_id")[row]))
     offset = int(batch.columns.ints("queue_offset")[row])
@@ -205,7 +205,7 @@ def _note_place(found: PopRecords, batch: Batch, row: int, *, stops: bool) -> Pl
 
 
 def _add(found: PopRecords, tag: str, new: CheckPoint) -> None:
-    """A check point or an acknowledgement; of several records of one the newest counts."""
+    """Add a check point or an acknowledgement; of several records of one, the newest counts."""
     fields = new.fields
     key = pop_format.key_of(fields)
     if tag in (pop_format.ACK_TAG, pop_format.BATCH_ACK_TAG):
@@ -231,7 +231,7 @@ def _add_returned(found: PopRecords, batch: Batch, rows: list[int], keys: Ragged
 
 
 def identity(batch: Batch, row: int, keys: Ragged) -> bytes:
-    """What a message keeps on its way through retry topics: its unique key, else time and CRC."""
+    """Return what a message keeps on its way through retry topics: its unique key, else born time and body CRC."""
     if keys.length[row] > 0:
         return keys[row]
     columns = batch.columns
@@ -256,10 +256,9 @@ class PopState(StrEnum):
 class Popped:
     """A message of a check point that was not acknowledged; times in ms since 1970.
 
-    visible_timestamp: until when no other consumer gets it. check_point: position of that, None
-    where `kvStore/` has it instead.
-    position: of the message, None where it cannot be found. returned: position in the retry topic.
-    broker_name: of the broker that has the message, where that is another one: it acted as its master.
+    visible_timestamp: until then no other consumer gets it. check_point: position of the check point, None if
+    `kvStore/` has the message instead. position: of the message, None if it cannot be found. returned: its position in
+    the retry topic. broker_name: of another broker that has the message, for which this one acted as master; else "".
     """
 
     topic: str
@@ -284,8 +283,8 @@ class Popped:
 class ReviveQueue:
     """A queue of a revive topic. reached: next offset that a broker reads, None if not known.
 
-    newest: offset of its last record. stopped_at: offset of the record that no broker gets behind; stopping: its
-    position in the log; None without.
+    newest: offset of its last record. stopped_at, stopping: queue offset and position in the log of the first record
+    that no broker gets past, or None.
     """
 
     topic: str
@@ -298,7 +297,7 @@ class ReviveQueue:
 
 @dataclass
 class Pop:
-    """What POP left in a store. groups: (group, topic) → state → messages."""
+    """What POP left in a store. groups: (group, topic) → state → number of messages."""
 
     now_ms: int
     check_points: int = 0
@@ -328,7 +327,7 @@ class Pop:
 
 
 def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
-    """What consumers have of a store at `now_ms`. Raises Unreadable."""
+    """Return what consumers have of a store at `now_ms`. Raises Unreadable."""
     _tell(store, note)
     records = pop_records(store, note)
     found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
@@ -362,13 +361,13 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
 
 
 def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, note: Note) -> list[Popped]:
-    """Each time that a consumer was given one of the messages, as it stands at `now_ms`; the newest last.
+    """Return each time that a consumer was given one of the messages, with its state at `now_ms`; the newest last.
 
     Raises Unreadable.
     """
     _tell(store, note)
     progress = read_progress(store.layout.config, store.layout.broker_config)
-    # a record that no broker gets behind may stand in front of the messages
+    # a record that no broker gets past may stand in front of the messages
     begins = [one.position for one in about] + list(_unread(store, progress))
     records = pop_records(store, note, about, min(begins, default=None))
     found = []
@@ -402,13 +401,13 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
 
 
 def _tell(store: StoreReader, note: Note) -> None:
-    """Where else POP keeps what is not looked at."""
+    """Note where else POP keeps data that is not looked at."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
 
 
 def _kept(store: StoreReader, note: Note) -> list[Popped]:
-    """What consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
+    """Return what consumers have by `kvStore/`, where popConsumerKVServiceEnable keeps it (spec 05, 5.4)."""
     path = store.layout.root / KV_STORE
     note_loss_in(store, path, "pop", note)
     if not is_rocksdb(path):
@@ -450,14 +449,14 @@ def _size(point: CheckPoint) -> int:
 
 
 def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
-    """The messages of a check point that nobody acknowledged."""
+    """Yield the messages of a check point that were not acknowledged."""
     for offset, done in pop_format.offsets_of(point.fields):
         if not done and offset not in acked:
             yield _row(point, offset)
 
 
 def _row(point: CheckPoint, offset: int) -> Popped:
-    """One message of a check point, its state not known yet."""
+    """Return one message of a check point, its state not known yet."""
     point = point.of(offset)
     fields = point.fields
     return Popped(
@@ -474,12 +473,12 @@ def _row(point: CheckPoint, offset: int) -> Popped:
 
 
 def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
-    """The next offset of a revive queue that a broker reads, as far as it has noted it."""
+    """Return the next offset of a revive queue that a broker reads, as far as it has noted this."""
     return progress.get(QueueId(topic, queue_id), {}).get(pop_format.REVIVE_GROUP)
 
 
 def _unread(store: StoreReader, progress: Progress) -> Iterator[int]:
-    """Positions of the next records that a broker reads, of each queue of the revive topic. Raises Unreadable."""
+    """Yield the position of the next record that a broker reads in each revive queue. Raises Unreadable."""
     for topic in store.named_topics:
         for directory in store.queues.of_topic(topic) if topic.startswith(pop_format.REVIVE_TOPIC) else ():
             with store.queues.open(topic, directory.queue_id) as queue:
@@ -490,7 +489,7 @@ def _unread(store: StoreReader, progress: Progress) -> Iterator[int]:
 
 
 def _is_read(point: CheckPoint, progress: Progress) -> bool:
-    """A broker has dealt with the check point."""
+    """Whether a broker has dealt with the check point."""
     if point.revived is None:
         return False
     topic, queue_id, offset = point.revived
@@ -499,13 +498,13 @@ def _is_read(point: CheckPoint, progress: Progress) -> bool:
 
 
 def _stop(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tuple[int, int] | None:
-    """Offset and position of the first record of a revive queue that no broker gets behind; None without."""
+    """Return offset and position of the first record of a revive queue that no broker gets past, or None."""
     reached = _reached(progress, *queue) or 0
     return min((item for item in records.stops.get(queue, {}).items() if item[0] >= reached), default=None)
 
 
 def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
-    """Why no broker gets to a check point that it has not read; "" where one does."""
+    """Return why no broker gets to a check point that it has not read; "" if one does."""
     if not store.config.get_bool("timerWheelEnable", True):
         return "it does not come back: with timerWheelEnable=false no broker reads the revive topic"
     stop = None if point.revived is None else _stop(records, progress, point.revived[:2])
@@ -516,7 +515,7 @@ def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progres
 
 
 def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:
-    """Check points that never leave the timer topic, by position: why (spec 04, 4.9). Raises Unreadable."""
+    """Return position → reason for check points that never leave the timer topic (spec 04, 4.9). Raises Unreadable."""
     points = (each for point in records.check_points.values() for each in (point, *point.again.values()))
     waiting = {point.position for point in points if point.revived is None}
     if not waiting:
@@ -527,7 +526,7 @@ def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> 
 
 
 def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None:
-    """Find the messages by their queue offsets, and in the retry topics what came back of them."""
+    """Find the positions of the messages, and of their copies in the retry topics."""
     topics, own = set(store.topics), _own_name(store)
     for row in rows:
         row.broker_name = row.broker_name if own and row.broker_name != own else ""
@@ -554,7 +553,7 @@ def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None
 
 
 def _own_name(store: StoreReader) -> str:
-    """The name of the broker, as far as its options or its own topics tell; "" if not."""
+    """Return the broker's name from its options or its own topics; "" if they do not tell."""
     if told := store.config.broker_name:
         return told
     named = [topic.removeprefix(MEMBERS_PREFIX) for topic in store.configured if topic.startswith(MEMBERS_PREFIX)]
@@ -569,7 +568,7 @@ def _by_queue(rows: Iterator[Popped]) -> Iterator[tuple[tuple[str, int], list[Po
 
 
 def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
-    """Where the message was written again, behind its check point."""
+    """Return the position where the message was written again, behind its check point; None if it was not."""
     places = [
         position
         for topic in pop_format.retry_topics(row.topic, row.group)
@@ -580,7 +579,7 @@ def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
 
 
 def _state(row: Popped, now_ms: int, read: bool, stopped: str = "", stays: str = "") -> tuple[PopState, str]:
-    """stopped: why no broker gets to its check point, stays: why that never leaves the timer; "" where it does."""
+    """Return a state and its reason. stopped, stays: why no broker gets to the check point, or "" if one does."""
     if row.returned is not None:
         return PopState.RETURNED, ""
     if stays:

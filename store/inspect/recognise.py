@@ -1,11 +1,7 @@
-"""What a path is: a store, or one kind of its files, told from place, name and content.
+"""Recognise what a path is: a store or one kind of its files, by place, name and content.
 
-A copy of a file somewhere else has lost its place, often its name; then its first bytes decide.
-Nothing here believes a length: only a few bytes of a file are looked at.
-
-Which kind the bytes of a file are, told from the first ones and its length: a copy has lost its place.
-
-Which file of `config/` a text is, told from its first bytes: a copy has lost its name.
+A copy of a file has lost its place and often its name. Then its first bytes and its length decide, for a file of
+`config/` the first bytes alone. Only a few bytes of a file are read, and no length in them is believed.
 """
 
 from __future__ import annotations
@@ -71,17 +67,17 @@ _CHECKPOINT_TIMES = [f.name for f in columns_of(checkpoint.FIELDS) if f.name.end
 
 
 def kind_of_bytes(head: bytes, size: int) -> str | None:
-    """The first kind that bytes look like; None for none. size: of the whole file."""
+    """Return the first kind that the bytes look like, or None. size: of the whole file."""
     return next((kind for kind, looks_like in _TESTS.items() if looks_like(head, size)), None)
 
 
 def _first(schema: Construct[Any, Any], fits: Callable[[Any, int], bool]) -> Callable[[bytes, int], bool]:
-    """Whether what a schema of fixed size reads at the front fits, beside the size of the file; not if that is less."""
+    """Return a test: the file begins with a whole `schema` (of fixed size) that `fits`, given the size of the file."""
     return lambda head, size: len(head) >= schema.sizeof() and fits(schema.parse(head), size)
 
 
 def _is_commit_log(head: bytes, size: int) -> bool:
-    """A record or BLANK at the front, or, where the front is damaged, a magic code soon."""
+    """A record or BLANK at the front, or, if the front is damaged, a magic code soon after it."""
     if len(head) < commit_log.HEAD.sizeof():
         return False
     if commit_log.HEAD.parse(head).magic_code == MAGIC_BLANK:
@@ -91,7 +87,7 @@ def _is_commit_log(head: bytes, size: int) -> bool:
 
 
 def _is_checkpoint(head: bytes, size: int) -> bool:
-    """One page, times at its front, nothing behind the fields."""
+    """One page: plausible times at its front, zeros behind the fields."""
     if size != checkpoint.PAGE_BYTES or any(head[checkpoint.FIELDS.sizeof() :]):
         return False
     fields = checkpoint.FIELDS.parse(head)
@@ -100,7 +96,7 @@ def _is_checkpoint(head: bytes, size: int) -> bool:
 
 
 def _is_dledger_index(head: bytes, size: int) -> bool:
-    """Whole units, of which the first two follow one another, or the only one is whole."""
+    """Whole units; the first two follow one another, or the only one is valid."""
     schema, step = dledger_index.UNIT, dledger_index.UNIT_BYTES
     if size % step or len(head) < min(size, 2 * step):
         return False
@@ -127,7 +123,7 @@ def _is_dledger_unit(unit: Any) -> bool:
 
 
 def _is_consume_queue(head: bytes, size: int) -> bool:
-    """Whole units, of which the first ones that are written point forward."""
+    """Whole units; the first written ones point forward."""
     schema = consume_queue.UNIT
     if not head or size % consume_queue.UNIT_BYTES:
         return False
@@ -183,12 +179,12 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
             and tiered_index.slots_of(size, first.first_slot.position) is not None
         ),
     ),
-    # of a full one, which has the magic code of a sealed segment, only the place tells it
+    # a full file has the magic code of a sealed segment: only its place tells
     "tiered-index-file": _first(
         tiered_index_file.HEADER, lambda header, size: header.magic == tiered_index_file.MAGIC_OPEN
     ),
     "dledger-index": _is_dledger_index,
-    # whole units, of which the first one is as every broker writes it
+    # whole units, the first one as every broker writes it
     "batch-consume-queue": _first(
         batch_consume_queue.UNIT,
         lambda first, size: (
@@ -201,7 +197,7 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
             and (first.compacted_offset, first.reserved) == (-1, 0)
         ),
     ),
-    # a unit whose sizes say the same, with a time of a broker
+    # a unit with consistent sizes and a plausible time
     "consume-queue-ext": _first(
         consume_queue_ext.HEAD,
         lambda first, size: (
@@ -212,7 +208,7 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
     ),
     "consume-queue": _is_consume_queue,
 }
-"""In this order: an entry of DLedger has the magic code of its record in it."""
+"""In this order: a DLedger entry contains the magic code of its record."""
 
 
 _GROUP = re.compile(rb"[^\"]@[^\"]*\"\s*:")
@@ -222,12 +218,12 @@ _MEMBERS = {
     for table in kind.tables
     if kind.syntax is Syntax.JSON and table.member not in ("", DATA_VERSION.member)
 }
-"""Member → the first kind that has it."""
+"""Member of the JSON object → the first kind that has it."""
 _EPOCHS = re.compile(rb"\d+\r?\n\d+\r?\n\d+-\d+\r?(\n|\Z)")
 
 
 def kind_of_text(head: bytes) -> str | None:
-    """The kind whose table, or whose lines, the first bytes show; None where none does."""
+    """Return the kind whose table or lines the first bytes show, or None."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text.startswith(b"{"):
         return "epoch-file" if _EPOCHS.match(head) else None
@@ -244,7 +240,7 @@ def kind_of_text(head: bytes) -> str | None:
 
 
 STORE = "store"
-"""The kind of a store's root, beside those of `formats.kinds.KINDS`."""
+"""The kind of a store's root, besides those of `formats.kinds.KINDS`."""
 
 QUEUES = {
     CONSUME_QUEUE: "consume-queue",
@@ -274,7 +270,7 @@ _HEAD_BYTES = 1 << 16
 
 
 class Recognised(NamedTuple):
-    """A path, its kind (`store` or a name in KINDS) and what told it."""
+    """A path, its kind (`store` or a name in KINDS) and what it was recognised by."""
 
     path: Path
     kind: str
@@ -282,7 +278,7 @@ class Recognised(NamedTuple):
 
     @property
     def queue(self) -> tuple[str, int] | None:
-        """Topic and queue id that the place of a consume queue names; None where it names none."""
+        """Topic and queue id in the path of a consume queue, or None."""
         if self.kind in SEGMENTS.values():
             return queue_of_place(Path(*_parts(self.path)))
         parts = _parts(self.path)
@@ -298,10 +294,10 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: str | os.PathLike[str], kind: str | None = None, config: BrokerConfig | None = None) -> Recognised:
-    """What `path` is; `kind` overrides what it looks like.
+    """Return what `path` is. kind: overrides what it looks like.
 
-    Raises Missing, Unreadable, NotAStore (an empty directory), Unsupported (a kind that is not
-    handled, or no kind at all), InvalidInput (no such kind).
+    Raises Missing, Unreadable, NotAStore (an empty directory), Unsupported (a kind that is not handled, or none
+    recognised), InvalidInput (no such kind).
     """
     path = Path(path)
     is_directory = _is_directory(path)
@@ -333,7 +329,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _refuse_strangers(path: Path) -> None:
-    """Files that have the place of a kind, but are something else. Raises Unsupported."""
+    """Refuse files that have the place of a kind, but are something else. Raises Unsupported."""
     if not path.is_dir() and (path.parent / ROCKSDB_CURRENT).is_file():
         hint = f"name its directory, {path.parent}"
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)
@@ -358,7 +354,7 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
     if name in QUEUES:
         return Recognised(path, QUEUES[name], f"its name {name}")
     try:
-        # the log of a configuration does not make a store of the directory of another part
+        # a configured log does not make a store of the directory of another part
         Layout.open(path, None if name in _BY_DIRECTORY else config)
     except NotAStore:
         pass
@@ -372,7 +368,7 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
 
 
 def _by_first_file(path: Path) -> Recognised | None:
-    """A directory, by the first file in it whose name is a number."""
+    """Recognise a directory by the first file in it whose name is a number and whose content tells its kind."""
     with os_errors(path):
         names = sorted(child.name for child in path.iterdir())
     if not names:
@@ -386,7 +382,7 @@ def _by_first_file(path: Path) -> Recognised | None:
 
 
 def _by_place(path: Path, deepest: int) -> Recognised | None:
-    """By the directory that holds it, at most `deepest` levels below one of a store."""
+    """Recognise a path by the directories above it; a directory of queues is at most `deepest` levels up."""
     above = _parts(path)[:-1][::-1]
     if above[1:] and above[0] == INDEX and above[1].startswith(DLEDGER_PREFIX):
         return Recognised(path, "dledger-index", f"its place in {above[1]}/{above[0]}/")
@@ -401,7 +397,7 @@ def _by_place(path: Path, deepest: int) -> Recognised | None:
 
 
 def _file(path: Path) -> Recognised | None:
-    """By place if its name is a number, as in all directories of a store; by name; by content."""
+    """Recognise a file by its place if its name is a number, as in all directories of a store; by name; by content."""
     name = plain_name(path.name)
     if kind := kind_of_place(Path(*_parts(path))):
         return Recognised(path, kind, "a segment by its name and place")
@@ -423,7 +419,7 @@ def _file(path: Path) -> Recognised | None:
 
 
 def _by_content(path: Path) -> Recognised | None:
-    """By the first bytes of a file, and its length."""
+    """Recognise a file by its first bytes and its length."""
     descriptor = open_any(path)
     try:
         size = os.fstat(descriptor).st_size

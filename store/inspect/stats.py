@@ -1,12 +1,12 @@
-"""Who fills the log: bytes, records, sizes and times by topic, queue, tag, host, hour, file and more.
+"""Counts of bytes, records, sizes and times by topic, queue, tag, host, hour, file and more: who fills the log.
 
-Counts of parts of a log add up: a part is counted anywhere, `Stats.merge` joins what was found. A record's bytes are
-those of the log, head, properties and body as stored; queues and index have about 20 and 40 bytes more of each message.
-Units of queues are counted likewise (`stats_of_queues`): what they do not tell is None then.
+Counts of parts of a log add up: each part can be counted anywhere, `Stats.merge` joins the results. The bytes of a
+record are those in the log: head, properties and body as stored. Queues and index take about 20 and 40 bytes more for
+each message.
 
-The same counts come from the units of queues alone, a fiftieth of the bytes of the log, or less. A unit
-tells topic, queue, place and size of a record; what is inside of records it does not tell. A message that
-several queues name, as LMQs do, counts in each; one that no queue names in none.
+`stats_of_queues` counts the units of the queues alone, a fiftieth of the bytes of the log or less. A unit holds topic,
+queue, position and size of a record; what is inside of records is None then. A message counts once for each queue but
+LMQs that names it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ COUNTS = (
     *("largest_bytes", "compressed_records", "compressed_bytes", "retry_bytes", "system_bytes"),
     *("first_timestamp", "last_timestamp", "messages_per_second", "bytes_per_second", "source"),
 )
-"""What `Stats.rows` tells of each group. messages: with each of those inside of a batch record.
+"""The values that `Stats.rows` gives for each group. messages: those inside of a batch record count one by one.
 
-retry_bytes: of records of retry and dead letter topics, system_bytes: of a broker's own topics. Rates
-are those between the first and the last time. source: `log` or `queues`.
+retry_bytes: of records of retry and dead letter topics; system_bytes: of records of a broker's own topics. Rates are
+those between the first and the last time. source: `log` or `queues`.
 """
 LOG, QUEUES = "log", "queues"
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -53,24 +53,24 @@ _NOT_IN_UNITS = ("body_bytes", "properties_bytes", "compressed_records", "compre
 _SECOND_MS = 1000
 _NEITHER, _AGAIN, _OF_BROKER = 0, 1, 2
 _SPECIAL = {USER: _NEITHER, RETRY: _AGAIN, DEAD_LETTER: _AGAIN}
-"""What records of a kind of topic count as, besides; all other kinds are a broker's own."""
+"""What else the records of a kind of topic count as; all kinds not named here are a broker's own."""
 _ROWS_AT_ONCE = 1 << 17
 """Rows that are grouped together: some MB."""
 _WIDEST, _WIDEST_TALLY, _SMALL = 1 << 40, 1 << 22, 1 << 16
 _FINE_BITS = 4
-"""Sizes are told apart by their first 5 binary digits: a percentile is at most 1/16 too low."""
+"""Sizes are distinguished by their first 5 binary digits: a percentile is at most 1/16 too low."""
 
 BIN_BITS = 10
-"""Bins of all sizes of 32 bits, and more, have numbers below this power of 2."""
+"""The bins of all sizes of 32 bits, and more, have numbers below `1 << BIN_BITS`."""
 
 NEVER_FIRST_MS, NEVER_LAST_MS = (1 << 63) - 1, -(1 << 63)
-"""First and last time of a group of which none is known."""
+"""First and last time of a group without a known time."""
 Key = tuple[str | int, ...]
 
 
 @dataclass
 class StatsGroup:
-    """What some records have in common, counted. Times in ms since 1970; sizes: records by bin.
+    """The counts of a group of records. Times in ms since 1970. sizes: bin → records.
 
     messages: as consumers get them; a batch record has several.
     """
@@ -90,7 +90,7 @@ class StatsGroup:
     sizes: dict[int, int] = field(default_factory=dict)
 
     def merge(self, other: StatsGroup) -> None:
-        """Count the records of `other`, too."""
+        """Add the records of `other`."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.largest_bytes = max(self.largest_bytes, other.largest_bytes)
@@ -100,7 +100,7 @@ class StatsGroup:
             self.sizes[number] = self.sizes.get(number, 0) + count
 
     def percentile_bytes(self, percent: int) -> int:
-        """So many percent of the records are not larger, to 1/16."""
+        """Return the size that `percent` % of the records do not exceed, at most 1/16 too low."""
         wanted, seen = -(-self.records * percent // 100), 0
         for number in sorted(self.sizes):
             seen += self.sizes[number]
@@ -109,7 +109,7 @@ class StatsGroup:
         return 0
 
     def counts(self, total_bytes: int, source: str) -> dict[str, Any]:
-        """The values of `COUNTS`; total_bytes: of all groups. source: where they are from."""
+        """Return the values of `COUNTS`. total_bytes: of all groups. source: `LOG` or `QUEUES`."""
         known = self.first_ms <= self.last_ms
         span_ms = self.last_ms - self.first_ms if known else 0
         values = (
@@ -138,7 +138,7 @@ class StatsGroup:
         return row if source == LOG else {**row, **dict.fromkeys(_NOT_IN_UNITS)}
 
     def to_json(self) -> list[Any]:
-        """All of it, for `from_json`."""
+        """Return all values, for `from_json`."""
         sizes = [list(pair) for pair in sorted(self.sizes.items())]
         counts = [getattr(self, name) for name in _ADDED]
         return [*counts, self.largest_bytes, self.first_ms, self.last_ms, sizes]
@@ -154,13 +154,13 @@ _ADDED = (
     *("records", "messages", "size_bytes", "body_bytes", "properties_bytes"),
     *("compressed_records", "compressed_bytes", "retry_bytes", "system_bytes"),
 )
-"""Fields of a group that are sums, in order."""
+"""Fields of a group that are sums, in the order of `to_json`."""
 
 
 class Measured(NamedTuple):
-    """What is counted of some records: int64[n] each, None for nothing, or where nothing tells.
+    """What is counted of some records: int64[n] each; None for all zeros, or if the source does not tell.
 
-    body, properties, compressed_body: bytes. compressed: 1 for a record whose body is.
+    body, properties, compressed_body: bytes. compressed: 1 for a record with a compressed body.
     """
 
     size: Ints
@@ -173,10 +173,10 @@ class Measured(NamedTuple):
 
 
 class _PendingRows(NamedTuple):
-    """Rows that wait to be counted with others: grouping many at once costs little more than a few.
+    """Rows that wait to be counted with others: grouping many at once costs little more than grouping a few.
 
-    numbers: of each dimension, whose values `Stats` numbers. special: 1 retries, 2 a broker's own topics; None:
-    there are no such records.
+    numbers: of each dimension, by the numbers that `Stats` gives its values. special: 1 for retries, 2 for a broker's
+    own topics; None if there are no such records.
     """
 
     numbers: tuple[Ints, ...]
@@ -185,8 +185,8 @@ class _PendingRows(NamedTuple):
 
 
 class Stats:
-    """Records counted in groups. by: some of `stats_dimensions.DIMENSIONS`; none of them: all are one
-    group. source: `LOG` or `QUEUES`. starts: of the log's files, for `file`.
+    """Records counted in groups. by: some of `stats_dimensions.DIMENSIONS`; without any, all records are one group.
+    source: `LOG` or `QUEUES`. starts: where the log's files begin, for the dimension `file`.
     """
 
     def __init__(self, by: Sequence[str], source: str = LOG, starts: Sequence[int] = ()) -> None:
@@ -200,7 +200,7 @@ class Stats:
 
     @property
     def groups(self) -> dict[Key, StatsGroup]:
-        """By their values of `by`. Raises LimitExceeded."""
+        """Groups by their values of `by`. Raises LimitExceeded."""
         self._count()
         return self._groups
 
@@ -228,7 +228,7 @@ class Stats:
         self.add_columns(DimensionColumns.of_batch(batch, self.starts), measured)
 
     def add_columns(self, columns: DimensionColumns, measured: Measured) -> None:
-        """The same of records, or units, whose columns are known. Raises LimitExceeded."""
+        """Count records, or units, whose columns are known. Raises LimitExceeded."""
         count = len(measured.size)
         if not count:
             return
@@ -246,7 +246,7 @@ class Stats:
             self._count()
 
     def _count(self) -> None:
-        """Count the rows that wait. Raises LimitExceeded."""
+        """Count the pending rows. Raises LimitExceeded."""
         pending, self._pending, self._waiting = self._pending, [], 0
         if not pending:
             return
@@ -261,7 +261,7 @@ class Stats:
             self._merge(key, one)
 
     def merge(self, other: Stats) -> None:
-        """Count what `other`, by the same, has counted. Raises LimitExceeded."""
+        """Add the counts of `other`, which has the same `by`. Raises LimitExceeded."""
         for key, group in other.groups.items():
             self._merge(key, group)
 
@@ -274,7 +274,7 @@ class Stats:
         mine.merge(group)
 
     def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The groups as records, those with most bytes first."""
+        """Return the groups as records, those with the most bytes first."""
         order = sorted(self.groups.items(), key=lambda pair: (-pair[1].size_bytes, str(pair[0])))
         total = sum(group.size_bytes for _, group in order)
         return [
@@ -282,19 +282,19 @@ class Stats:
         ]
 
     def to_json(self) -> list[Any]:
-        """The groups, for `from_json`."""
+        """Return the groups, for `from_json`."""
         return [[list(key), group.to_json()] for key, group in self.groups.items()]
 
     @classmethod
     def from_json(cls, by: Sequence[str], found: Iterable[Any]) -> Self:
-        """What `to_json` gave."""
+        """Return the Stats whose `to_json` gave `found`."""
         stats = cls(by)
         stats.groups = {tuple(key): StatsGroup.from_json(group) for key, group in found}
         return stats
 
 
 def _joined(parts: Sequence[Measured]) -> Measured:
-    """All of them together. A column that some lack is zero there, times excepted."""
+    """Concatenate the parts. A column that some parts lack is zero there; a missing time is NEVER_FIRST_MS."""
     sizes = [len(part.size) for part in parts]
 
     def column(name: str) -> Ints | None:
@@ -305,7 +305,7 @@ def _joined(parts: Sequence[Measured]) -> Measured:
 
 
 def _column(parts: Sequence[Ints | None], sizes: Sequence[int], nothing: int = 0) -> Ints | None:
-    """Parts of these sizes as one column; None: nothing tells in any of them."""
+    """Concatenate parts of these sizes, `nothing` for a part that is None. Return None if all are None."""
     if all(one is None for one in parts):
         return None
     return np.concatenate(
@@ -314,7 +314,7 @@ def _column(parts: Sequence[Ints | None], sizes: Sequence[int], nothing: int = 0
 
 
 def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple[Ints, int]:
-    """A number for each row, the same for those that are alike in all dimensions, below the second value."""
+    """Return a number for each row, equal for rows that agree in all dimensions, and a bound above all numbers."""
     key, span = np.zeros(rows, np.int64), 1
     for number, count in zip(numbers, counts, strict=True):
         if span * count > _WIDEST:
@@ -328,7 +328,7 @@ def _grouped(numbers: Sequence[Ints], counts: Sequence[int], rows: int) -> tuple
 
 
 def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -> tuple[Ints, list[StatsGroup]]:
-    """The groups in the order of their numbers, and a row of each."""
+    """Return one row of each group, in the order of the group numbers, and the groups."""
     size, time_ms = measured.size, measured.time_ms
     parts = (_AGAIN, _OF_BROKER)
     added = [measured.messages, size, measured.body, measured.properties]
@@ -337,7 +337,7 @@ def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -
     ended = [size]
     if time_ms is not None:
         ended.append(time_ms)
-        if int(time_ms.max()) == NEVER_FIRST_MS:  # of these no time is known
+        if int(time_ms.max()) == NEVER_FIRST_MS:  # some times are not known
             ended.append(np.where(time_ms == NEVER_FIRST_MS, NEVER_LAST_MS, time_ms))
     tally = _tally_natively if kernel.is_wanted(len(group)) else _tally
     rows, lengths, sums, least, greatest = tally(group, span, [one for one in added if one is not None], ended)
@@ -359,7 +359,7 @@ def _counted(measured: Measured, special: Ints | None, group: Ints, span: int) -
 
 
 class _Tally(NamedTuple):
-    """Of each group that has a row: one of its rows, how many there are, sums of columns, their ends."""
+    """Of each group that has rows: one of its rows, the number of rows, sums, minima and maxima of columns."""
 
     rows: Ints
     lengths: Ints
@@ -383,7 +383,7 @@ def _tally(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints])
 
 
 def _tally_natively(group: Ints, span: int, added: Sequence[Ints], ended: Sequence[Ints]) -> _Tally:
-    """The same in one pass. A row of each group: its first one."""
+    """Do the same as `_tally` in one pass of the kernel. rows: the first row of each group."""
     sums = 1 + len(added)
     out = np.zeros((span, sums + 2 * len(ended)), np.int64)
     out[:, sums::2], out[:, sums + 1 :: 2] = NEVER_FIRST_MS, NEVER_LAST_MS
@@ -398,7 +398,7 @@ def _tally_natively(group: Ints, span: int, added: Sequence[Ints], ended: Sequen
 
 
 def _tallied(numbers: Ints, span: int) -> tuple[Ints, Ints]:
-    """Which numbers below `span` there are, and how often."""
+    """Return the numbers that occur, all below `span`, and how often."""
     if span > _WIDEST_TALLY:
         return np.unique(numbers, return_counts=True)
     counts = np.bincount(numbers)
@@ -411,7 +411,7 @@ def _wide(values: Ints) -> Ints:
 
 
 def _bins(size: Ints) -> Ints:
-    """Number of the bin of each size: those that most records have are looked up."""
+    """Return the bin of each size; a table holds the bins of small sizes, which most records have."""
     if int(size.min()) < 0 or int(size.max()) >= _SMALL:
         return size_bin(size)
     return _bins_of_small()[size]
@@ -423,7 +423,7 @@ def _bins_of_small() -> Ints:
 
 
 def size_bin(size: Ints) -> Ints:
-    """Number of the bin of each size: sizes below 32 have one each, above it grows with them."""
+    """Return the bin of each size: sizes below 32 have one each, above that the bins grow with the size."""
     # a float64 holds a size exactly: its exponent is that of the highest bit
     exponent = np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1
     shift = np.maximum(exponent - _FINE_BITS, 0)
@@ -431,7 +431,7 @@ def size_bin(size: Ints) -> Ints:
 
 
 def least_of_bin(number: int) -> int:
-    """The smallest size of a bin."""
+    """Return the smallest size of a bin."""
     shift = max((number >> _FINE_BITS) - 1, 0)
     return number - (shift << _FINE_BITS) << shift
 
@@ -440,11 +440,11 @@ Advance = Callable[[int], None]
 Units = Iterator[tuple[int, Any]]
 _ANYWHERE = 1 << 62
 _OF_A_QUEUE = frozenset({"topic", "queue_id", "group", "kind"})
-"""Where a group has all of a queue, the first and last record of that tell the times."""
+"""With these dimensions alone a queue is in one group: its first and last record tell the times."""
 
 
 def check_units_tell(by: Sequence[str]) -> None:
-    """Raises InvalidInput for what the log alone tells."""
+    """Raise InvalidInput for dimensions that only the log tells."""
     if others := [name for name in by if name not in OF_UNITS]:
         raise InvalidInput(
             f"--quick: queues do not tell {', '.join(others)}",
@@ -453,7 +453,7 @@ def check_units_tell(by: Sequence[str]) -> None:
 
 
 def check_queues(store: StoreReader) -> None:
-    """Raise Unreadable for a store whose queues cannot be counted; one whose log has nothing needs none."""
+    """Raise Unreadable for a store whose queues cannot be counted; an empty log needs no queues."""
     if store.queues_problem:
         raise Unreadable(store.queues_problem, path=store.layout.root)
     empty = store.has_log and store.log_end.position <= store.log_files.start
@@ -462,9 +462,9 @@ def check_queues(store: StoreReader) -> None:
 
 
 def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> Stats:
-    """Count the units of all queues, but of LMQs, which name records that others name, too.
+    """Count the units of all queues except LMQs, which name records that other queues name, too.
 
-    by: of `OF_UNITS`. advance: is told of units that are done. Raises InvalidInput, LimitExceeded, Unreadable.
+    by: some of `OF_UNITS`. advance: called with the units done. Raises InvalidInput, LimitExceeded, Unreadable.
     """
     check_units_tell(by)
     with_log = store.has_log
@@ -488,7 +488,7 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
 
 
 def _at_rate(windows: Units) -> Units:
-    """Windows of units, no faster than the block of `at_rate` around this allows."""
+    """Yield the windows no faster than the surrounding block of `at_rate` allows."""
     rate_bytes, began = reading_rate(), time.monotonic()
     for first, units in windows:
         if rate_bytes:
@@ -500,7 +500,7 @@ def _at_rate(windows: Units) -> Units:
 def _add_queue(
     stats: Stats, store: StoreReader, queue: QueueSummary, within: tuple[int, int], advance: Advance, *, timed: bool
 ) -> None:
-    """within: the bytes that the log has; a queue whose records are all gone has units before them."""
+    """Count a queue. within: the bytes that the log has; a queue whose records are all gone has units before them."""
     with store.queues.open(queue.topic, queue.queue_id) as opened:
         ends: list[int | None] = []
         if timed and queue.max_offset > queue.min_offset:
@@ -529,7 +529,7 @@ def _add(stats: Stats, topic: str, queue_id: int, units: Any, ends: Sequence[int
 
 
 def _store_times(ends: Sequence[int | None], none: Ints) -> Ints | None:
-    """A column whose least and greatest are the times of a queue's ends."""
+    """Return a column whose minimum and maximum are the times of a queue's ends; None if no time is known."""
     known = [time for time in ends if time is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""What records are grouped by when they are counted: each dimension as numbers and the values they stand for.
+"""Dimensions by which counted records are grouped, each as numbers and the values that they stand for.
 
 | name | value |
 |---|---|
@@ -10,8 +10,8 @@
 | size | of the record: the power of 2 that is not above it |
 | file | the log file that has it |
 
-Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6). Of a POP consumer
-the name of the retry topic tells both; the record names the group since 5.5.0, and before nothing.
+`retries` counts what each consumer group sent back, and of which topic (spec 01, 1.6). For a POP consumer the name
+of the retry topic tells both; since 5.5.0 the record names the group, too.
 """
 
 from __future__ import annotations
@@ -84,16 +84,16 @@ def topic_kind(topic: str) -> str:
 
 
 def noting_of(by: Sequence[str]) -> Noting:
-    """What a scan of the log notes for these dimensions."""
+    """Return what a scan of the log has to note for these dimensions."""
     asked = [name for name, of in ((names.TAGS, "tag"), (names.PGROUP, "group")) if of in by]
     found = noting_values("properties", asked)
     return NOTING_TOPICS if found is None else found._replace(numbered=NOTING_TOPICS.numbered)
 
 
 class DimensionColumns:
-    """Columns of some records, or of units of one queue, each dimension made when it is asked for.
+    """Columns of some records, or of units of one queue. Each dimension is computed when it is asked for.
 
-    topics: each row's, by number. More of them only a batch of the log has.
+    topics: the topic of each row; only a batch of the log has more than one.
     """
 
     def __init__(self, topics: Dimension, position: Ints, size: Ints, queue_id: Ints, starts: Ints) -> None:
@@ -103,7 +103,7 @@ class DimensionColumns:
 
     @classmethod
     def of_batch(cls, batch: Batch, starts: Ints) -> Self:
-        """Those of records. starts: of the log's files."""
+        """Return the columns of a batch. starts: where the log's files begin."""
         columns = batch.columns
         size, queue_id = columns.ints("total_size"), columns.ints("queue_id")
         found = cls(_texts(columns.ragged("topic")), batch.position, size, queue_id, starts)
@@ -111,14 +111,14 @@ class DimensionColumns:
         return found
 
     def dimension(self, name: str) -> Dimension:
-        """The one of this name; of units only those of `OF_UNITS`."""
+        """Return the dimension of this name; for units only those of `OF_UNITS`."""
         if name in _OF_RECORDS:
             assert self._batch is not None
             return _OF_RECORDS[name](self._batch)
         return _OF_ALL[name](self)
 
     def kinds(self) -> tuple[Ints, list[str]]:
-        """What the topics are for, a value for each topic."""
+        """Return the topic number of each row, and the kind of each topic."""
         ids, values = self.topics
         return ids, [topic_kind(str(topic)) for topic in values]
 
@@ -158,7 +158,7 @@ class DimensionColumns:
 
 
 def _joined(ids: Ints, values: list[str]) -> Dimension:
-    """The same with each value once."""
+    """Return the same dimension with each value once."""
     every = sorted(set(values))
     number = {value: place for place, value in enumerate(every)}
     return np.array([number[value] for value in values], np.int64)[ids], every
@@ -214,9 +214,9 @@ _OF_ALL: Mapping[str, Callable[[DimensionColumns], Dimension]] = {
     "file": lambda columns: columns._files,
 }
 OF_UNITS = tuple(_OF_ALL)
-"""Dimensions that units of queues tell as well."""
+"""Dimensions that units of queues have, too."""
 DIMENSIONS = (*OF_UNITS, *_OF_RECORDS)
-"""All of them."""
+"""All dimensions."""
 
 
 class CountKey(NamedTuple):
@@ -229,9 +229,9 @@ class CountKey(NamedTuple):
 
 @dataclass
 class Returned:
-    """Messages that a group gave back; times in ms since 1970.
+    """Messages that a group sent back; times in ms since 1970.
 
-    not_consumed: behind the group's progress in this topic, None where it has none.
+    not_consumed: at or behind the group's progress in this topic, None without progress.
     """
 
     messages: int = 0
@@ -241,7 +241,7 @@ class Returned:
     last_store_timestamp: int = 0
 
     def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
-        """Count messages by store time and times of consumption."""
+        """Count messages by store time and number of redeliveries."""
         first, last = int(times.min()), int(times.max())
         self.first_store_timestamp = min(first, self.first_store_timestamp) if self.messages else first
         self.last_store_timestamp = max(last, self.last_store_timestamp)
@@ -267,7 +267,7 @@ class Retries:
 
 
 def retries(store: StoreReader, note: Note) -> Retries:
-    """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
+    """Count the messages in the retry and dead letter topics of a store. Raises Unreadable."""
     from .pop import records_of
 
     progress = read_progress(store.layout.config, store.layout.broker_config)
@@ -292,14 +292,14 @@ def retries(store: StoreReader, note: Note) -> Retries:
 
 
 def _given_back_by(group: str, retry_topic: str) -> CountKey | None:
-    """The group that a record of a POP consumer names, and the topic; None where that is not its retry topic."""
+    """Return the group that a record of a POP consumer names, and the topic; None if this is not its retry topic."""
     topic = retry_topic.removeprefix(RETRY_PREFIX + group)[1:]
     known = group and topic and retry_topic in pop_format.retry_topics(topic, group)
     return CountKey("retry", group, topic) if known else None
 
 
 def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Batch]]:
-    """The records of topics with one of these prefixes, each topic's apart."""
+    """Yield each topic with one of these prefixes, and its records."""
     topics = dictionary(batch.columns.ragged("topic"))
     for number, name in enumerate(topics.values):
         if (topic := name.decode("utf-8", "surrogateescape")).startswith(prefixes):
@@ -307,7 +307,7 @@ def _by_topic(batch: Batch, prefixes: tuple[str, ...]) -> Iterator[tuple[str, Ba
 
 
 def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Progress) -> None:
-    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
+    """Count the records of a topic that one group sent back, by the original topic of `key`, else of the record."""
     columns = batch.columns
     times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
     waiting = _waiting(batch, topic, key.group, progress)
@@ -321,7 +321,7 @@ def _count(found: Retries, key: CountKey, batch: Batch, topic: str, progress: Pr
 
 
 def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> CountKey | None:
-    """Group and topic whose POP retry topic this is; None where the names do not tell."""
+    """Return group and topic of a POP retry topic; None if the names do not tell."""
     rest = retry_topic.removeprefix(RETRY_PREFIX)
     pairs = []
     for topic in topics:
@@ -333,7 +333,7 @@ def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) 
 
 
 def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:
-    """bool[n]: the group has not consumed the message; None where it has no progress here."""
+    """bool[n]: the group has not consumed the message. None if it has no progress in this topic."""
     offsets = batch.columns.ints("queue_offset")
     queue_ids = batch.columns.ints("queue_id")
     known = False
@@ -347,7 +347,7 @@ def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags 
 
 
 def _origins(batch: Batch) -> list[str]:
-    """The topic that each message had first; "" where it does not tell."""
+    """Return the original topic of each message; "" if the message does not name one."""
     properties = PropertyItems(batch.columns.ragged("properties"))
     dead, retried = (properties.find(names.DLQ_ORIGIN_TOPIC).tolist(), properties.find(names.RETRY_TOPIC).tolist())
     return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]

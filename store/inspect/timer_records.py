@@ -1,12 +1,10 @@
-"""Records of timer messages as columns: which are of one message, what leads to them, what became of it (spec 04, 4.4
-to 4.6).
+"""Records of timer messages as columns: which are of one message, what leads to them, what became of it.
 
-A message that is rolled is written to the timer topic again, a delivered one to its real topic; both keep what
-it was made with: records that agree in all of that are of one message.
+Rolling a message writes it to the timer topic again, delivery writes it to its real topic. Both keep what the message
+was made with: records that agree in all of that are of one message (spec 04, 4.4 to 4.6).
 
-Entries of the timer log lead to records, chain by chain from the wheel, as a broker follows them. The wheel is the
-one that a broker would have after its start (spec 4.9). Where a start cannot be predicted the files are taken
-as they lie.
+The entries of the timer log lead to records, chain by chain from the wheel, as a broker follows them. The wheel is the
+one that a broker has after its start (spec 4.9). If a start cannot be predicted, the files are taken as they lie.
 """
 
 from __future__ import annotations
@@ -49,9 +47,8 @@ _DIGITS = 18
 class TimerRecords(Rows):
     """n records in the order in which they were read.
 
-    out_ms: TIMER_OUT_MS, deliver_ms: TIMER_DELIVER_MS, rolls: TIMER_ROLL_TIMES, queue_id: REAL_QID;
-    NO_NUMBER without one.
-    topic: the real one. cancels: TIMER_DEL_UNIQKEY; length -1 where the message cancels nothing.
+    out_ms: TIMER_OUT_MS; deliver_ms: TIMER_DELIVER_MS; rolls: TIMER_ROLL_TIMES; queue_id: REAL_QID; NO_NUMBER if
+    missing. topic: the real one. cancels: TIMER_DEL_UNIQKEY; length -1 if the message cancels nothing.
     """
 
     position: Ints
@@ -70,7 +67,7 @@ class TimerRecords(Rows):
 
     @classmethod
     def of(cls, batch: Batch, topic: Ragged | None = None) -> Self:
-        """Of a batch, in memory of their own.
+        """Return a copy of the records of a batch.
 
         topic: of records in their real topics; None: REAL_TOPIC and REAL_QID tell.
         """
@@ -97,7 +94,7 @@ class TimerRecords(Rows):
         )
 
     def identity(self) -> Ints:
-        """What all records of one message have in common, int64[n, 6]."""
+        """Return what all records of one message have in common, int64[n, 6]."""
         columns = (
             java_hash_column(self.topic),
             java_hash_column(self.unique_key),
@@ -110,7 +107,7 @@ class TimerRecords(Rows):
 
 
 def numbers(texts: Ragged) -> Ints:
-    """Decimal numbers, int64[n]; NO_NUMBER for what is none or has too many digits."""
+    """Return decimal numbers, int64[n]; NO_NUMBER for other text, and for more than `_DIGITS` digits."""
     length = texts.length
     found: Ints = np.zeros(len(texts), np.int64)
     good = (length > 0) & (length <= _DIGITS)
@@ -125,11 +122,11 @@ def numbers(texts: Ragged) -> Ints:
 
 @dataclass
 class Scanned:
-    """What the log has of timer messages.
+    """The timer messages that a log has.
 
-    requested: records of the timer topic. came_out: those in real topics that were in it. at_once:
-    those that were due when they came in, which a broker puts into their topic as they are. damage:
-    position of the last damage met, -1 for none.
+    requested: records of the timer topic. came_out: records in real topics that were in the timer topic. at_once:
+    records that a broker put into their topic as they came in, as a rule because they were due. damage: position of the
+    last damage met, -1 for none.
     """
 
     requested: TimerRecords | None = None
@@ -139,8 +136,8 @@ class Scanned:
 
     @cached_property
     def rolled(self) -> Ints:
-        """Positions of records of the timer topic that have a later one of the same message. Those that have no unique
-        key may be of several messages that are alike.
+        """Positions of records of the timer topic that have a later record of the same message. Records without a
+        unique key are left out: several equal messages may have written them.
         """
         if self.requested is None:
             return np.zeros(0, np.int64)
@@ -152,7 +149,7 @@ class Scanned:
 
 
 def timer_records(log: CommitLog) -> Scanned:
-    """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
+    """Scan the log for timer messages; queues are not needed. Raises Unreadable."""
     found = Scanned()
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
     for item in log.scan(crc=False, reuse=True):
@@ -170,9 +167,9 @@ def timer_records(log: CommitLog) -> Scanned:
 
 
 def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
-    """bool[n]: a message in the timer topic; one that was in it; one whose producer asked for it.
+    """bool[n]: the message is in the timer topic; it was there; its producer asked for a timer, but it was not there.
 
-    What a consumer sent back is neither of the last: it keeps the properties of what it got.
+    A message that a consumer sent back is neither of the last two: it keeps the properties of what was consumed.
     """
     items = PropertyItems(batch.columns.ragged("properties"))
     inside = batch.columns.ragged("topic").equals(utf8(TIMER_TOPIC))
@@ -186,38 +183,39 @@ def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
 
 @dataclass
 class DeliveredTimers:
-    """What a log shows of a timer: what waits, up to when it has delivered. It is read once, when somebody asks."""
+    """What a log shows of a timer: what waits, up to when it has delivered. The log is read once, on demand."""
 
     store: StoreReader
 
     @property
     def ticks(self) -> Ticks:
-        """When what waits is due."""
+        """The ticks of the timer: when what waits is due."""
         return Ticks.of_store(self.store.layout)
 
     @cached_property
     def scanned(self) -> Scanned:
-        """All of its messages. Raises Unreadable."""
+        """All timer messages of the log. Raises Unreadable."""
         return timer_records(self.store.log)
 
     @cached_property
     def newest_ms(self) -> int:
-        """When the newest message that was delivered was due, 0 without any. Raises Unreadable."""
+        """When the newest delivered message was due, 0 without any. Raises Unreadable."""
         done = self.scanned.came_out
         if done is None:
             return 0
         return int(done.out_ms[done.out_ms <= done.store_timestamp].max(initial=0))  # none is delivered before its time
 
     def up_to(self, entries: TimerEntries) -> int:
-        """Behind the newest message that was delivered; without any the first of the entries of the timer log, 0
-        without these. Raises Unreadable.
+        """Return the time behind the newest delivered message; without any the first tick of the timer log's entries, 0
+        without entries. Raises Unreadable.
         """
         if self.newest_ms:
             return self.ticks.start_ms(self.newest_ms) + self.ticks.precision_ms
         return self.ticks.start_ms(int(entries.tick_ms.min())) if len(entries) else 0
 
     def late(self, entries: TimerEntries, read_ms: int, now_ms: int) -> Flags:
-        """bool[n]: of a message that waits, at a tick before those that a start at `now_ms` reads (spec 04, 4.9).
+        """bool[n]: the entry is of a waiting message, at a tick before those that a start at `now_ms` reads (spec 04,
+        4.9).
 
         read_ms: up to when the timer has delivered. Raises Unreadable.
         """
@@ -229,7 +227,7 @@ class DeliveredTimers:
 
     @cached_property
     def waiting(self) -> TimerRecords | None:
-        """The newest record of each message that was neither delivered, nor cancelled in the tick in which it is due.
+        """The newest record of each message that was neither delivered nor cancelled in the tick in which it is due.
 
         Raises Unreadable.
         """
@@ -251,7 +249,7 @@ class DeliveredTimers:
 
 
 def _messages(records: TimerRecords, done: TimerRecords | None) -> tuple[Ints, Ints]:
-    """Number of the message that each record is of; those of one message agree in all that it was made with."""
+    """Return the number of the message of each record; records of one message agree in all that it was made with."""
     known = [records.identity()] + ([done.identity()] if done is not None else [])
     number = np.unique(np.concatenate(known), axis=0, return_inverse=True)[1].astype(np.int64).reshape(-1)
     return number[: len(records)], number[len(records) :]
@@ -261,14 +259,12 @@ def _messages(records: TimerRecords, done: TimerRecords | None) -> tuple[Ints, I
 class TimerFacts:
     """What is known of n records of the timer topic, by column.
 
-    group: number of the message that a record is of. delivered: of each message, the positions of
-    its records in real topics. fires_ms: when the wheel has the record next, NOWHERE for never;
-    rolled: only to be taken round again then; cancelling: as a cancel message. tick_ms: when its
-    newest entry says, NOWHERE without one. unread: its entry names too few bytes, or some behind
-    the end: a broker finds no message there. in_queue: a broker has still to read it from the timer
-    topic's queue. cut_off: a broker that starts cuts the log before it. damage: as `Scanned`.
-    poison: the queue offset at which a broker's reading gets stuck, since TIMER_OUT_MS is no number
-    there (B35); None for nowhere.
+    group: number of the message of a record. delivered: message → positions of its records in real topics. fires_ms:
+    when the wheel has the record next, NOWHERE for never; rolled: then it is only rolled; cancelling: then it acts as a
+    cancel message. tick_ms: the tick of its newest entry, NOWHERE without one. unread: its entry names too few bytes,
+    or bytes behind the end of the log: a broker finds no message there. in_queue: a broker has still to read it from
+    the timer topic's queue. cut_off: a broker that starts cuts the log before it. damage: as in `Scanned`. poison: the
+    queue offset where a broker's reading gets stuck, since TIMER_OUT_MS is no number there (B35), or None.
     """
 
     records: TimerRecords
@@ -287,7 +283,7 @@ class TimerFacts:
     poison: int | None
 
     def messages(self, wanted: Flags) -> Iterator[Ints]:
-        """The rows of each message that has any of the rows wanted, by position; in that order."""
+        """Yield the wanted rows of each message, by position; messages by the position of their first wanted row."""
         rows = np.flatnonzero(wanted)
         rows = rows[np.lexsort((self.records.position[rows], self.group[rows]))]
         edges = np.flatnonzero(np.diff(self.group[rows])) + 1
@@ -295,17 +291,17 @@ class TimerFacts:
         yield from sorted(parts, key=lambda part: int(self.records.position[part[0]]))
 
     def slot(self, row: int) -> int:
-        """The tick at which the wheel lets a record's message go."""
+        """Return the tick at which the wheel releases a record's message."""
         return self.wheel.ticks.of(int(self.records.out_ms[row]))
 
     def text(self, name: str, row: int) -> str:
-        """`topic`, `unique_key` or `cancels` of a record."""
+        """Return `topic`, `unique_key` or `cancels` of a record."""
         stored: bytes = getattr(self.records, name)[int(row)]
         return stored.decode("utf-8", "replace")
 
 
 def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, known_to: Chained) -> TimerFacts:
-    """Join the columns. known_to: the wheel."""
+    """Join the columns. known_to: what the wheel leads to."""
     count, entries, done = len(records), known_to.entries, scanned.came_out
     group, came_out = _messages(records, done)
     out: dict[int, list[int]] = {}
@@ -340,7 +336,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
 
 
 def _readable(entries: TimerEntries, records: TimerRecords, wheel: WheelPosition) -> Flags:
-    """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
+    """bool[entries]: a broker finds a record at the entry: it reads as many bytes as the entry says."""
     rows, known = _newest(records.position, entries.offset_py)
     ends = entries.offset_py + entries.size_py
     inside = known & (entries.size_py >= records.total_size[rows])
@@ -348,7 +344,7 @@ def _readable(entries: TimerEntries, records: TimerRecords, wheel: WheelPosition
 
 
 def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Flags]:
-    """Row of the last of the offsets that equals each position, and whether any does."""
+    """Return the row of the last offset that equals each position, and whether there is one."""
     if not len(offsets):
         return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
     order = np.argsort(offsets, kind="stable")
@@ -370,7 +366,7 @@ _COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
 
 
 def compared_by(store: StoreReader) -> str:
-    """What a broker of the store's generation compares a cancel message with."""
+    """Return what a broker of the store's generation compares with the key in a cancel message."""
     version = store.generation.version
     if version >= _SINCE:
         return BY_TOPIC if store.config.get_bool(_OPTION) else BY_KEY
@@ -378,18 +374,17 @@ def compared_by(store: StoreReader) -> str:
 
 
 _LAST_MS = 1 << 53
-"""No slot is in use for a later time: what tells one is noise."""
+"""A slot for a later time is noise."""
 
 
 @dataclass
 class WheelPosition:
     """Where a broker goes on: times in ms, offsets in the timer topic's queue and in the log.
 
-    last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms where
-    the store stood still for longer than the wheel goes round. queue_end: behind the last unit of
-    that queue, None if not known. log_end: what a broker keeps of the
-    commit log, None if not known. in_rocksdb: messages wait in a RocksDB besides. time_ms, last_pos: slots
-    in use from read_ms on.
+    last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms if the store stood still
+    for longer than the wheel goes round. queue_end: behind the last unit of that queue, None if not known.
+    timer_log_end, log_end: what a broker keeps of timer log and commit log, None if not known. in_rocksdb: messages
+    wait in a RocksDB, too. time_ms, last_pos: slots in use from read_ms on.
     """
 
     ticks: Ticks
@@ -404,7 +399,7 @@ class WheelPosition:
     last_pos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
 
     def add(self, numbers: Ints, slots: Structs) -> None:
-        """Take the slots that are read from read_ms on, in this round of the wheel or a later one."""
+        """Add the slots that are read from read_ms on, in this round of the wheel or a later one."""
         times = slots["time"].astype(np.int64)
         used = is_in_place(numbers, times) & (times >= self.ticks.of(self.read_ms))
         used &= times <= _LAST_MS // self.ticks.precision_ms
@@ -416,10 +411,9 @@ class WheelPosition:
 class Chained(NamedTuple):
     """The entries of the timer log, and when the wheel leads to each.
 
-    Whatever stands where an entry may be: a broker that follows a chain looks neither at the size
-    nor at the magic of what it meets. fires_ms: int64[n], time of the slot whose chain has it, NOWHERE if
-    none has. stuck_ms: time of the first slot that a broker cannot get past,
-    None for none. cut: slots whose chain ends at what is no entry.
+    entries: whatever stands where an entry may be: a broker that follows a chain checks neither size nor magic.
+    fires_ms: int64[n], time of the slot whose chain has the entry, NOWHERE for none. stuck_ms: time of the first slot
+    that a broker cannot get past, or None. cut: number of slots whose chain ends at something else than an entry.
     """
 
     entries: TimerEntries
@@ -429,7 +423,7 @@ class Chained(NamedTuple):
 
 
 def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | None = None) -> WheelPosition:
-    """The wheel of a broker that starts at `now_ms`. started: that start, where it is known. Raises Unreadable."""
+    """Return the wheel of a broker that starts at `now_ms`. started: that start, if it is known. Raises Unreadable."""
     if started is not None:
         return _after(started, store, now_ms)
     from ..broker.profiles import profile_of
@@ -452,7 +446,7 @@ def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | Non
 
 
 def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
-    """The wheel after a start; an empty one where nobody used one before."""
+    """Return the wheel after a start; an empty one if no broker used a wheel before."""
     from ..timer.start import QUEUE
 
     ticks, queue, state = (Ticks.of_store(store.layout), outcome.read_queues.get(QUEUE), outcome.timer)
@@ -464,7 +458,7 @@ def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
         wheel.timer_log_end = state.log_end
         wheel.add(np.arange(len(state.wheel), dtype=np.int64), state.wheel)
     wheel.queue_end = queue.max_offset if queue else 0
-    if queue is not None:  # a broker goes on where the queue begins
+    if queue is not None:  # a broker skips to the begin of the queue
         wheel.queue_offset = max(wheel.queue_offset, queue.min_offset)
     return wheel
 
@@ -479,14 +473,14 @@ def _as_it_lies(store: StoreReader, now_ms: int) -> WheelPosition:
     if not layout.timer_wheel.exists():
         return wheel
     if layout.timer_wheel.stat().st_size != FILE_BYTES:
-        return wheel  # a broker does not take one of another size
+        return wheel  # a broker does not take a file of another size
     for number, slots in timer_wheel(layout.timer_wheel):
         wheel.add(number, slots)
     return wheel
 
 
 def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
-    """All entries of the timer log, those in chains with their times. Raises Unreadable.
+    """Return all entries of the timer log, those in chains with their times. Raises Unreadable.
 
     Memory: some 100 bytes for each entry.
     """
@@ -500,7 +494,7 @@ def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
 
 
 def _windows(files: MappedFileQueue, file: MappedFile, end: int | None) -> Iterator[TimerEntries]:
-    """Windows of a file, up to the end of the log or to zeros."""
+    """Yield the entries of a file up to `end`; if the end of the timer log is not known, all that have a size."""
     stop = file.size if end is None else min(file.size, end - file.start)
     window = WINDOW_UNITS * UNIT_BYTES
     for begin, data in files.windows(file, 0, stop, window, UNIT_BYTES):
@@ -511,9 +505,9 @@ def _windows(files: MappedFileQueue, file: MappedFile, end: int | None) -> Itera
 
 
 def _chained(entries: TimerEntries, wheel: WheelPosition) -> Chained:
-    """Let each entry know the slot whose chain has it."""
+    """Find the slot whose chain has each entry."""
     head = entries.rows(wheel.last_pos)
-    # at or behind the end, where the next entry names itself as the one before
+    # slots at or behind the end: the next entry that a broker writes there names itself as the one before
     behind = wheel.last_pos >= (entries.end if wheel.timer_log_end is None else wheel.timer_log_end)
     good = head >= 0
     times = wheel.time_ms[good]

@@ -1,13 +1,12 @@
 """Timer messages: when each is due, and whether a broker will deliver it (spec 04, 4.4 to 4.9).
 
-What is said of a message is what a broker that starts at the time asked for would do: it is in the
-log in its real topic already, or the wheel or the timer topic's queue leads to it, or nothing does.
+A message is judged by what a broker would do that starts at the time asked for: the message is in the log in its real
+topic already, or the wheel or the timer topic's queue leads to it, or nothing does.
 
-With timerRocksDBEnable (5.4+; spec 04, 4.10) timers are kept in the RocksDB `rocksdbstore/`: a row for
-each message, under the time when it fires; the broker notes up to which time it has delivered, and from
-where it reads the timer topic's queue. Wheel and timer log go on beside it: they have the cancel messages.
-What it reads there whose time has passed it puts into its topic at once, whether it has a row, and whether it was
-cancelled.
+With timerRocksDBEnable (5.4+; spec 04, 4.10) timers are kept in the RocksDB `rocksdbstore/`: a row for each message,
+under the time when it fires. The broker notes up to which time it has delivered, and from where it reads the timer
+topic's queue. Wheel and timer log go on beside it: they have the cancel messages. A message that the broker reads from
+the queue after its time goes to its topic at once, even if it has a row or was cancelled.
 """
 
 from __future__ import annotations
@@ -90,12 +89,10 @@ WAITING = (TimerMessageState.PENDING, TimerMessageState.ROLLED)
 class Timer:
     """One timer message; positions in the log, times in ms since 1970.
 
-    topic, queue_id: the real ones, queue_id -1 if unknown. deliver_timestamp: when a broker
-    delivers it. next_timestamp: when the wheel has it next, None where it is in no chain; before
-    deliver_timestamp for one that is rolled. rolls: how often it was. positions: its records in the
-    timer topic. delivered: its records in its real topic. again: a broker will deliver it once
-    more than it was, or is to be.
-    reason: of the state, where it needs one.
+    topic, queue_id: the real ones, queue_id -1 if unknown. deliver_timestamp: when a broker delivers it.
+    next_timestamp: when the wheel has it next, None if it is in no chain; before deliver_timestamp if the message is
+    rolled then. rolls: how often it was rolled. positions: its records in the timer topic. delivered: its records in
+    its real topic. again: a broker delivers it once more than it should. reason: of the state, if that needs one.
     """
 
     unique_key: str
@@ -114,7 +111,7 @@ class Timer:
 
     @property
     def bug(self) -> str:
-        """The number of the bug of brokers that keeps the message back (spec 7.12), "" for none."""
+        """Number of the broker bug that keeps the message back (spec 7.12), "" for none."""
         if self.reason.startswith(_POISON):
             return "B35"
         return {_STUCK: "B31", _WRONG_SIZE: "B36"}.get(self.reason, "")
@@ -128,8 +125,7 @@ class Timer:
 class Cancel:
     """A message that cancels another one; positions in the log, times in ms since 1970.
 
-    cancels: what it names, as it lies there. effective: it has cancelled its target, or will.
-    reason: why not.
+    cancels: what it names, as stored. effective: it has cancelled its target, or will. reason: why not.
     """
 
     cancels: str
@@ -146,7 +142,7 @@ class Cancel:
 
 
 class _CancelMessage(NamedTuple):
-    """A cancel message. slot: its tick. heard: the wheel has it in its tick, or had it."""
+    """A cancel message. slot: its tick. heard: the wheel has it in its tick, had it, or will have it."""
 
     cancel: Cancel
     slot: int
@@ -154,8 +150,8 @@ class _CancelMessage(NamedTuple):
 
 
 class Cancels:
-    """The cancel messages of a store, by what they name. One works only in the very tick of its target, and only if it
-    names the target as that generation of brokers does, by its unique key, or by topic and key.
+    """The cancel messages of a store, by what they name. A cancel message works only in the very tick of its target,
+    and only if it names the target as that generation of brokers does: by unique key, or by topic and key.
     """
 
     def __init__(self, facts: TimerFacts, store: StoreReader, now_ms: int) -> None:
@@ -169,7 +165,7 @@ class Cancels:
             self._named.setdefault(named.cancel.cancels, []).append(named)
 
     def of(self, topic: str, unique_key: str, slot: int, delivered: bool) -> tuple[bool, str]:
-        """(a message is cancelled, why a cancel message that names it does not cancel it)."""
+        """Return whether a message is cancelled, and if not, why a cancel message that names it fails."""
         if not self._named or not unique_key:
             return False, ""
         cancelled, why = False, ""
@@ -217,8 +213,8 @@ def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
 class Timers:
     """All timer messages that the log still has, by position, and those that only entries know.
 
-    read_timestamp, queue_offset: from where a broker reads the wheel, or the RocksDB, and the timer
-    topic's queue. engine: which of them.
+    read_timestamp, queue_offset: from where a broker reads the wheel (or the RocksDB) and the timer topic's queue.
+    engine: wheel or RocksDB.
     """
 
     now_ms: int
@@ -229,7 +225,7 @@ class Timers:
     cancels: list[Cancel] = field(default_factory=list)
 
     def hours(self) -> dict[int, int]:
-        """Messages that wait, by the hour in which they are due, earliest first."""
+        """Return hour → number of waiting messages that are due in it, earliest first."""
         due = np.array([r.deliver_timestamp for r in self.rows if r.state in WAITING], dtype=np.int64)
         hours, counts = np.unique(due // HOUR_MS * HOUR_MS, return_counts=True)
         return dict(zip(hours.tolist(), counts.tolist(), strict=True))
@@ -254,9 +250,9 @@ class Timers:
 def timers(
     store: StoreReader, now_ms: int, note: Note, scanned: Scanned | None = None, started: Outcome | None = None
 ) -> Timers:
-    """The timer messages of a store as they stand at `now_ms`. Raises Unreadable.
+    """Return the timer messages of a store as they stand at `now_ms`. Raises Unreadable.
 
-    scanned: what is known of them already; without it the log is scanned. started: as of `wheel_of`.
+    scanned: the messages, if they are known already; else the log is scanned. started: see `wheel_of`.
     """
     scanned = timer_records(store.log) if scanned is None else scanned
     records = scanned.requested
@@ -296,7 +292,7 @@ def _tell(chained: Chained, note: Note) -> None:
 
 
 def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
-    """The message that the rows are the records of, by position."""
+    """Return the message of these records. rows: by position."""
     records, last = facts.records, int(rows[-1])
     out_ms = int(records.out_ms[last])
     row = Timer(
@@ -329,7 +325,7 @@ def _row(facts: TimerFacts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
 
 
 def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
-    """What becomes of a message that was not delivered and that nothing cancels, and why."""
+    """Return what becomes of a message that was neither delivered nor cancelled, and why."""
     last = int(rows[-1])
     waits = rows[facts.fires_ms[rows] != NOWHERE]
     if facts.cut_off[last]:
@@ -355,8 +351,8 @@ def _state(facts: TimerFacts, rows: Ints) -> tuple[TimerMessageState, str]:
 
 
 def _is_filed_too_late(facts: TimerFacts, row: int) -> bool:
-    """A start reads the record from the queue, and files it before the ticks that it comes to, but for what it gets to
-    when its timer delivers already: none, some or all (spec 04, 4.9).
+    """Whether a start reads the record from the queue and files it before the ticks that it reads next. Of such
+    messages it delivers those that it reads once its timer delivers: none, some or all (spec 04, 4.9).
     """
     wheel = facts.wheel
     stood_still = not wheel.in_rocksdb and wheel.last_read_ms < wheel.read_ms
@@ -379,7 +375,7 @@ def _why_never(facts: TimerFacts, last: int) -> str:
 
 
 def _at_once(records: TimerRecords) -> Iterator[Timer]:
-    """Messages that never waited, as a rule since they were due when they came in."""
+    """Yield messages that never waited, as a rule because they were due when they came in."""
     for row in range(len(records)):
         due, stored = int(records.deliver_ms[row]), int(records.store_timestamp[row])
         yield Timer(
@@ -395,7 +391,7 @@ def _at_once(records: TimerRecords) -> Iterator[Timer]:
 
 
 def _strangers(store: StoreReader, chained: Chained, known: Ints) -> list[Timer]:
-    """Entries of the wheel that name no record of the timer topic."""
+    """Return the waiting entries that name no record of the timer topic."""
     entries = chained.entries
     waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
     offsets = np.unique(entries.offset_py[waits])
@@ -418,10 +414,10 @@ OPTION = "timerRocksDBEnable"
 
 
 def in_database(store: StoreReader, note: Note) -> TimersKept | None:
-    """The timers in the RocksDB where a broker that starts reads them there, else None.
+    """Return the timers in the RocksDB if a broker that starts reads them there, else None.
 
-    The configuration tells; without it the one of both that has got farther in the timer topic's queue; of two that
-    have got as far, as after a start that read nothing new, the RocksDB if it has timers.
+    The option decides. Without it: RocksDB or wheel, whichever has got farther in the timer topic's queue; if both are
+    as far, as after a start that read nothing new, the RocksDB if it has timers.
     """
     said, on, nothing = store.config.get(OPTION), store.config.get_bool(OPTION), np.zeros(0, np.int64)
     if on:
@@ -453,7 +449,7 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
 def with_database(
     wheel: WheelPosition, chained: Chained, kept: TimersKept, now_ms: int, note: Note
 ) -> tuple[WheelPosition, Chained]:
-    """Where a broker goes on, and what leads to messages, with the rows of the RocksDB besides."""
+    """Return where a broker goes on, and what leads to messages, with the rows of the RocksDB added."""
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
     if waits:
