@@ -1,4 +1,4 @@
-"""What a trace says: events, verdicts with their evidence, what a start would do. Fields of the JSON.
+"""The answer of `trace`, as fields of its JSON: events, verdicts with their evidence, what a start would do.
 
 Times are ms since 1970, positions are those of the commit log.
 """
@@ -41,10 +41,10 @@ class EventKind(StrEnum):
 
 
 class Event(NamedTuple):
-    """One event. timestamp: when, None where nothing tells it. position: of the record that shows it.
+    """One event. timestamp: when, None if nothing tells it. position: of the record that shows it.
 
-    queue_offset: in topic/queue_id. group: of consumers. path: the file that shows it, within the
-    store, where that is not the commit log.
+    queue_offset: in topic/queue_id. group: of consumers. path: the file that shows the event, within the store, if that
+    is not the commit log.
     """
 
     event: EventKind
@@ -63,7 +63,7 @@ class Event(NamedTuple):
 
 
 class DeliveryVerdict(StrEnum):
-    """Why a group has a message or not: the closed list."""
+    """Why a group has a message or not: a closed list."""
 
     PASSED = "delivered_and_passed"
     WAITING = "waiting"
@@ -82,17 +82,17 @@ class DeliveryVerdict(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """A fact that a verdict rests on, and the file, or the place in the log, where it stands."""
+    """A fact that a verdict rests on, and the file, or the place in the log, that shows it."""
 
     fact: str
     where: str
 
 
 class Judgement(NamedTuple):
-    """A verdict before it is one of a group. bug: of brokers, such as B35, "" for none.
+    """A verdict that is not tied to a group. bug: of brokers, such as B35, "" for none.
 
-    until_timestamp: when the message comes, or comes back, as far as it is known. code: of the finding of `verify` that
-    tells of it and of its cure, "" for none.
+    until_timestamp: when the message comes, or comes back, if known. code: of the finding of `verify` that tells of the
+    cause and its cure, "" for none.
     """
 
     verdict: DeliveryVerdict
@@ -103,7 +103,7 @@ class Judgement(NamedTuple):
     code: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The field `for_all`, and what a verdict on a group has of it."""
+        """Return the field `for_all`, and what a verdict on a group has of it."""
         return {
             "verdict": self.verdict.value,
             "reason": self.reason,
@@ -113,15 +113,15 @@ class Judgement(NamedTuple):
         }
 
     def with_evidence(self, *more: Evidence) -> Judgement:
-        """The same with more facts, each once."""
+        """Return the judgement with more facts, each once."""
         return self._replace(evidence=tuple(dict.fromkeys((*self.evidence, *more))))
 
 
 @dataclass(frozen=True)
 class GroupVerdict:
-    """The verdict on one group, and the command that shows or mends it, "" for none.
+    """The verdict on one group. next_command: shows or mends the cause, "" for none.
 
-    topic, queue_id, queue_offset: the place that was judged, None where there is none yet.
+    topic, queue_id, queue_offset: the place that was judged, None while there is none.
     """
 
     group: str
@@ -157,9 +157,9 @@ class Fate(StrEnum):
 
 
 class NextStart(NamedTuple):
-    """What the next start does to the message; broker_version: of the profile that was played.
+    """What the next start does to the message. broker_version: of the simulated profile.
 
-    broker_version_reason: of a guess of the version, and broker_versions all that fit; None where it was given.
+    broker_version_reason: why that version was guessed, None if it was given. broker_versions: all versions that fit.
     """
 
     fate: Fate
@@ -175,11 +175,11 @@ class NextStart(NamedTuple):
 
 @dataclass
 class Trace:
-    """The answer about one message. position: of its record in its topic, or of the one that stands
-    for it; None where there is none. found_by: what was asked for; via: how it was found.
+    """The answer about one message. position: of its record in its topic, or of the record that stands for it; None
+    without one. found_by: what was asked for; via: how it was found.
 
-    for_all: why no group gets it, None where nothing keeps it from all of them. other_groups: groups of config/ that
-    nothing connects with the message.
+    for_all: why no group gets the message, None if nothing keeps it from all of them. other_groups: number of groups of
+    config/ that nothing connects with the message.
     """
 
     asked: str

@@ -1,11 +1,11 @@
 """All records of one message: its own, and those that stand for it in a broker's own topics.
 
-They have one unique key, whatever became of the message: half message, delay level, timer, retries
-and dead letters of groups are copies of it with the same properties (spec 01, 1.6, 1.10, 1.11; 04,
-4.4). Of a message without a unique key the records with its key, time of birth and body CRC count.
+They have one unique key, whatever became of the message: half message, delay level, timer, retries and dead letters are
+copies of it with the same properties (spec 01, 1.6, 1.10, 1.11; 04, 4.4). Records without a unique key belong together
+by time of birth, producer's address and body CRC.
 
-Each has units that name it, of its own queue, of LMQs, of a batch queue (`named`); and which
-unit names a place in the log where no record can be read (`naming`).
+`named` finds the unit of a record in its own queue, an LMQ or a batch queue. `naming` finds the units that name a place
+in the log where no record can be read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OF_TOPIC = {
 
 
 def role_of(message: Message) -> RecordRole:
-    """What a record is, by its topic."""
+    """Return what a record is, by its topic."""
     topic = message.topic
     role = _OF_TOPIC.get(topic)
     if role is RecordRole.TIMED and names.TIMER_DEL_UNIQKEY in message.properties:
@@ -78,7 +78,7 @@ def role_of(message: Message) -> RecordRole:
 
 
 class QueuePlace(NamedTuple):
-    """A place in a queue; what is not known is None."""
+    """A place in a queue; None for what is not known."""
 
     topic: str
     queue_id: int | None = None
@@ -87,7 +87,7 @@ class QueuePlace(NamedTuple):
 
 @dataclass
 class Family:
-    """The records of one message in log order. given: the one that was asked for by its place."""
+    """The records of one message in log order. given: the record that was asked for by its place."""
 
     records: list[Message]
     found_by: str
@@ -107,12 +107,12 @@ class Family:
 
     @property
     def own(self) -> list[Message]:
-        """Records in the topic itself: more than one where the message was sent or delivered again."""
+        """Records in the topic itself: more than one if the message was sent or delivered again."""
         return self.by_role[RecordRole.OWN]
 
     @property
     def chosen(self) -> Message | None:
-        """The record in its topic that is judged: the one asked for, else the first."""
+        """The judged record in its topic: the one asked for, else the first."""
         given = self.given
         if given is not None and role_of(given) is RecordRole.OWN:
             return given
@@ -138,7 +138,7 @@ class Family:
 
     @property
     def origin(self) -> int | None:
-        """Where the message was before a group gave it back, as a retry or dead letter of it says."""
+        """Where the message was before a group sent it back, as a retry or dead letter of it says."""
         for message in self.records:
             try:
                 _, _, position = parse_message_id(message.properties[names.ORIGIN_MESSAGE_ID])
@@ -169,13 +169,13 @@ class Family:
         return [(m.topic.removeprefix(DEAD_LETTER_PREFIX), m) for m in dead]
 
     def of_message(self, role: RecordRole) -> list[Message]:
-        """The records of a role that stand for the message, not for a retry of it."""
+        """Return the records of a role that stand for the message, not for a retry of it."""
         return [
             m for m in self.by_role[role] if not m.properties.get(names.REAL_TOPIC, "").startswith(names.RETRY_PREFIX)
         ]
 
     def _group(self, retry_topic: str, message: Message) -> str:
-        """Whose retry topic it is: of POP its name has the topic, too."""
+        """Return the group of a retry topic: the name of a POP retry topic ends with the original topic."""
         rest = retry_topic.removeprefix(names.RETRY_PREFIX)
         origin = message.properties.get(names.ORIGIN_GROUP, "")
         if origin and rest.startswith(origin):
@@ -189,22 +189,22 @@ class Family:
 
 
 def number_of(message: Message, name: str) -> int | None:
-    """A property that is a decimal number, None without."""
+    """Return a property that is a decimal number, else None."""
     return _decimal(message.properties.get(name, ""))
 
 
 def due_of(message: Message) -> int | None:
-    """When a timer is due by its message, ms; None where that does not say."""
+    """Return when a timer is due by its message, ms; None if that does not say."""
     return _decimal(message.properties.get(names.TIMER_OUT_MS, ""), 18)
 
 
 def _decimal(text: str, digits: int = 19) -> int | None:
-    """The number of so many digits at most; the default is what a Java long can have."""
+    """Return a decimal number of at most so many digits, else None; the default fits a Java long."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 
 def families(found: Iterable[tuple[Message, str]], found_by: str, given: Message | None = None) -> list[Family]:
-    """The messages that some records are of, by their first record.
+    """Group records by message, in the order of their first records.
 
     found: records, and how each was found. given: only the message of this record is wanted.
     """
@@ -219,7 +219,7 @@ def families(found: Iterable[tuple[Message, str]], found_by: str, given: Message
 
 
 def identity(message: Message) -> object:
-    """What the records of one message have in common."""
+    """Return what the records of one message have in common."""
     return message.unique_key or (message.born_timestamp, message.born_host, message.body_crc)
 
 
@@ -233,7 +233,7 @@ def _order(message: Message) -> tuple[int, int]:
 
 
 def only(every: list[Family], topic: Selection) -> list[Family]:
-    """Those whose message is of the topic that is asked for, or is in a queue of it besides; all without one."""
+    """Keep families whose message is of the wanted topic, or also in a queue of it; all if no topic is given."""
     name = topic.topic
     return [
         one
@@ -247,7 +247,7 @@ def only(every: list[Family], topic: Selection) -> list[Family]:
 TAGS_CODE_MASK = (1 << 32) - 1
 """Brokers filter by these bits of a tags code."""
 WRONG_TAG = "I-065"
-"""What `verify` says of a unit with another tags code than its record asks for."""
+"""The finding of `verify` for a unit with another tags code than its record asks for."""
 
 
 class Naming(StrEnum):
@@ -266,11 +266,10 @@ class Naming(StrEnum):
 class FoundUnit(NamedTuple):
     """The unit for a message in one queue. path: of the queue, within the store.
 
-    min_offset, max_offset: of the queue. tags_code: what brokers filter by, in consumequeue_ext where the unit leads
-    there; None where nothing tells. asked_code: what the record asks for, None of one that asks for none. ext: what
-    the unit has in consumequeue_ext. why: the queue cannot be read, or what the sizes are where they differ. begin: of
-    a queue that was made again, where that begins in the log. hidden_by: number of a unit in front, where a pull that
-    meets it passes over this one.
+    min_offset, max_offset: of the queue. tags_code: what brokers filter by, in consumequeue_ext if the unit points
+    there; None if unknown. asked_code: what the record asks for, None for nothing. ext: what the unit has in
+    consumequeue_ext. why: the queue cannot be read, or how the sizes differ. begin: where a queue that was created
+    again begins in the log. hidden_by: number of an earlier unit; a pull that meets that passes over this one.
     """
 
     place: QueuePlace
@@ -287,16 +286,16 @@ class FoundUnit(NamedTuple):
 
     @property
     def other_tag(self) -> bool:
-        """The code that brokers filter by, of 32 bits, is not that of the record."""
+        """Whether the code that brokers filter by, of 32 bits, differs from that of the record."""
         code, asked = self.tags_code, self.asked_code
         return code is not None and asked is not None and (code ^ asked) & TAGS_CODE_MASK != 0
 
     @property
     def evidence(self) -> Evidence:
-        """The fact in a sentence."""
+        """The fact as a sentence."""
         topic, queue_id, offset = self.place
         name = f"{topic}/{queue_id}"
-        said = {
+        facts = {
             Naming.NAMES: f"unit {offset} of {name} names the record{self._code_text}{self._hidden_text}",
             Naming.NOT_YET: f"{name} ends at {self.max_offset}: there is no unit {offset} yet",
             Naming.HOLE: f"unit {offset} of {name} names no record; the queue ends at {self.max_offset}",
@@ -306,7 +305,7 @@ class FoundUnit(NamedTuple):
             Naming.MADE_AGAIN: f"the record lies before {self.begin}, where {name} begins again",
             Naming.UNREAD: f"queue {name} cannot be read: {self.why}",
         }
-        return Evidence(said[self.state], self.path)
+        return Evidence(facts[self.state], self.path)
 
     @property
     def _code_text(self) -> str:
@@ -322,7 +321,7 @@ class FoundUnit(NamedTuple):
 
     @property
     def hides(self) -> str:
-        """What a unit in front does to a pull."""
+        """What an earlier unit does to a pull."""
         return f"a pull that meets unit {self.hidden_by} passes over the message"
 
     @property
@@ -333,7 +332,7 @@ class FoundUnit(NamedTuple):
         return "no queue unit names the message"
 
     def misses(self, effect: str = "no consumer gets the message") -> Judgement | None:
-        """The verdict where no unit leads to the record, or nothing tells whether one does; None where one does."""
+        """Return the verdict if no unit leads to the record, or if that is not known; None if one does."""
         if self.state is Naming.NAMES:
             return None
         if self.state is Naming.UNREAD:
@@ -348,7 +347,7 @@ class FoundUnit(NamedTuple):
 
 
 def places_of(message: Message) -> list[QueuePlace]:
-    """The places in queues that a broker dispatches a record to, its own one first (spec 2.9)."""
+    """Return the places in queues that a broker dispatches a record to, its own queue first (spec 2.9)."""
     found = [QueuePlace(message.topic, message.queue_id, message.queue_offset)]
     further = message.properties.get(names.INNER_MULTI_DISPATCH, "")
     offsets = message.properties.get(names.INNER_MULTI_QUEUE_OFFSET, "")
@@ -362,7 +361,7 @@ def places_of(message: Message) -> list[QueuePlace]:
 
 
 def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
-    """The unit for a message at a place of a queue. Raises Unreadable."""
+    """Return the unit for a message at a place of a queue. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
         return FoundUnit(place, Naming.NO_QUEUE)
@@ -382,7 +381,7 @@ def named(store: StoreReader, message: Message, place: QueuePlace) -> FoundUnit:
     if found.state in (Naming.NOT_YET, Naming.NO_QUEUE) and (why := store.units_in_memory):
         return found._replace(state=Naming.UNREAD, why=why)
     if found.state is not Naming.NAMES and topic == message.topic:
-        from ..start.queue_stores import queue_begins  # of nearly all messages nobody asks
+        from ..start.queue_stores import queue_begins  # hardly any message needs it
 
         begin = queue_begins(store.layout)(topic, queue_id, message.position)
         return found._replace(state=Naming.MADE_AGAIN, begin=begin) if message.position < begin else found
@@ -413,14 +412,14 @@ def _unit(store: StoreReader, queue: ConsumeQueue, message: Message, found: Foun
 
 
 def _of_other_size(found: FoundUnit, size: int, message: Message) -> FoundUnit:
-    """A broker reads so many bytes, and never compares them with the record."""
+    """A broker reads as many bytes as the unit says, and never compares them with the record."""
     why = f"with {counted(size, 'byte')}, but the record has {message.total_size}"
     return found._replace(state=Naming.OTHER_SIZE, why=why)
 
 
 def _asked_code(message: Message) -> int | None:
-    """The tags code that a record asks for. None of one that waits in a delay level, whose unit has a time instead,
-    and of a tombstone, whose unit may keep the code of what was lost.
+    """Return the tags code that a record asks for. None for a record in a delay level, whose unit has a time instead,
+    and for a tombstone, whose unit may keep the code of the lost record.
     """
     record = message if message.inner is None else message.inner.record
     if record.topic == SCHEDULE_TOPIC or is_mark(record.properties.get(LOST, "")):
@@ -451,7 +450,7 @@ def _in_batch_queue(store: StoreReader, message: Message, place: QueuePlace) -> 
 
 
 def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:
-    """The place of the log that a unit names, and the path of its queue; None without a unit. Raises Unreadable."""
+    """Return the log position that a unit names, and the path of its queue; None without a unit. Raises Unreadable."""
     topic, queue_id, offset = place
     if queue_id is None or offset is None:
         return None
@@ -463,9 +462,9 @@ def led_to(store: StoreReader, place: QueuePlace) -> tuple[int, str] | None:
 
 
 def naming(store: StoreReader, position: int, topic: str | None = None) -> Iterator[tuple[QueuePlace, str]]:
-    """The units that name a place of the log, each with the path of its queue. Raises Unreadable.
+    """Yield the units that name a place of the log, each with the path of its queue. Raises Unreadable.
 
-    topic: of whose queues only. A few units of each queue are read.
+    topic: only queues of this topic. A few units of each queue are read.
     """
     if store.queues_unread:
         return

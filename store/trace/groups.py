@@ -1,10 +1,10 @@
 """What config/ says of consumer groups: how far each is, its filter, whether it is served (spec 05).
 
-Of a file that cannot be read its .bak counts, as for a broker; of both the older offsets are kept
-beside the newer ones: what moved between two writes shows there. Tables in a RocksDB have no .bak.
+If a file cannot be read its .bak counts, as for a broker. Older offsets of the .bak are kept beside the newer ones:
+they show what moved between two writes. Tables in a RocksDB have no .bak.
 
-A store keeps the SQL92 expressions of groups (config/consumerFilter.json) and hardly ever their tags:
-those have to be given. A broker compares hashes of tags, a client the tags themselves (spec 2.3).
+A store keeps the SQL92 expressions of groups (config/consumerFilter.json) and hardly ever their tags: the operator has
+to give those. A broker compares hashes of tags, a client the tags themselves (spec 2.3).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from .family import TAGS_CODE_MASK, WRONG_TAG, FoundUnit
 
 _MS_NS = 1_000_000
 _ONE_SHUTDOWN_MS = 3 * 60_000
-"""Times of files that one shutdown wrote are no further apart."""
+"""Times of files that one shutdown wrote differ by no more than this."""
 Row = dict[str, Any]
 
 
 @dataclass
 class GroupTables:
-    """The tables, empty where they cannot be read.
+    """The tables; those that cannot be read are empty.
 
     progress: queue → group → next offset. before: the same of the .bak. pulled: how far a group has fetched, 5.5.
-    written_ms: when the offsets were written, None where no file tells. written_beside: a file that was written then,
-    too, "" for none. entries: of subscription groups. forbidden: (group, topic). topics: entries of topics, None where
-    no table can be read. filters: by topic. reads: group → topics that it has subscribed to.
-    pops: (group, topic) of those that consume by POP.
+    written_ms: when the offsets were written, None if no file tells. written_beside: another file written at that time,
+    "" for none. entries: subscription groups. forbidden: (group, topic). topics: entries of topics, None if no table
+    can be read. filters: by topic. reads: group → topics that it has subscribed to. pops: (group, topic) that consume
+    by POP.
     """
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class GroupTables:
     pops: set[tuple[str, str]] = field(default_factory=set)
 
     def of_topic(self, topic: str) -> set[str]:
-        """The groups that something in config/ connects with a topic."""
+        """Return the groups that something in config/ connects with a topic."""
         found = {group for group, topics in self.reads.items() if topic in topics}
         found |= {one.group for one in self.filters.get(topic, ())}
         for queue, groups in self.progress.items():
@@ -78,17 +78,17 @@ class GroupTables:
 
     @property
     def known(self) -> set[str]:
-        """All groups of consumers that config/ names."""
+        """All consumer groups that config/ names."""
         found = {group for groups in self.progress.values() for group in groups}
         found |= self.entries.keys() | self.reads.keys()
         return {group for group in found if not is_system_group(group)}
 
     def filter_of(self, topic: str, group: str) -> ConsumerFilter | None:
-        """The SQL92 filter that the group was last seen with."""
+        """Return the SQL92 filter that the group was last seen with."""
         return next((one for one in self.filters.get(topic, ()) if one.group == group), None)
 
     def subscribed(self, topic: str, group: str) -> Row | None:
-        """What the entry of the group says of its subscription to a topic; 5.x, as a rule nothing."""
+        """Return what the group's entry says of its subscription to a topic; 5.x, as a rule nothing."""
         rows = self.entries.get(group, {}).get("subscription_data_set")
         for row in rows if isinstance(rows, list) else ():
             if isinstance(row, dict) and row.get("topic") == topic:
@@ -97,7 +97,7 @@ class GroupTables:
 
 
 def read_groups(layout: Layout, version: str, note: Note) -> GroupTables:
-    """Read all of it, as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
+    """Read all tables as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
     found = GroupTables()
     _of_positions(layout, version, found, note)
     if OFFSETS not in stand_ins(layout.config, layout.broker_config):
@@ -120,7 +120,7 @@ def read_groups(layout: Layout, version: str, note: Note) -> GroupTables:
 
 
 def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) -> None:
-    """How far groups are, with what the .bak has."""
+    """Read how far groups are, now and in the .bak."""
     positions = positions_of(layout, version)
     for text in positions.notes:
         note(text)
@@ -135,7 +135,7 @@ def _of_positions(layout: Layout, version: str, found: GroupTables, note: Note) 
 
 
 def _of_offsets(layout: Layout, found: GroupTables) -> None:
-    """When the offsets were written, and what topics groups have read."""
+    """Read when the offsets were written, and what topics groups have read."""
     path = layout.config / OFFSETS
     try:
         main = read_config_file(path, FILES[OFFSETS])
@@ -151,9 +151,9 @@ def _of_offsets(layout: Layout, found: GroupTables) -> None:
 
 
 def _written_beside(layout: Layout, written_ms: int) -> str:
-    """A file that a broker writes as often, or when it is shut down, and that has the same time.
+    """Return a file that a broker writes as often, or when it shuts down, and that has the same time; "" for none.
 
-    The time of one file alone may be that of a copy, or of whoever touched it.
+    The time of one file alone may be that of a copy, or of a later touch.
     """
     others = [layout.config / name for name in FILES if name != OFFSETS]
     for path in (layout.checkpoint, *others):
@@ -172,7 +172,7 @@ def _named(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _rows(layout: Layout, name: str, note: Note) -> list[Row] | None:
-    """The records of a table, as a broker takes them; None where there is none to be read."""
+    """Return the records of a table, as a broker takes them; None if no table can be read."""
     directory = stand_ins(layout.config, layout.broker_config).get(name)
     if directory is not None:
         try:
@@ -195,7 +195,7 @@ TAG = "TAG"
 
 
 class Subscription(NamedTuple):
-    """What a group asks of messages. where: the file that says so, or the option."""
+    """What a group asks of messages. where: the file, or the option, that says so."""
 
     kind: str
     expression: str
@@ -203,7 +203,7 @@ class Subscription(NamedTuple):
 
 
 def given(tags: str | None, where: str | None) -> Subscription | None:
-    """A subscription as the operator knows it. Raises InvalidInput where no broker takes it."""
+    """Return the subscription that the operator gave, or None. Raises InvalidInput if no broker takes it."""
     if tags is not None and where is not None:
         raise InvalidInput("a group subscribes by tags or by an expression, not by both")
     if tags is not None:
@@ -219,7 +219,7 @@ def given(tags: str | None, where: str | None) -> Subscription | None:
 
 
 def subscribed_tags(expression: str) -> tuple[str, ...] | None:
-    """The tags that a client makes of its expression, None for all: `*` beside others is a tag of that name.
+    """Return the tags that a client makes of its expression, None for all: `*` beside others is a tag of that name.
 
     Raises InvalidInput where a client throws.
 
@@ -235,7 +235,7 @@ def subscribed_tags(expression: str) -> tuple[str, ...] | None:
 
 
 def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription | None:
-    """What the store says of it; None where it says nothing."""
+    """Return what the store says of a group's subscription, or None."""
     row = groups.subscribed(topic, group)
     if row is not None and isinstance(row.get("expression"), str):
         kind = SQL92 if row.get(EXPRESSION_TYPE) == SQL92 else TAG
@@ -249,9 +249,9 @@ def subscription_of(groups: GroupTables, topic: str, group: str) -> Subscription
 def filtered(
     message: Message, unit: FoundUnit | None, groups: GroupTables, group: str, asked: Subscription | None
 ) -> Judgement | None:
-    """The verdict where the subscription does not let the message through, else None.
+    """Return the verdict if the subscription does not match the message, else None.
 
-    asked: given by the operator; it counts before what the store says.
+    asked: given by the operator; counts before what the store says.
     """
     found = asked or subscription_of(groups, message.topic, group)
     if found is None:
@@ -262,7 +262,7 @@ def filtered(
 
 
 def _by_tag(message: Message, unit: FoundUnit | None, found: Subscription) -> Judgement | None:
-    """A broker compares codes, that of the queue unit with those of the subscription; a client compares the tags."""
+    """A broker compares the code in the queue unit with the subscription's codes; a client compares the tags."""
     try:
         wanted = subscribed_tags(found.expression)
     except InvalidInput:

@@ -1,11 +1,11 @@
-"""The message that an operator means: a key, a unique key, a message id, a place in log or queue.
+"""Find the message that an operator means: by key, unique key, message id, or place in log or queue.
 
-What looks like a position is one where a record begins there, else a key; so it is with ids, and with
-places in queues that are missing or cannot be read: these are scanned for first. For a key the
-log is read at most once: where the index has the key nothing of it is, but what the index lacks.
+A text that looks like a position is a position if a record begins there, else a key. The same holds for ids, and for
+places in queues that are missing or cannot be read: the log is scanned for these first. For a key the log is read at
+most once: if the index has the key, only what the index lacks.
 
-Where no record can be read at a place it has expired (before the log's start), was cut off or never
-there (behind its end), nothing begins there, or the bytes are damaged, as a scan says (`judgement_of`).
+A place without a readable record has expired (before the log's start), was cut off or never existed (behind its end),
+has no record that begins there, or is damaged, as a scan tells (`judgement_of`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .answer import DeliveryVerdict, Evidence, Judgement
 from .family import Family, families, identity, naming, only
 
 MOST_RECORDS = 10_000
-"""More records with one key are left out."""
+"""At most this many records with one key are shown."""
 
 
 class By(StrEnum):
@@ -43,7 +43,7 @@ class By(StrEnum):
 
 
 class TraceTarget(NamedTuple):
-    """What is asked for. by: None where the text has to tell. topic: of the message, or a pattern."""
+    """What is asked for. by: None if the text has to tell. topic: of the message, or a pattern."""
 
     text: str
     by: By | None = None
@@ -51,9 +51,9 @@ class TraceTarget(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A place that was asked for, or that the index names, where no record can be read.
+    """A place without a readable record that was asked for, or that the index names.
 
-    named_by: files of the index and of queues that name it. by_key: the index led there.
+    named_by: files of the index and of queues that name the place. by_key: the index led there.
     """
 
     position: int | None
@@ -71,7 +71,7 @@ class Located(NamedTuple):
 
 
 def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
-    """The messages that are meant, in log order. Raises InvalidInput, Unreadable."""
+    """Return the messages that are meant, in log order. Raises InvalidInput, Unreadable."""
     if not asked.text:
         raise InvalidInput("give a key, an id or a position")
     address, of_topic = _address(store, asked), Selection(topic=asked.topic).of_queues(store.layout)
@@ -82,17 +82,16 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
         try:
             given = _at(store, address, note)
         except NotFound as error:
-            if topic is None or sure:  # else it may well be a key
+            if topic is None or sure:  # otherwise it may be a key
                 gone = [Gone(address.position, str(error), address)]
             if sure and (stored := _without_unit(store, address, note)) is not None:
                 return Located(_around(store, asked, stored, note), [])
             if sure or _is_named(store, address, asked):
                 return Located([], gone)
         else:
-            if given is not None:
-                around = only(_around(store, asked, given, note), of_topic)
-                if around or asked.by is not None:
-                    return Located(around, [])
+            around = only(_around(store, asked, given, note), of_topic)
+            if around or asked.by is not None:
+                return Located(around, [])
     by = By.UNIQUE_KEY if asked.by is By.UNIQUE_KEY else By.KEY
     found = families(_records(store, asked.text, by, note), _found_by(asked))
     if found:
@@ -101,8 +100,8 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
 
 
 def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
-    """A message by its place in a queue where consumers do not get it: compaction has left it out, or no unit leads
-    to it, and the log is scanned.
+    """Return a message by its place in a queue where consumers do not get it: from the unit if compaction has left it
+    out, else by a scan of the log.
     """
     topic, queue_id, offset = address.topic, address.queue_id, address.queue_offset
     if topic is None or queue_id is None or offset is None:
@@ -116,7 +115,7 @@ def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Mes
 
 
 def _is_named(store: StoreReader, address: Address, asked: TraceTarget) -> bool:
-    """A unit names the place: the number is no key."""
+    """Whether a unit names the place: then the number is no key."""
     at = address.position
     inside = at is not None and store.log_files.start <= at < store.log_files.end
     return at is not None and inside and any(naming(store, at, asked.topic))
@@ -139,7 +138,7 @@ def _parsed(text: str) -> Address | None:
 
 
 def _address(store: StoreReader, asked: TraceTarget) -> Address | None:
-    """The place that the text names, None where it is a key. Raises InvalidInput."""
+    """Return the place that the text names, None for a key. Raises InvalidInput."""
     by, address = asked.by, _parsed(asked.text)
     if by in (By.KEY, By.UNIQUE_KEY):
         return None
@@ -150,7 +149,7 @@ def _address(store: StoreReader, asked: TraceTarget) -> Address | None:
             raise InvalidInput(f"not a {by.value}: {asked.text[:80]!r}")
         return None
     if address.topic is not None:
-        # without queues nothing tells topics from other words
+        # without queues topics cannot be told from other words
         known = by is By.QUEUE or address.topic in store.topics or store.topic_unread(address.topic)
         return address if known and by in (None, By.QUEUE) else None
     if by is By.QUEUE or (by is By.POSITION and address.position is None):
@@ -158,11 +157,8 @@ def _address(store: StoreReader, asked: TraceTarget) -> Address | None:
     return Address(message_id=asked.text) if address.message_id else address
 
 
-def _at(store: StoreReader, address: Address, note: Note) -> tuple[Message, str] | None:
-    """The message at an address and how it was found; None where it is likely no address at all.
-
-    Raises NotFound.
-    """
+def _at(store: StoreReader, address: Address, note: Note) -> tuple[Message, str]:
+    """Return the message at an address and how it was found. Raises NotFound."""
     with Finder(store, note) as finder:
         (found,) = finder.find([address])
     if isinstance(found, NotFound):
@@ -171,7 +167,7 @@ def _at(store: StoreReader, address: Address, note: Note) -> tuple[Message, str]
 
 
 def _around(store: StoreReader, asked: TraceTarget, given: tuple[Message, str], note: Note) -> list[Family]:
-    """The message of a record, with all its other records."""
+    """Return the message of a record, with all its other records."""
     message, via = given
     by = asked.by.value if asked.by else _shape(asked.text)
     key = message.unique_key
@@ -203,7 +199,7 @@ def _shape(text: str) -> str:
 
 
 def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple[Message, str]]:
-    """Records with a key, and how each was found; MOST_RECORDS at most."""
+    """Yield records with a key, MOST_RECORDS at most, and how each was found."""
     selection = Selection(unique_key=key) if by is By.UNIQUE_KEY else Selection(key=key)
     found: Iterator[FoundMessage] = search_key(store, selection, note=note)
     for one in islice(found, MOST_RECORDS):
@@ -214,7 +210,7 @@ def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple
 
 
 def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
-    """Places that the index names for a key, at which no record can be read any more."""
+    """Yield places that the index names for a key, but where no record can be read."""
     seen = set()
     for topic in store.named_topics:
         if asked.topic is not None and not matches(topic, asked.topic):
@@ -232,12 +228,12 @@ def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
 
 
 _BEFORE = 64 << 10
-"""A scan begins so far before the place, at the start of its file at the earliest."""
+"""A scan begins this far before the place, but not before the start of its file."""
 
 
 def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
-    """What is to be said of the place; None where a whole record lies across it, and where nothing shows
-    that there ever was one. Raises Unreadable.
+    """Return the judgement on the place; None if it is inside a whole record, or if nothing shows that there ever was a
+    record. Raises Unreadable.
     """
     position = gone.position
     facts = tuple(
@@ -269,7 +265,7 @@ def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
 
 
 def _of_queue(store: StoreReader, gone: Gone) -> Judgement | None:
-    """Of a place in a queue, whose unit or record is not there."""
+    """Judge a place in a queue whose unit or record is missing."""
     address = gone.address
     if address is None or address.topic is None or address.queue_offset is None:
         return None
@@ -288,7 +284,7 @@ def _of_queue(store: StoreReader, gone: Gone) -> Judgement | None:
 
 
 def _seen_at(store: StoreReader, position: int) -> str | None:
-    """What lies at a place of the log; None where it is inside a whole record."""
+    """Return what lies at a place of the log; None if it is inside a whole record."""
     file = store.log_files.file_at(position)
     if file is None:
         return "a file of the log is missing"

@@ -1,8 +1,8 @@
 """The life of a message as events in order, each with the record or the file that shows it.
 
-Nothing is concluded here that no record shows: `waiting` and `verdicts` do that. Copies in a tiered
-store (POSIX provider, 5.1 and later) are in segments of each queue, `CLUSTER/BROKER/TOPIC/QUEUE/KIND/`,
-below tieredStoreFilePath or below the store: units by queue offset, and the records that they name.
+Events only say what a record shows; `waiting` and `verdicts` draw conclusions. Copies in a tiered store (POSIX
+provider, 5.1 and later) are in segments of each queue, `CLUSTER/BROKER/TOPIC/QUEUE/KIND/`, below tieredStoreFilePath or
+below the store: units by queue offset, and the records that they name.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 _ORDER = {kind: number for number, kind in enumerate(EventKind)}
 MOST_NAMED = 64
-"""Records whose units and index items are told; the others of a message that was copied more often."""
+"""Units and index items are shown for so many records of a message."""
 _LAST_MS = 1 << 62
 
 
 def story(
     store: StoreReader, family: Family, units: list[FoundUnit], waiting: Waiting, pops: list[Popped]
 ) -> list[Event]:
-    """All events, by time, then by place. units: of the record that is judged. Raises Unreadable."""
+    """Return all events, by time, then by position. units: of the judged record. Raises Unreadable."""
     events = [_born(family)]
     for message in family.records:
         events += _of_record(family, message, waiting)
@@ -79,7 +79,7 @@ def _event(kind: EventKind, message: Message, text: str, group: str | None = Non
 
 
 def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[Event]:
-    """What one record shows."""
+    """Yield what one record shows."""
     role, properties = role_of(message), message.properties
     goes_to = properties.get(names.REAL_TOPIC, "")
     retry = next((g for g, m in family.waiting_retries if m is message), None)
@@ -117,7 +117,7 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
 
 
 def _own(family: Family, message: Message) -> Event:
-    """A record in the topic itself: sent, delivered from where it waited, or sent again."""
+    """Return the event of a record in the topic itself: sent, delivered from where it waited, or sent again."""
     earlier = [m for m in family.records if m.position < message.position]
     if message.sys_flag & TRANSACTION_MASK == SysFlag.COMMIT:
         half = message.prepared_transaction_offset
@@ -151,14 +151,14 @@ def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]
 
 
 def _decided(waiting: Waiting) -> Iterator[Event]:
-    """The op records of a transaction."""
+    """Yield the op records of a transaction."""
     for offset, op in waiting.ops.items():
         text = f"an op record decides half message {offset}"
         yield _event(EventKind.DECIDED, op, text)
 
 
 def _timer(waiting: Waiting) -> Iterator[Event]:
-    """What the wheel has of a message that waits."""
+    """Yield when the wheel has a message that waits and was rolled."""
     timer = waiting.timer
     if timer is not None and timer.next_timestamp is not None and timer.rolls:
         text = f"next in the timer wheel, rolled {counted(timer.rolls, 'time')}"
@@ -166,7 +166,7 @@ def _timer(waiting: Waiting) -> Iterator[Event]:
 
 
 def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterator[Event]:
-    """Every queue that names a record of the message, or should."""
+    """Yield every queue that names a record of the message, or should."""
     known = {unit.place: unit for unit in units}
     for message in family.records[:MOST_NAMED]:
         for place in places_of(message):
@@ -178,7 +178,7 @@ def _named(store: StoreReader, family: Family, units: list[FoundUnit]) -> Iterat
 
 
 def _indexed(store: StoreReader, family: Family) -> Iterator[Event]:
-    """The index items of the records."""
+    """Yield the index items of the records."""
     for message in family.records[:MOST_NAMED]:
         keys = dict.fromkeys(k for k in (message.unique_key, *message.keys) if k)
         for key in keys:
@@ -195,10 +195,10 @@ def _indexed(store: StoreReader, family: Family) -> Iterator[Event]:
 
 
 def _of_pop(popped: Popped) -> Iterator[Event]:
-    """One time that a consumer was given the message."""
+    """Yield one time that a consumer was given the message."""
     from ..inspect.pop import PopState
 
-    told = {
+    outcomes = {
         PopState.ACKED: "acknowledged",
         PopState.RETURNED: f"not acknowledged in time, stored again at {popped.returned}",
         PopState.INVISIBLE: "not acknowledged yet",
@@ -206,7 +206,7 @@ def _of_pop(popped: Popped) -> Iterator[Event]:
         PopState.NEVER: popped.reason,
         PopState.UNKNOWN: popped.reason,
     }
-    text = f"given to a consumer by POP: {told[popped.state]}"
+    text = f"given to a consumer by POP: {outcomes[popped.state]}"
     place = (popped.topic, popped.queue_id, popped.queue_offset)
     yield Event(EventKind.POPPED, text, popped.pop_timestamp, popped.check_point, *place, group=popped.group)
 
@@ -215,7 +215,7 @@ _LOG, _QUEUE = "COMMIT_LOG", "CONSUME_QUEUE"
 
 
 def tiered_copies(store: StoreReader, message: Message) -> Iterator[Event]:
-    """An event for each copy. What cannot be read has none. Raises Unreadable."""
+    """Yield an event for each copy that can be read. Raises Unreadable."""
     for queue in _directories(store, message):
         log = queue.with_name(_LOG)
         copy = _copy(queue, log, message)
@@ -227,14 +227,14 @@ def tiered_copies(store: StoreReader, message: Message) -> Iterator[Event]:
 
 
 def _directories(store: StoreReader, message: Message) -> list[Path]:
-    """Segments of units of the message's queue, of whatever cluster and broker."""
+    """Return the directories of unit segments of the message's queue, of all clusters and brokers."""
     roots = tiered_roots(store.layout.root, store.config)
     place = f"*_*/*/{escape(message.topic)}/{message.queue_id}/{_QUEUE}"
     return [path for root in roots for path in sorted(root.glob(place)) if path.is_dir()]
 
 
 def _copy(queue: Path, log: Path, message: Message) -> Message | None:
-    """The record that the tiered queue has at the message's offset, if it is the same message."""
+    """Return the record that the tiered queue has at the message's offset, if it is the same message."""
     try:
         with open_segments(queue) as units, open_segments(log) as records:
             unit = ConsumeQueue(message.topic, message.queue_id, units).unit(message.queue_offset)

@@ -1,7 +1,7 @@
-"""One answer a message: its story, a verdict for each group, the next start, the next command.
+"""The answers of `trace`: for each message its story, a verdict for each group, the next start, the next command.
 
-What the next start does to a message is read off the simulated start (spec 7.1 to 7.5). Nothing but the part of the log
-is read that a start reads; the rest of `recover`'s prediction, which counts all messages, is left to that command.
+What the next start does to a message is read off the simulated start (spec 7.1 to 7.5). Only the part of the log that a
+start reads is read. The rest of `recover`'s prediction, which counts all messages, is left to that command.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .groups import GroupTables, Subscription, read_groups
 from .locate import By, Gone, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, awaited, for_all, judge
-from .waiting import Waiting
+from .waiting import Compacted, Waiting
 
 if TYPE_CHECKING:
     from ..inspect.pop import Popped
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 
 _HARMED = (DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.UNREADABLE, DeliveryVerdict.NEVER_FIRES)
-"""Verdicts that a start may change, or never will."""
+"""Verdicts that the next start may change, or that show that it never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 
 
 class TraceQuestion(NamedTuple):
-    """What is to be told. group: of this one only. now_ms: what is due then. subscription: of the group, as the
-    operator knows it. start: play the next start in any case. given: options that a proposed command repeats, with the
-    version of the broker where that is known.
+    """What to answer. group: judge this one only. now_ms: time by which messages are due. subscription: of the group,
+    as the operator knows it. start: simulate the next start in any case. given: options that a proposed command
+    repeats, with the version of the broker if known.
     """
 
     asked: TraceTarget
@@ -70,9 +70,9 @@ class TraceQuestion(NamedTuple):
 
 
 def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[Trace]:
-    """The messages that are meant, in log order, one by one. Raises InvalidInput, Unreadable.
+    """Yield an answer for each message that is meant, in log order; none if nothing is found.
 
-    None where nothing is found. note: told in one line each what is worth knowing.
+    note: called with a line for each thing worth knowing. Raises InvalidInput, Unreadable.
     """
     located = locate(store, question.asked, note)
     about = _About(store, question, note)
@@ -85,7 +85,7 @@ def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[T
 
 
 class _About:
-    """What is read once for all messages."""
+    """What is read once for all messages, and the answers made of it."""
 
     def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
         self._store, self._question, self._note = store, question, note
@@ -96,7 +96,7 @@ class _About:
 
     @property
     def _version(self) -> str:
-        """The one that was given, "" for a guess."""
+        """The version that was given, "" for a guess."""
         return self._question.given.version
 
     @cached_property
@@ -104,7 +104,7 @@ class _About:
         return next_start(self._store, self._question.now_ms, self._version)
 
     def _start(self, found: Trace) -> Outcome | NextStart:
-        """The next start, played where it may change what is said of the message."""
+        """Return the next start, simulated if it may change what is said of the message."""
         layout = self._store.layout
         missed = any(row.judgement.verdict is DeliveryVerdict.NOT_DISPATCHED for row in found.groups)
         harmed = missed or (found.for_all is not None and found.for_all.verdict in _HARMED)
@@ -129,7 +129,7 @@ class _About:
         return () if is_rocksdb(path) and readable() else (Evidence(f"{fact}, which was not read", KV_STORE),)
 
     def family(self, family: Family) -> Trace:
-        """The answer about a message that has records."""
+        """Return the answer about a message that has records."""
         store, note = self._store, self._note
         chosen = family.chosen
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
@@ -139,12 +139,9 @@ class _About:
         events = story(store, family, units, waiting, pops)
         superseded = None
         if chosen is not None:
-            from .waiting import Compacted
-
             compacted = Compacted(store, chosen, note)
             events += compacted.events
             superseded = compacted.judgement
-        if chosen is not None:
             events += tiered_copies(store, chosen)
         of_group: dict[str, list[Popped]] = {}
         for popped in pops:
@@ -185,7 +182,7 @@ class _About:
         )
 
     def _pops(self, messages: list[Message]) -> list[Popped]:
-        """Each time that a consumer was given one by POP: a check point waits in the timer topic first."""
+        """Return each time that a consumer was given one of the messages by POP."""
         store = self._store
         if not messages:
             return []
@@ -198,7 +195,7 @@ class _About:
         return given_out(store, places, self._question.now_ms, self._note)
 
     def _judge(self, found: Trace, known: Known, units: list[FoundUnit]) -> None:
-        """A verdict for each group that something connects with the message, or for the one asked."""
+        """Add a verdict for each group that something connects with the message, or for the one asked for."""
         groups, family = self._groups, known.family
         connected = groups.of_topic(known.place.topic) | set(known.pops)
         if family is not None:
@@ -218,11 +215,11 @@ class _About:
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
     def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """The scene of the queue that the group reads: an LMQ, if only that; one that does not name a retry of it."""
+        """Return what is known for the queue that counts: an LMQ if the group reads only that, or a broken retry."""
         from dataclasses import replace
 
         again = None if known.family is None else awaited(known.family, group)
-        if again is not None and role_of(again) is not RecordRole.TIMED:  # a wheel that has it needs no queue
+        if again is not None and role_of(again) is not RecordRole.TIMED:  # a timer in the wheel needs no queue
             unit = self._unit_of(again)
             if unit.state is not Naming.NAMES:
                 return replace(known, place=unit.place, unit=unit)
@@ -238,9 +235,9 @@ class _About:
         return named(self._store, message, places_of(message)[0])
 
     def _ends(self, found: Trace, family: Family, message: Message) -> None:
-        """The next start, and the commands that help. message: the one in its topic, or what stands for it.
+        """Add the next start, and the commands that help. message: the one in its topic, or what stands for it.
 
-        Where a start keeps the record that was asked for, it may lose that one, or a retry that a group waits for.
+        A start that keeps the record that was asked for may still lose `message`, or a retry that a group waits for.
         """
         again = [awaited(family, row.group) for row in found.groups if row.judgement.verdict in _AGAIN]
         records = {one.position: one for one in (family.given or message, message, *again) if one is not None}
@@ -259,14 +256,14 @@ class _About:
         found.next_commands = commands_of(found, place, self._store.layout, given, harms=harms)
 
     def _with_guess(self, start: NextStart) -> NextStart:
-        """The same, with why that version was played if nobody has named it."""
+        """Add why that version was simulated, unless it was given."""
         if self._version or start.broker_version is None:
             return start
         guess = self._store.generation
         return start._replace(broker_version_reason=guess.reason, broker_versions=guess.candidates)
 
     def gone(self, gone: Gone) -> Trace | None:
-        """The answer about a place without a record; None where it never was a place."""
+        """Return the answer about a place without a record; None if there never was a record."""
         store, question = self._store, self._question
         address = gone.address
         place = QueuePlace(address.topic or "" if address is not None else "")
@@ -304,7 +301,7 @@ class _About:
 
 
 def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | NextStart:
-    """Play the start; the answer at once where none can be played. version: the broker's, "" for the guess.
+    """Simulate the next start, or return why that is not possible. version: of the broker, "" for a guess.
 
     Raises Unreadable.
     """
@@ -334,8 +331,8 @@ def next_start(store: StoreReader, now_ms: int, version: str = "") -> Outcome | 
 def fate_of(
     outcome: Outcome, position: int | None, unit: FoundUnit | None = None, message: Message | None = None
 ) -> NextStart:
-    """What the start that was played does to the record at a position. unit: of its queue. None of both, and perhaps
-    no position, where no record can be read.
+    """Return what the simulated start does to the record at a position. unit: of its queue. unit and message are None,
+    and position may be None, if no record can be read.
     """
     version = outcome.profile.version
     if position is not None and position < outcome.log_start:
@@ -347,7 +344,7 @@ def fate_of(
         return NextStart(Fate.CUT_OFF, reason, version)
     if unit is None or message is None:
         return NextStart(Fate.UNREADABLE, "no record can be read there after the start, either", version)
-    if role_of(message) is RecordRole.TIMED:  # a timer's wheel needs no queue
+    if role_of(message) is RecordRole.TIMED:  # a timer in the wheel needs no queue
         return NextStart(Fate.KEPT, "its record stays in the log", version)
     topic, queue_id, offset = unit.place
     assert queue_id is not None and offset is not None
@@ -366,7 +363,7 @@ def fate_of(
 
 
 def _leads_to(queue: StartedQueue, offset: int, message: Message) -> bool:
-    """A pull at a queue offset gets the record of the message."""
+    """Whether a pull at a queue offset gets the record of the message."""
     if not queue.min_offset <= offset < queue.max_offset:
         return False
     first = offset if message.inner is None else message.inner.record.queue_offset
@@ -383,11 +380,11 @@ _VIEWS = {
 _HARMFUL = (Fate.CUT_OFF, Fate.NO_START)
 _LOST = (Fate.CUT_OFF, Fate.NOT_DISPATCHED)
 _AGAIN = (DeliveryVerdict.RETRY, DeliveryVerdict.NOT_DISPATCHED)
-"""Of a group that waits for a retry, or would if a unit named that."""
+"""Verdicts of a group that waits for a retry, or would wait if a unit named the retry."""
 
 
 def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: Given, group: str = "") -> str:
-    """What to run next about one verdict, "" where there is nothing to look at or to mend."""
+    """Return the command to run next about one verdict, "" if there is nothing to look at or to mend."""
     verdict, root = judgement.verdict, layout.root
     if judgement.code not in ("", WRONG_TAG):
         return str(command("verify", root, given=given))
@@ -415,9 +412,9 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
 
 
 def commands_of(found: Trace, place: QueuePlace, layout: Layout, given: Given, *, harms: bool = False) -> list[str]:
-    """All of them, each once; first what keeps a start from doing harm. place: of the record that stands for it.
+    """Return all commands, each once; first what keeps a start from doing harm.
 
-    harms: the start takes a record or its unit away.
+    place: of the record that stands for the message. harms: the start takes a record or its unit away.
     """
     commands = []
     if harms or (found.next_start is not None and found.next_start.fate in _HARMFUL):

@@ -1,8 +1,7 @@
-"""Why a group has a message or not: one verdict of the closed list, with the facts it rests on.
+"""Why a group has a message or not: one verdict of the closed list, with the facts that it rests on.
 
-The order of the questions is that of certainty: what shows that the group was given the message goes
-before what its offset says, and that before what may keep it from getting it. Where nothing tells,
-the verdict is `unknown`.
+The questions are asked in the order of their certainty: first what shows that the group was given the message, then
+what its offset says, then what may keep the message from it. Without evidence the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 READ = 4
 """The bit of a topic's perm that lets consumers read (spec 05, 5.3)."""
 AT_ONCE = 100_000
-"""More messages of one queue than a group can read between two writes of its offsets, 5 s apart."""
+"""A group reads fewer messages of one queue between two writes of its offsets, 5 s apart."""
 _CLOCK_SLACK_MS = 60_000
-"""Of a slave the messages have its master's time, the files its own; an archive keeps whole seconds."""
+"""On a slave messages have the master's time, files the slave's own; an archive keeps whole seconds."""
 _OF_GROUPS = (RETRY_PREFIX, LMQ_PREFIX)
-"""Topics that need no entry."""
+"""Topics that need no entry in topics.json."""
 _OFFSETS = f"config/{OFFSETS}"
 _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
 
@@ -43,11 +42,10 @@ _KEPT = (Mark.NONE, Mark.AFTER_DAMAGE)
 class Known:
     """What is known of one message when groups are judged.
 
-    unit: of the place that is judged. waiting: why the message is not in its topic, None where it
-    is. gone: why its record cannot be read, None where it can. pops: of each group the times it was
-    given the message, the newest last. settled: the queues are as far as the log, so an offset behind
-    a queue's end is really ahead. superseded: by compaction. asked: the subscription given. not_read:
-    where more about groups is kept that nobody has looked at.
+    unit: of the judged place. waiting: why the message is not in its topic, or None. gone: why its record cannot be
+    read, or None. superseded: why compaction replaced it, or None. pops: group → the times that it was given the
+    message, the newest last. settled: the queues are as far as the log, so an offset behind a queue's end is really
+    ahead. asked: the subscription that the operator gave. not_read: where more about groups is kept, unread.
     """
 
     family: Family | None
@@ -64,12 +62,12 @@ class Known:
 
     @property
     def message(self) -> Message | None:
-        """The record that is judged."""
+        """The judged record."""
         return self.family.chosen if self.family is not None else None
 
 
 def judge(known: Known, group: str) -> Judgement:
-    """The verdict on one group."""
+    """Return the verdict on one group."""
     found = (
         _given_back(known, group)
         or _popped(known, group)
@@ -87,13 +85,13 @@ def judge(known: Known, group: str) -> Judgement:
 
 
 def for_all(known: Known) -> Judgement | None:
-    """What keeps a message from every group, None where nothing does."""
+    """Return what keeps a message from every group, or None."""
     found = known.gone or _absent(known) or _unserved(known, "") or known.superseded
     return found or _undispatched(known)
 
 
 def _given_back(known: Known, group: str) -> Judgement | None:
-    """The group had it, and gave it back: a dead letter, a retry that waits, a retry it can have."""
+    """The group had the message and sent it back: a dead letter, a waiting retry, a retry that it can have."""
     family = known.family
     if family is None:
         return None
@@ -115,7 +113,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
     fact = Evidence(f"offset of the group in {last.topic}/{last.queue_id}: {reached}", _OFFSETS)
     evidence = (_record(last), fact)
     given = [(row.topic, row.queue_id, row.queue_offset) for row in known.pops.get(group, ())]
-    if (last.topic, last.queue_id, last.queue_offset) in given:  # its offset says what was given out, no more
+    if (last.topic, last.queue_id, last.queue_offset) in given:  # POP: its offset only says what was given out
         return _popped(known, group)
     if reached is not None and reached > last.queue_offset and not (missing and _is_hole(known)):
         times = counted(sum(owner == group for owner, _ in family.retries), "retry", "retries")
@@ -124,7 +122,7 @@ def _given_back(known: Known, group: str) -> Judgement | None:
 
 
 def awaited(family: Family, group: str) -> Message | None:
-    """The record by which a group gets the message once more: a retry that waits for its time, else the last one."""
+    """Return the record by which a group gets the message again: its last retry, or the last that waits."""
     if any(owner == group for owner, _ in family.dead_letters):
         return None
     there = [m for owner, m in family.retries if owner == group]
@@ -134,7 +132,7 @@ def awaited(family: Family, group: str) -> Message | None:
 
 
 def _is_hole(known: Known) -> bool:
-    """The queue goes on behind the place, and does not name the record."""
+    """Whether the queue continues behind the place without naming the record."""
     return known.unit is not None and known.unit.state in (Naming.HOLE, Naming.ELSEWHERE, Naming.OTHER_SIZE)
 
 
@@ -184,7 +182,7 @@ def _absent(known: Known) -> Judgement | None:
 
 
 def _reached(known: Known, group: str) -> tuple[int | None, int | None]:
-    """The next offset of the group in the queue, and the one that the .bak has."""
+    """Return the next offset of the group in the queue, and the one in the .bak file."""
     topic, queue_id, _ = known.place
     if queue_id is None:
         return None, None
@@ -194,13 +192,13 @@ def _reached(known: Known, group: str) -> tuple[int | None, int | None]:
 
 
 def _passed(known: Known, group: str) -> Judgement | None:
-    """The group's offset is beyond the message."""
+    """The group's offset is past the message."""
     reached, before = _reached(known, group)
     offset = known.place.queue_offset
     if reached is None or offset is None or reached <= offset:
         return None
     if known.unit is not None and known.unit.state is Naming.MADE_AGAIN:
-        return None  # it is beyond another message
+        return None  # the offset is past another message
     if (found := _filtered(known, group)) is not None:
         return found
     if (jumped := _jumped(known, reached)) is not None:
@@ -214,7 +212,7 @@ def _passed(known: Known, group: str) -> Judgement | None:
 
 
 def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...]) -> Judgement:
-    """The group has it behind it. By POP that tells that a consumer was given it, not what became of it."""
+    """The group's offset is past it. For POP this shows that a consumer was given it, not what became of it."""
     topic = known.place.topic if known.family is None else known.family.place.topic
     if known.not_read and (group, topic) in known.groups.pops:
         reason = "a consumer got it (POP); whether it was acknowledged is kept elsewhere, not in this store"
@@ -223,14 +221,14 @@ def _beyond(known: Known, group: str, reason: str, evidence: tuple[Evidence, ...
 
 
 def _filtered(known: Known, group: str) -> Judgement | None:
-    """The group's subscription does not let it through."""
+    """The group's subscription does not match the message."""
     if known.message is None:
         return None
     return filtered(known.message, known.unit, known.groups, group, known.asked)
 
 
 def _set_back(known: Known, group: str) -> Judgement | None:
-    """The group was beyond the message when the offsets were written before."""
+    """The group's offset was past the message at the previous write of the offsets."""
     reached, before = _reached(known, group)
     offset = known.place.queue_offset
     if reached is None or offset is None or before is None or before <= offset:
@@ -240,7 +238,7 @@ def _set_back(known: Known, group: str) -> Judgement | None:
 
 
 def _jumped(known: Known, reached: int) -> Judgement | None:
-    """The offset cannot have passed the message by reading it, and more than one file shows that."""
+    """The offset was moved past the message, not read past it, and more than one file shows that."""
     unit, beside = known.unit, known.groups.written_beside
     if (early := _written_before(known)) and beside:
         reason = "the group's offset was past this place before the message was stored: the group skips the message"
@@ -254,7 +252,7 @@ def _jumped(known: Known, reached: int) -> Judgement | None:
 
 
 def _written_before(known: Known) -> Evidence | None:
-    """The offsets were written before the message, by the time of their file alone."""
+    """Return evidence that the offsets were written before the message, by the time of their file alone."""
     message, written_ms = known.message, known.groups.written_ms
     if message is None or written_ms is None:
         return None
@@ -265,12 +263,12 @@ def _written_before(known: Known) -> Evidence | None:
 
 
 def _time_text(epoch_ms: int) -> str:
-    """A time in UTC, whatever the number is."""
+    """Return a time in UTC, for any number."""
     return f"{np.datetime64(epoch_ms, 'ms')}+00:00"
 
 
 def _doubt(known: Known, reached: int, before: int | None, offset: int) -> tuple[str, tuple[Evidence, ...]]:
-    """What speaks against the group having read the message, and does not prove it; "" for nothing."""
+    """Return what makes it doubtful, but does not disprove, that the group read the message; "" for nothing."""
     if early := _written_before(known):
         doubt = "the offset file is older than the message, but no other file confirms that time"
         return f"; perhaps skipped: {doubt}", (early,)
@@ -316,7 +314,7 @@ def _undispatched(known: Known) -> Judgement | None:
 
 
 def _waiting(known: Known, group: str) -> Judgement:
-    """The group has not come to it yet, as far as the store tells."""
+    """The group has not come to the message yet, as far as the store tells."""
     reached, _ = _reached(known, group)
     offset = known.place.queue_offset
     if reached is None or offset is None:
@@ -337,7 +335,7 @@ def _waiting(known: Known, group: str) -> Judgement:
 
 
 def _unless_by_tag(known: Known, group: str, found: Judgement) -> Judgement:
-    """The same with a doubt where the unit has another tags code, and nothing tells what the group subscribes to."""
+    """Add a doubt if the unit has a wrong tags code, and nothing tells what the group subscribes to."""
     if known.unit is None or not known.unit.other_tag:
         return found
     if known.asked is not None or subscription_of(known.groups, known.place.topic, group) is not None:
@@ -347,20 +345,20 @@ def _unless_by_tag(known: Known, group: str, found: Judgement) -> Judgement:
 
 
 def _offset_facts(known: Known, group: str) -> list[Evidence]:
-    """The offsets, and the unit, whatever the verdict is."""
+    """Return the offsets, and the unit, whatever the verdict is."""
     found = []
     topic, queue_id, offset = known.place
     reached, before = _reached(known, group)
     if queue_id is not None and known.message is not None:
-        said = "none" if reached is None else reached
-        found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {said}", _OFFSETS))
+        known_offset = "none" if reached is None else reached
+        found.append(Evidence(f"offset of the group in {topic}/{queue_id}: {known_offset}", _OFFSETS))
         pulled = known.groups.pulled.get(QueueId(topic, queue_id), {}).get(group)
         if pulled is not None and pulled != reached:
             found.append(Evidence(f"the group has pulled up to {pulled}", _OFFSETS))
         if before is not None and before != reached:
             text = f"the previous write of the offset was {before}"
-            over = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
-            if over:
+            crossed = None not in (reached, offset) and before <= offset < reached  # type: ignore[operator]
+            if crossed:
                 text += ": the offset passed the message between these two writes"
             found.append(Evidence(text, f"{_OFFSETS}.bak"))
     if known.unit is not None:

@@ -1,7 +1,7 @@
-"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer,
-or, in a compaction topic, a later message with its key.
+"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer; or, in a compaction
+topic, a later message with its key.
 
-The same for every group. Each answer is None where that is not what the message waits for.
+The answers are the same for every group. An answer is None if the message waits for something else.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _DUE = "the message is due: a running broker delivers it"
 
 
 class Waiting:
-    """What a message waits for, asked of the store at a time. Raises Unreadable."""
+    """What a message waits for at a given time. Raises Unreadable."""
 
     def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note) -> None:
         self._store, self._family, self._now_ms, self._note = store, family, now_ms, note
         self.timer: Timer | None = None
-        """What `inspect --timers` says of it."""
+        """The message as `inspect --timers` shows it."""
 
     @cached_property
     def ops(self) -> dict[int, Message]:
-        """By queue offset of half messages of one queue the first op record that decides each."""
+        """Queue offset of a half message → first op record that decides it; of the first half message's queue."""
         halves = [m for m in self._family.by_role[RecordRole.HALF] if m.topic == HALF_TOPIC]
         if not halves:
             return {}
@@ -64,7 +64,7 @@ class Waiting:
         return found
 
     def judgement(self) -> Judgement | None:
-        """Why the message is not in its topic; None where nothing tells."""
+        """Return why the message is not in its topic; None if nothing tells."""
         family = self._family
         if (unread := self._unread()) is not None:
             return unread
@@ -83,7 +83,7 @@ class Waiting:
         return None
 
     def _unread(self) -> Judgement | None:
-        """The index knows a record of the message in its topic, and no record can be read there."""
+        """The index names a record of the message in its topic, but no record can be read there."""
         topic, key, start = (self._family.place.topic, self._family.unique_key, self._store.log_files.start)
         for hit in self._store.index.query(topic, key).hits if key else ():
             try:
@@ -103,7 +103,7 @@ class Waiting:
         return None
 
     def _expired(self) -> Judgement | None:
-        """Only retries or dead letters are left: where the message was, the log does not begin any more."""
+        """Only retries or dead letters are left: the log begins behind the position that the message had."""
         origin, start = self._family.origin, self._store.log_files.start
         if origin is None or origin >= start:
             return None
@@ -173,7 +173,7 @@ class Waiting:
         return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)
 
     def due_ms(self, message: Message) -> int | None:
-        """When the record of a delay level fires (spec 01, 1.11)."""
+        """Return when the record of a delay level fires (spec 01, 1.11)."""
         from ..settings.options import options_of
 
         levels = options_of(self._store.layout).delay_levels.value
@@ -210,7 +210,7 @@ class Waiting:
         return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due, timer.bug)
 
     def _look(self, records: list[Message]) -> Timer | None:
-        """The message among all timer messages; the log is scanned only before it is said to be lost."""
+        """Find the message among all timer messages; the log is scanned only before it is called lost or unknown."""
         from ..inspect.own_topics import topic_records
         from ..inspect.timer_records import Scanned, TimerRecords
         from ..inspect.timers import TimerMessageState, timers
@@ -228,7 +228,7 @@ class Waiting:
         return found if sure else mine(None)
 
     def _came_out(self) -> TimerRecords | None:
-        """Records of the message in its topic, where it was in the timer topic before."""
+        """Return the records of the message in its topic that were in the timer topic before."""
         timed = [m for m in self._family.own if names.TIMER_OUT_MS in m.properties]
         if not timed:
             return None
@@ -240,7 +240,7 @@ class Waiting:
         return TimerRecords.of(batch, batch.columns.ragged("topic"))
 
     def _timed_in_rocksdb(self, message: Message, due: int | None, evidence: list[Evidence]) -> Judgement | None:
-        """Where timers are in a RocksDB; None where they are not."""
+        """Judge by the timers in the RocksDB; None if timers are not there."""
         from ..settings.rocksdb import timer_due
 
         where = self._store.layout.rocksdb_store.name
@@ -259,13 +259,13 @@ class Waiting:
 
 
 def _record(what: str, message: Message) -> Evidence:
-    """A record as evidence."""
+    """Return a record as evidence."""
     place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
     return Evidence(f"{what}: {place}", f"commitlog at {message.position}")
 
 
 class Compacted:
-    """The answer. events: of the story. judgement: where no consumer gets it any more, else None.
+    """What compaction did to a message. events: of the story. judgement: why no consumer gets the message, or None.
 
     Raises Unreadable.
     """
@@ -298,8 +298,8 @@ class Compacted:
 
 
 def left_out(message: Message, newer: list[Message], end: int) -> Judgement | None:
-    """Why compaction has left a message out (spec 6.1); None where it has not seen the message, and where nothing
-    tells. newer: messages with its key. end: queue offset behind the last message that it has seen.
+    """Return why compaction has left a message out (spec 6.1); None if it has not seen the message, or if nothing
+    tells. newer: messages with its key. end: queue offset behind the last message that compaction has seen.
     """
     seen = [each for each in newer if each.queue_offset < end]
     if message.queue_offset >= end:
@@ -317,13 +317,13 @@ def left_out(message: Message, newer: list[Message], end: int) -> Judgement | No
 
 
 def _not_compacted(reason: str, path: str) -> Judgement:
-    """Of a topic that is served from a compaction log alone."""
+    """Judge a message of a topic that is served from a compaction log alone."""
     text = f"consumers cannot pull the message: {reason}"
     return Judgement(DeliveryVerdict.NOT_SERVED, text, (Evidence(reason, path),), code="I-182")
 
 
 def _compaction_key(message: Message) -> str:
-    """All of KEYS is the key of compaction; "" for none."""
+    """Return the key of compaction: all of KEYS; "" for none."""
     text = message.properties.get(names.KEYS, "")
     return text if text.strip() else ""
 
@@ -341,7 +341,7 @@ def _superseded(newer: Message) -> Event:
 
 
 def _newer(store: StoreReader, message: Message, note: Note) -> Iterator[Message]:
-    """Messages of the queue with the same key behind this one; the index has each word of it."""
+    """Yield later messages of the queue with the same key; the index has each word of the key."""
     key = _compaction_key(message)
     if not key:
         return
