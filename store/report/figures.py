@@ -1,7 +1,6 @@
-"""Pictures of a store: the map of the log by state, topic and age, when what was stored, what the log is
-filled with, and who waits for it: disk, queues, groups, timers, sizes.
+"""Pictures of a store: maps of the log, records over time, and what fills disk, queues, groups, timers, sizes.
 
-A place of the map shows the worst that it holds, so that a damaged record of a terabyte is to be seen.
+A place of the map shows the worst that it holds, so that one damaged record in a terabyte is visible.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PLOT_PX = 140
 
 
 def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
-    """All that there is something to show of, in the order of the page."""
+    """Yield all pictures that show something, in the order of the page."""
     topics = TopicRanking(seen.picture)
     yield from log_maps(seen, topics, time)
     if not topics.order:
@@ -41,13 +40,13 @@ def pictures_of(seen: Seen, time: TimeText) -> Iterator[Picture]:
 
 
 def tree_map(topics: TopicRanking) -> Picture:
-    """Who fills the disk."""
+    """Show who fills the disk."""
     shown = topics.order[:_TILES]
     rest = topics.order[_TILES:]
     total = int(topics.bytes.sum())
-    left = int(topics.bytes[rest].sum()) if rest else 0
+    rest_bytes = int(topics.bytes[rest].sum()) if rest else 0
     tiles = [(topics.names[n], int(topics.bytes[n]), topics.look(n)) for n in shown]
-    tiles += [(counted(len(rest), "more topic", form=","), left, "other")] if rest else []
+    tiles += [(counted(len(rest), "more topic", form=","), rest_bytes, "other")] if rest else []
     tiles.sort(key=lambda tile: -tile[1])
     boxes, labels = list[Box](), list[Label]()
     places = squarified([tile[1] for tile in tiles], _TREE_WIDTH, _TREE_PX)
@@ -76,7 +75,7 @@ def tree_map(topics: TopicRanking) -> Picture:
 
 
 def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
-    """Where the records of each queue lie in the log, and how far its units lead."""
+    """Show where the records of each queue lie in the log, and how far its units lead."""
     start = seen.picture.places.start
     end = max(start + 1, seen.verdict.facts.end)
     queues = _queues(seen, topics)
@@ -111,8 +110,8 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
 
 
 class _Queue(NamedTuple):
-    """A queue: what its units say; of its records number, bytes, and where the first and the last lie, nothing
-    where the log has none.
+    """A queue. units: what its units say, or None. sums: number and bytes of its records in the log, positions of the
+    first and the last; empty if the log has none.
     """
 
     name: str
@@ -121,26 +120,26 @@ class _Queue(NamedTuple):
 
 
 def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
-    """Those with most bytes first; behind them, where each queue was counted by itself, those without a record."""
+    """Return the queues, those with most bytes first; then queues without a record, if each was counted by itself."""
     rows = seen.picture.queues.rows()
     each = rows.cell != ALL_QUEUES
     number = np.where(each, rows.cell - ((rows.cell >> 31) << 32), ALL_QUEUES).tolist()
     found = list[_Queue]()
-    left = dict(seen.queues) if each.all() and OTHERS not in rows.group else {}
+    unseen = dict(seen.queues) if each.all() and OTHERS not in rows.group else {}
     for at in np.argsort(-rows.bytes, kind="stable").tolist():
         topic, queue_id = topics.names[int(rows.group[at])], number[at]
-        left.pop((topic, queue_id), None)
+        unseen.pop((topic, queue_id), None)
         name = f"{topic}/{'*' if queue_id == ALL_QUEUES else queue_id}"
         found.append(_Queue(name, seen.queues.get((topic, queue_id)), tuple(int(column[at]) for column in rows[2:])))
-    return [*found, *(_Queue(f"{topic}/{queue_id}", left[topic, queue_id], ()) for topic, queue_id in sorted(left))]
+    return [*found, *(_Queue(f"{topic}/{queue_id}", unseen[topic, queue_id], ()) for topic, queue_id in sorted(unseen))]
 
 
 def _line(queue: _Queue) -> tuple[str, ...]:
     _, units, sums = queue
-    told = [f"{number:,}" for number in sums] if sums else ["0", "0", "", ""]
+    sums_text = [f"{number:,}" for number in sums] if sums else ["0", "0", "", ""]
     return (
         queue.name,
-        *told,
+        *sums_text,
         f"{units.min_offset:,}" if units else "no units",
         f"{units.max_offset:,}" if units else "no units",
         f"{units.end_position:,}" if units and units.end_position is not None else "",
@@ -152,7 +151,7 @@ def _lag_text(row: Mapping[str, Any]) -> str:
 
 
 def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
-    """How far groups are behind."""
+    """Show how far groups are behind."""
     rows = seen.lags
     if not rows:
         return
@@ -197,13 +196,15 @@ def lags(seen: Seen, time: TimeText) -> Iterator[Picture]:
 
 
 def due_hours(seen: Seen, time: TimeText) -> Iterator[Picture]:
-    """What waits in the timer wheel, by the hour."""
+    """Show what waits in the timer wheel, by the hour."""
     due = seen.due
     if not due.messages:
         return
-    ends = [("before now", due.past)], [("later", due.later)]
-    hours = [(time(hour), number) for hour, number in due.hours]
-    bars = [*(ends[0] if due.past else ()), *hours, *(ends[1] if due.later else ())]
+    bars = [(time(hour), number) for hour, number in due.hours]
+    if due.past:
+        bars.insert(0, ("before now", due.past))
+    if due.later:
+        bars.append(("later", due.later))
     waiting = counted(due.messages, "timed message waits", "timed messages wait", form=",")
     past = f" The first bar is all that is due before {time(seen.now_ms)}." if due.past else ""
     says = f"{waiting} in the wheel; a bar is an hour.{past}"
@@ -218,7 +219,7 @@ def due_hours(seen: Seen, time: TimeText) -> Iterator[Picture]:
 
 
 def sizes(seen: Seen) -> Picture:
-    """How large records are."""
+    """Show how large records are."""
     bins = np.flatnonzero(seen.picture.sizes)
     least = np.array([least_of_bin(int(number)) for number in bins], np.int64)
     power = np.frexp(np.maximum(least, 1).astype(np.float64))[1].astype(np.int64) - 1
@@ -245,7 +246,7 @@ def sizes(seen: Seen) -> Picture:
 
 
 def _bars(values: list[int]) -> tuple[list[Box], list[Label]]:
-    """Bars from the bottom, the largest as high as the plot."""
+    """Return bars from the bottom; the largest is as high as the plot."""
     most = max(1, *values)
     boxes = []
     for number, value in enumerate(values):
@@ -258,13 +259,13 @@ def _bars(values: list[int]) -> tuple[list[Box], list[Label]]:
 
 
 TOPICS_SHOWN = 7
-"""Topics with a colour of their own."""
+"""This many topics have a colour of their own."""
 ROWS_SHOWN = 60
 SHADES = 8
 _MAP_PX = 120
-"""A map of few files is about so high."""
+"""About the height of a map of few files."""
 _COLUMNS = 56
-"""Columns of time at most."""
+"""At most this many columns of time."""
 _HEAT_ROWS = 12
 _OTHER = "all others"
 _TEXTS = {
@@ -278,7 +279,7 @@ _TEXTS = {
 _WORST_FIRST = (PlaceContent.DAMAGE, PlaceContent.MISSING, PlaceContent.DEAD)
 
 TimeText = Callable[[int], str]
-"""A time in ms as people write it."""
+"""Formats a time in ms."""
 
 
 class TopicRanking:
@@ -294,25 +295,25 @@ class TopicRanking:
 
     @cached_property
     def order(self) -> list[int]:
-        """Their numbers."""
+        """Numbers of the topics, by bytes."""
         some = np.flatnonzero(self.records)
         found: list[int] = some[np.argsort(-self.bytes[some], kind="stable")].tolist()
         return found
 
     def look(self, number: int) -> str:
-        """The colour of a topic."""
+        """Return the colour of a topic."""
         top = self.order[:TOPICS_SHOWN]
         return f"t{top.index(number)}" if number in top else "other"
 
     @property
     def legend(self) -> list[LegendLine]:
-        """The topics that have one."""
+        """The topics that have a colour of their own."""
         keys = [LegendLine(f"t{n}", self.names[t]) for n, t in enumerate(self.order[:TOPICS_SHOWN])]
         return [*keys, LegendLine("other", _OTHER)] if len(self.order) > TOPICS_SHOWN else keys
 
 
 def log_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
-    """The log, a row for a file or a few, coloured by state, by topic and by age."""
+    """Show the log, a row for one or more files, coloured by state, by topic and by age."""
     picture = seen.picture
     places = picture.places
     files = "a file" if places.files == 1 else counted(places.files, "file")
@@ -352,7 +353,7 @@ def _ages(picture: LogPicture) -> tuple[list[str], int, int]:
     begins = picture.records_at > 0
     mean = np.zeros(len(there))
     mean[begins] = picture.age[begins] / picture.records_at[begins]
-    # where no record begins there is the end of one that began before
+    # a place where no record begins holds the end of an earlier one
     mean = mean[np.maximum.accumulate(np.where(begins, np.arange(len(mean)), 0))]
     there &= mean > 0
     first, last = float(mean[there].min()), float(mean[there].max())
@@ -385,7 +386,7 @@ def _map(
 
 
 def _runs(looks: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where neighbours that look the same begin and end."""
+    """Yield begin and end of neighbours that look the same; places without a look are left out."""
     begin = 0
     for end in range(1, len(looks) + 1):
         if end == len(looks) or looks[end] != looks[begin]:
@@ -428,7 +429,7 @@ def _topic_rows(topics: TopicRanking) -> tuple[list[tuple[str, ...]], int]:
 
 
 def heat_maps(seen: Seen, topics: TopicRanking, time: TimeText) -> Iterator[Picture]:
-    """Records and bytes over time, a row for a topic."""
+    """Show records and bytes over time, a row for each topic."""
     picture = seen.picture
     rows = picture.times.rows()
     if not len(rows.cell):
@@ -468,9 +469,7 @@ def _columns(low: int, high: int, of: int, step: int) -> int:
 
 
 def _range(cell: Ints, records: Ints) -> tuple[int, int, int]:
-    """Least and greatest time that are shown, and how many records are not: a wrong clock is no reason
-    to show nothing of the others.
-    """
+    """Return the least and the greatest time shown, and how many records are outside: wrong clocks set no scale."""
     order = np.argsort(cell, kind="stable")
     total = np.cumsum(records[order])
     few = int(total[-1]) // 2000
@@ -495,7 +494,7 @@ def _one(name: str) -> str:
 def _heat(
     name: str, title: str, says: str, grid: Ints, names: Sequence[str], edges: Sequence[int], time: TimeText, note: str
 ) -> Picture:
-    # what stands for many topics may be darker than any: it does not set the scale
+    # the row of all others may be darker than any topic: it does not set the scale
     most, count = max(1, int(grid[: len(names) - (names[-1] == _OTHER) or 1].max())), grid.shape[1]
     boxes, labels = list[Box](), list[Label]()
     for row, topic in enumerate(names):

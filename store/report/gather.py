@@ -1,8 +1,8 @@
 """All that a report says of one store: the verdict of `verify`, what is in the log, groups, timers.
 
-The log is counted in the pass of the checks: by topic, queue, time, size, and place in the log. Memory has a bound,
-whatever the log holds (`Sums`): of more topics than `TOPICS_MAX` the later ones are one; times are told apart as
-finely as the number of sums allows, places as finely as a picture shows them.
+The log is counted by topic, queue, time, size, and place, in the pass of the checks. Memory has a bound, whatever the
+log holds (`Sums`): topics behind the first `TOPICS_MAX` count as one; times are as fine as the number of sums allows,
+places as fine as a picture shows them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from ..verify.verdict import Status, Verdict, commands_of, first_sentence
 
 _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
-"""The wheel turns in two weeks; what is due later, or long ago, is one number."""
+"""The wheel turns in two weeks; what is due later, or was due before, is one number each."""
 _PENDING = 1 << 16
-"""Rows that wait to be added to the others."""
+"""So many new rows wait to be added up."""
 _CELL_BITS = 34
 CELL_MAX = (1 << _CELL_BITS) - 1
 
 
 class Due(NamedTuple):
-    """Timed messages that wait in the wheel, by the hour (ms) in which their tick is due; past: before
-    all of these, later: behind them.
+    """Timed messages that wait in the wheel, by the hour (ms) in which their tick is due. past: due before all of
+    these; later: due behind them.
     """
 
     hours: list[tuple[int, int]]
@@ -55,7 +55,7 @@ class Due(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """All of them."""
+        """Number of all messages."""
         return self.past + self.later + sum(number for _, number in self.hours)
 
 
@@ -63,8 +63,8 @@ class Due(NamedTuple):
 class Seen:
     """One store as a report shows it. facts, start: lines with a label each.
 
-    commands: what to do next, in this order. tidy: they mend warnings only. queues: what their units say. lags: records
-    of `offsets_of` by group and topic, the farthest behind first. notes: what could not be shown, and why.
+    commands: what to do next, in this order. tidy: the commands mend warnings only. queues: what their units say. lags:
+    records of `offsets_of` by group and topic, the farthest behind first. notes: what could not be shown, and why.
     """
 
     root: str
@@ -86,7 +86,7 @@ class Seen:
 
     @property
     def start(self) -> Sequence[tuple[str, str]]:
-        """What the next start would do; nothing where it was not predicted."""
+        """What the next start would do; empty if it was not predicted."""
         return self.verdict.start
 
 
@@ -102,8 +102,8 @@ def look(
 ) -> Seen:
     """Verify a store and count what is in it, in one pass over its log. Raises Unreadable.
 
-    given: options that next commands need. judge: adds to the verdict what repairs would do. The other
-    parameters are those of `verify`.
+    given: options that next commands need. judge: adds to the verdict what repairs would do. The other parameters are
+    those of `verify`.
     """
     verdict = verify(store, scope._replace(watch=LogPicture), now_ms=now_ms, progress=progress, jobs=jobs)
     picture = verdict.watched
@@ -127,7 +127,7 @@ def look(
 
 
 def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextCommand], bool]:
-    """What mends a store; where nothing has to be mended what tidies it up."""
+    """Return what mends a store, else what tidies it up, and whether it only needs tidying."""
     about = [finding for finding in verdict.findings if calls_for_something(finding)]
     if not about:
         tidy = tidying(verdict.findings, root, given, recovered=verdict.recovered)
@@ -136,7 +136,7 @@ def _commands(verdict: Verdict, root: str, given: Given) -> tuple[list[NextComma
 
 
 def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterator[tuple[str, str]]:
-    """What the store is."""
+    """Yield what the store is."""
     layout, generation, files = store.layout, store.generation, store.log_files
     others = [version for version in generation.candidates if version != generation.version]
     maybe = f" (or {', '.join(others)})" if others else ""
@@ -161,7 +161,7 @@ def _facts(store: StoreReader, verdict: Verdict, picture: LogPicture) -> Iterato
 
 
 def _queues(store: StoreReader, notes: list[str]) -> Mapping[tuple[str, int], QueueSummary]:
-    """What the units of all queues say, those of a RocksDB, too."""
+    """Return what the units of all queues say, those in a RocksDB included."""
     if store.queues_unread:
         notes.append(f"queues: {store.queues_unread}")
     try:
@@ -182,7 +182,7 @@ def _lags(store: StoreReader, now_ms: int, notes: list[str]) -> list[dict[str, A
 
 
 def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
-    """What waits in the wheel (spec 04, 4.5): each slot by itself, whether a broker still gets there or not."""
+    """Count what waits in the wheel (spec 04, 4.5), slot by slot, whether a broker still reads the slot or not."""
     if store.config.get_bool("timerRocksDBEnable"):
         notes.append("timers: timerRocksDBEnable is on: timers that wait in rocksdbstore are not shown")
     hour = now_ms // _HOUR_MS
@@ -211,7 +211,7 @@ def _due(store: StoreReader, now_ms: int, notes: list[str]) -> Due:
 
 
 STATUS = {Status.CLEAN: "in order", Status.UNCLEAN: "not shut down cleanly", Status.DAMAGED: "damaged"}
-"""What the statuses are called on the page."""
+"""Names of the statuses on the page."""
 
 
 class GroupedSums(NamedTuple):
@@ -226,11 +226,11 @@ class GroupedSums(NamedTuple):
 
 
 Fold = Callable[[GroupedSums], tuple[Ints, Ints]]
-"""Gives the groups and cells that sums are added to when there are too many; of any of them fewer."""
+"""If there are too many sums: returns the new group and cell of each, fewer of at least one of them."""
 
 
 class Sums:
-    """Sums by group (below 2^29) and cell (0 … CELL_MAX). most: so many are kept."""
+    """Sums by group (below 2^29) and cell (0 … CELL_MAX). most: as many are kept. fold: makes them fewer."""
 
     def __init__(self, most: int, fold: Fold) -> None:
         self._most = most
@@ -239,19 +239,19 @@ class Sums:
         self._new = 0
 
     def add(self, rows: GroupedSums) -> None:
-        """More of them; several may be of one group and cell."""
+        """Add rows; several may have the same group and cell."""
         self._kept.append(rows)
         self._new += len(rows.group)
         if self._new > _PENDING:
             self._join()
 
     def rows(self) -> GroupedSums:
-        """All of them, each group and cell once, in order."""
+        """Return all sums in order, each group and cell once."""
         self._join()
         return self._kept[0]
 
     def refold(self, fold: Fold) -> None:
-        """Add what there is to other groups and cells."""
+        """Move all sums to other groups and cells, and add them up."""
         rows = self.rows()
         group, cell = fold(rows)
         self._kept = [_added(rows._replace(group=group, cell=cell))]
@@ -268,7 +268,7 @@ class Sums:
 
 
 def _added(rows: GroupedSums) -> GroupedSums:
-    """Rows of one group and cell as one row."""
+    """Add up rows of one group and cell."""
     if not len(rows.group):
         return rows
     key = rows.group << _CELL_BITS | rows.cell
@@ -281,9 +281,9 @@ def _added(rows: GroupedSums) -> GroupedSums:
 
 
 def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> GroupedSums:
-    """n records by group and cell: sizes in bytes, and places in the log in their order, int64[n] each.
+    """Sum n records by group and cell: sizes in bytes, and log positions in ascending order, int64[n] each.
 
-    Without sorting where groups and cells are near each other, as those of a batch mostly are.
+    Does not sort if groups and cells are near each other, as those of a batch mostly are.
     """
     low = int(cell.min())
     width = int(cell.max()) - low + 1
@@ -307,17 +307,17 @@ def summed(group: Ints, cell: Ints, size: Ints, position: Ints) -> GroupedSums:
 
 TOPICS_MAX = 1 << 16
 OTHERS = 0
-"""Number of what stands for all topics behind the first `TOPICS_MAX`, and for small ones in `times`."""
+"""Number that stands for all topics behind the first `TOPICS_MAX`, and for small ones in `times`."""
 SUMS_MAX = 1 << 17
 ALL_QUEUES = (1 << 32) - 1
-"""Stands for each queue of a topic where there are more than `SUMS_MAX`."""
+"""Stands for all queues of a topic if there are more than `SUMS_MAX` sums."""
 MAP_ROWS, MAP_COLUMNS = 40, 96
 TIME_STEPS_S = (1, 2, 10, 60, 120, 600, 3600, 7200, 21600, 86400, 604800, 2419200)
-"""How fine times are told apart: each is a multiple of the one before."""
+"""Possible lengths of a step of time: each is a multiple of the one before."""
 _TIME_MAX_MS = 4_000_000_000_000
-"""Store times are taken for between 1970 and here, in 2096."""
+"""Store times are clipped to between 1970 and this time, in 2096."""
 _TIMES_ENOUGH = 256
-"""With so few different times they are not told apart less finely: small topics are one instead."""
+"""With so few different times the step does not grow: small topics become one instead."""
 _SMALL_BYTES = 1 << 14
 
 
@@ -343,9 +343,9 @@ _OF_EXTENT = {
 
 
 class LogPlaces(NamedTuple):
-    """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` in each.
+    """How the log is cut into places: rows of one length from `start` on, `MAP_COLUMNS` places in each.
 
-    files: so many of the log are a row.
+    files: number of log files in a row.
     """
 
     start: int
@@ -355,7 +355,7 @@ class LogPlaces(NamedTuple):
 
     @classmethod
     def of(cls, start: int, end: int, file_bytes: int) -> Self:
-        """Of the log between two positions: a row is a file, or a few where there are many."""
+        """Cut the log between two positions: a row is one file, or several if there are many."""
         file_bytes = max(MAP_COLUMNS, file_bytes)
         files = max(1, -(-(end - start) // file_bytes))
         several = -(-files // MAP_ROWS)
@@ -363,22 +363,22 @@ class LogPlaces(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Of one row."""
+        """Bytes of a row."""
         return self.files * self.file_bytes
 
     @property
     def total(self) -> int:
-        """How many places there are."""
+        """Number of places."""
         return self.rows * MAP_COLUMNS
 
     def at(self, position: int) -> int:
-        """The place of a log position."""
+        """Return the place of a log position."""
         row, rest = divmod(position - self.start, self.row_bytes)
         place = row * MAP_COLUMNS + rest * MAP_COLUMNS // self.row_bytes
         return min(max(0, place), self.total - 1)
 
     def edges(self, first: int, last: int) -> Ints:
-        """int64[last - first + 2]: where places begin in the log, and the end of the last one."""
+        """Return where places begin in the log, and the end of the last one, int64[last - first + 2]."""
         row, column = np.divmod(np.arange(first, last + 2, dtype=np.int64), MAP_COLUMNS)
         edges: Ints = self.start + row * self.row_bytes - (-column * self.row_bytes // MAP_COLUMNS)
         return edges
@@ -387,10 +387,10 @@ class LogPlaces(NamedTuple):
 class LogPicture(LogWatcher):
     """What `verify` has met in a log, added up.
 
-    topics: the number of each, as it is stored, from 1 on. queues: by topic and queue id. times: by topic
-    and store time in steps of `TIME_STEPS_S[step]`. sizes, size_bytes: records and bytes by `size_bin`.
-    state: bytes by `PlaceContent` and place. top: the topic with most bytes of each place, -1 for none. records_at,
-    age: records by place, and the sum of their store times in ms. dead: records that are cut off.
+    topics: stored name → number, from 1 on. queues: sums by topic and queue id. times: sums by topic and store time in
+    steps of `TIME_STEPS_S[step]`. sizes, size_bytes: records and bytes by `size_bin`. state: bytes by `PlaceContent`
+    and place. top: the topic with most bytes of each place, -1 for none. records_at, age: records by place, and the sum
+    of their store times in ms. dead: number of records that are cut off.
     """
 
     def __init__(self, places: LogPlaces) -> None:
@@ -412,7 +412,7 @@ class LogPicture(LogWatcher):
 
     @classmethod
     def fresh(cls, context: VerifyContext) -> Self:
-        """That of the log of a run."""
+        """Return an empty picture for the log of a run."""
         files = context.store.log_files
         return cls(LogPlaces.of(files.start, files.end, files.file_size or 0))
 
@@ -436,18 +436,18 @@ class LogPicture(LogWatcher):
         self._put(records.position, size, time, topic)
 
     def stale(self, records: Records) -> None:
-        """Count what is cut off."""
+        """Count records that are cut off."""
         self.dead += len(records)
         size = records.ints("total_size")
         for begin, each in zip(records.position.tolist(), size.tolist(), strict=True):
             self._put_range(PlaceContent.DEAD, begin, begin + each)
 
     def extent(self, extent: Extent) -> None:
-        """Count what is no record."""
+        """Count bytes that are no record."""
         self._put_range(_OF_EXTENT[extent.kind], extent.position, extent.end)
 
     def merge(self, context: VerifyContext, left: Self) -> None:
-        """That of the part behind, too."""
+        """Add the picture of the next part of the log."""
         numbers = np.append(0, self._numbers(list(left.topics)))
         self._coarser(max(self.step, left.step))
         left._coarser(self.step)
@@ -467,12 +467,12 @@ class LogPicture(LogWatcher):
         self.top_bytes[more] = left.top_bytes[more]
 
     def done(self) -> Self:
-        """All has been seen."""
+        """Finish the last place, and return the picture."""
         self._close_place()
         return self
 
     def _numbers(self, topics: list[bytes]) -> Ints:
-        """int64[n]: the number of each topic."""
+        """Return the number of each topic, int64[n]; new topics get one."""
         known, found = self.topics, []
         for topic in topics:
             number = known.get(topic)
@@ -488,7 +488,7 @@ class LogPicture(LogWatcher):
         sums.add(rows._replace(group=numbers[rows.group]))
 
     def _count_sizes(self, size: Ints) -> None:
-        """Records and bytes by bin: of small ones by their sizes first."""
+        """Count records and bytes by bin; small records are counted by size first."""
         counts = np.bincount(np.minimum(size, _SMALL_BYTES), minlength=_SMALL_BYTES + 1)
         some = np.flatnonzero(counts[:_SMALL_BYTES])
         large = size[size >= _SMALL_BYTES] if counts[_SMALL_BYTES] else size[:0]
@@ -498,7 +498,7 @@ class LogPicture(LogWatcher):
         np.add.at(self.size_bytes, number, weights * sizes)
 
     def _put(self, position: Ints, size: Ints, time: Ints, topic: Ints) -> None:
-        """Paint the places of records."""
+        """Add records to their places."""
         behind = int(position[-1] + size[-1])
         first, last = self.places.at(int(position[0])), self.places.at(int(position[-1]))
         edges = self.places.edges(first, last)
@@ -525,7 +525,7 @@ class LogPicture(LogWatcher):
                 self._put_over(place, reach, int(topic[end - 1]))
 
     def _put_over(self, place: int, reach: int, topic: int) -> None:
-        """A record of a topic that begins in a place and fills the next ones."""
+        """Let a record of a topic that begins in a place count for the topics of the places that it fills behind it."""
         last = self.places.at(reach - 1)
         edges = np.minimum(self.places.edges(place + 1, last), reach)
         filled = np.diff(edges)
@@ -544,7 +544,7 @@ class LogPicture(LogWatcher):
         self.state[state, first : last + 1] += np.diff(edges)
 
     def _close_place(self) -> None:
-        """The records of the place that was looked at last are all known."""
+        """Settle the top topic of the place that was filled last."""
         if self._place >= 0 and len(self._of_place):
             top = int(self._of_place.argmax())
             if self._of_place[top] > self.top_bytes[self._place]:
@@ -552,14 +552,14 @@ class LogPicture(LogWatcher):
         self._place, self._of_place = -1, np.zeros(0, np.int64)
 
     def _coarser(self, step: int) -> None:
-        """Tell times apart in steps of this number."""
+        """Make the steps of time as long as those of this number."""
         while self.step < step:
             factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
             self.step += 1
             self.times.refold(lambda rows, factor=factor: (rows.group, rows.cell // factor))  # type: ignore[misc]
 
     def _fewer_times(self, rows: GroupedSums) -> tuple[Ints, Ints]:
-        """Coarser times; where these are few, or as coarse as can be, the smaller half of topics is one."""
+        """Fold to longer steps; if times are few, or steps at their longest, fold the smaller half of topics to one."""
         if self.step + 1 < len(TIME_STEPS_S) and len(np.unique(rows.cell)) > _TIMES_ENOUGH:
             factor = TIME_STEPS_S[self.step + 1] // TIME_STEPS_S[self.step]
             self.step += 1

@@ -1,7 +1,7 @@
-"""One file of HTML for stores that were looked at: it needs no network, no script, and harms nobody.
+"""One HTML file about one or more stores. It needs no network and no script.
 
-Whatever comes out of a store is text for the template, which escapes it; a policy in the page forbids
-scripts and requests besides, whatever a browser would make of it.
+The template escapes all text that comes out of a store. A policy in the page also forbids scripts and requests,
+whatever a browser makes of that text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .gather import STATUS, Seen
 CODES_SHOWN = 60
 _UNREAD_SHOWN = 40
 _PARTS_SHOWN = 6
-"""Codes behind a command before they are folded."""
+"""At most this many codes are named behind a command."""
 
 
 class StoreRow(NamedTuple):
@@ -37,14 +37,14 @@ class StoreRow(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The part of the page that is about one store, made as soon as it was looked at."""
+    """The part of the page about one store, made as soon as the store was looked at."""
 
     row: StoreRow
     html: str
 
 
 def section_of(seen: Seen, number: int, time: TimeText) -> Section:
-    """number: of the store on the page, from 1 on. time: as times are to be shown."""
+    """Return the part about one store. number: of the store on the page, from 1 on. time: formats times."""
     verdict = seen.verdict
     row = StoreRow(
         seen.root, verdict.status.value, STATUS[verdict.status], seen.sentence, verdict.records, verdict.bytes
@@ -69,18 +69,18 @@ def section_of(seen: Seen, number: int, time: TimeText) -> Section:
 
 
 def unreadable(root: str, error: str, number: int) -> Section:
-    """A store that could not be looked at."""
+    """Return the part about a store that could not be looked at."""
     row = StoreRow(root, "unreadable", "cannot be read", error, 0, 0)
     html = templates().get_template("unread.html").render(number=number, row=row, sign="?")
     return Section(row, html)
 
 
 SIGNS: Mapping[str, str] = {"clean": "✓", "unclean": "!", "damaged": "✗", "unreadable": "?"}
-"""A status is told by sign and word: colours say it once more."""
+"""Sign and word tell a status: its colour only repeats that."""
 
 
 def page_of(sections: Sequence[Section], version: str, made: str) -> Iterator[str]:
-    """The file, piece by piece. version: of mqstore. made: when, and how, in a sentence."""
+    """Yield the file, piece by piece. version: of mqstore. made: when, and how, in a sentence."""
     style = templates().get_template("style.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     rows = [section.row for section in sections]
@@ -109,7 +109,7 @@ def _title(rows: Sequence[StoreRow]) -> str:
 
 
 def _what_now(seen: Seen) -> str:
-    """One sentence before the commands."""
+    """Return the sentence before the commands."""
     verdict = seen.verdict
     if seen.tidy:
         if verdict.unread:
@@ -127,7 +127,7 @@ def _command(command: Any) -> tuple[str, str]:
 
 
 def _findings(seen: Seen) -> tuple[list[dict[str, Any]], int]:
-    """A row for each code, the worst first, and how many codes are not shown."""
+    """Return a row for each code, the worst first, and how many codes are not shown."""
     by_code: dict[str, list[Finding]] = {}
     for finding in seen.verdict.findings:
         by_code.setdefault(finding.code, []).append(finding)

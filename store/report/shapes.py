@@ -1,7 +1,7 @@
 """Pictures as shapes and numbers: what a template draws, and the table below it.
 
-Across, places are percents of the width, so that a picture fits a telephone, a screen and a sheet of paper
-without its letters becoming smaller; down, they are pixels.
+Horizontal places are percents of the width: a picture fits a telephone, a screen and paper, and its letters keep their
+size. Vertical places are pixels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Box(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A text that is cut off where its place ends. anchor: `start`, `middle` or `end`."""
+    """A text, cut off at the end of its place. anchor: `start`, `middle` or `end`."""
 
     x: float
     y: float
@@ -43,8 +43,8 @@ class LegendLine(NamedTuple):
 
 
 class NumbersTable(NamedTuple):
-    """The numbers below a picture. head: names; those that begin with # are columns of numbers. more: so
-    many rows are not shown.
+    """The numbers below a picture. head: names; a # in front marks a column of numbers. more: number of rows that are
+    not shown.
     """
 
     head: Sequence[str]
@@ -53,7 +53,7 @@ class NumbersTable(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One picture. says: what it shows in a sentence, for who does not see it, too. height: pixels."""
+    """One picture. says: what it shows, in a sentence that also serves who cannot see it. height: pixels."""
 
     name: str
     title: str
@@ -67,22 +67,22 @@ class Picture(NamedTuple):
 
 
 def across(begin: float, end: float) -> tuple[float, float]:
-    """Where a part of the plot (0 … 1) is, and how wide it is, in percent."""
+    """Return begin and width of a part of the plot (0 … 1), in percent."""
     width = 100 - GUTTER
     return GUTTER + begin * width, max(0.0, end - begin) * width
 
 
 def squarified(sizes: Sequence[float], width: float, height: float) -> list[tuple[float, ...]]:
-    """A rectangle (x, y, width, height) for each size, largest first, as near to squares as can be
+    """Return a rectangle (x, y, width, height) for each size, as near to squares as possible; sizes: largest first
     (Bruls, Huizing, van Wijk: Squarified Treemaps, 2000).
     """
-    left = [size * width * height / sum(sizes) for size in sizes] if sum(sizes) > 0 else []
+    remaining = [size * width * height / sum(sizes) for size in sizes] if sum(sizes) > 0 else []
     found: list[tuple[float, ...]] = []
     x = y = 0.0
-    while left:
-        side, row = min(width, height), left[:1]
-        while len(row) < len(left) and _worst(left[: len(row) + 1], side) <= _worst(row, side):
-            row = left[: len(row) + 1]
+    while remaining:
+        side, row = min(width, height), remaining[:1]
+        while len(row) < len(remaining) and _worst(remaining[: len(row) + 1], side) <= _worst(row, side):
+            row = remaining[: len(row) + 1]
         thick = min(sum(row) / side, max(width, height)) if side else 0.0  # sums are rounded
         at = 0.0
         for area in row:
@@ -96,7 +96,7 @@ def squarified(sizes: Sequence[float], width: float, height: float) -> list[tupl
             x, width = x + thick, max(0.0, width - thick)
         else:
             y, height = y + thick, max(0.0, height - thick)
-        left = left[len(row) :]
+        remaining = remaining[len(row) :]
     return found
 
 
