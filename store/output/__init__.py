@@ -1,4 +1,4 @@
-"""What a job gives: directories staged, added to, replaced, published at once or not at all; tables of HTML.
+"""What jobs give: directories that are staged, filled, replaced, published at once or not at all; HTML tables.
 
 None of the directories is a broker's store. It may use `disk` and all below it.
 """

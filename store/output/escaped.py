@@ -1,10 +1,10 @@
 """Text out of a store as it may be shown: on a terminal, in a page.
 
-It is foreign: it can hold control characters that move a cursor, change a window's title or answer
-queries, and marks that turn the direction of a line. None of them is ever shown as it is.
+Such text is foreign: it can hold control characters that move a cursor, change a window's title or answer queries, and
+marks that turn the direction of a line. None of them is ever shown as it is.
 
-HTML, tables for notebooks and pages, is made of templates that escape whatever they are given. Jinja2
-is the extra `report`.
+HTML (tables for notebooks, pages) comes from templates that escape all that they are given. Jinja2 is the extra
+`report`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ RANGES = (
     ("\ud800", "\udfff"),  # halves of a surrogate pair: undecodable bytes of a file name
     ("\U000e0000", "\U000e0fff"),  # tags
 )
-"""First and last of the characters that do something else than to show themselves."""
+"""First and last of the characters that do something else than show themselves."""
 DANGEROUS = f"[{''.join(f'{first}-{last}' for first, last in RANGES)}]"
-"""Every one of them. Compiled when text has one: not all have."""
+"""Pattern for each of these characters. It is compiled when a text needs it: most have none."""
 
 _KEPT_LINES = f"(?!\n){DANGEROUS}"
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
 
 
 def escape(text: str) -> str:
-    r"""`text` on one line with every dangerous character written out.
+    r"""Return `text` on one line with every dangerous character written out.
 
     >>> print(escape("a\x1b[2Jb\n\u202ec"))
     a\x1b[2Jb\n\u202ec
@@ -47,7 +47,7 @@ def escape(text: str) -> str:
 
 
 def escape_lines(text: str) -> str:
-    """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
+    """Escape as `escape` does, but keep line ends: for text of our own that holds foreign text."""
     return text if text.isprintable() else re.sub(_KEPT_LINES, _written_out, text)
 
 
@@ -61,7 +61,7 @@ _ROWS_MAX = 50
 
 
 def require_jinja(what: str) -> None:
-    """Raise Unsupported where Jinja2 is not there. what: there is then none of."""
+    """Raise Unsupported without Jinja2. what: cannot be made then."""
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def require_jinja(what: str) -> None:
 
 @cache
 def templates() -> Environment:
-    """Those of this folder. Raises ModuleNotFoundError."""
+    """Return the environment of the templates in this folder. Raises ModuleNotFoundError."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     return Environment(
@@ -92,15 +92,15 @@ def _source(name: str) -> str | None:
 
 
 def _shown(value: Any) -> Any:
-    """Names of directories may have bytes that are no UTF-8, and anything may have control characters;
-    what a template itself has made is as it has to be.
+    """Escape a string: names of directories may hold bytes that are no UTF-8, and any text control characters. What a
+    template has made itself (Markup) stays as it is.
     """
     return escape(value) if type(value) is str else value
 
 
 def table_html(title: str, head: Sequence[str], rows: Sequence[Iterable[object]]) -> str | None:
-    """A table with a title; of many rows the first ones. All texts are escaped. None without Jinja2: a
-    notebook then shows the text.
+    """Return an HTML table with a title, of the first rows if there are many. All texts are escaped. None without
+    Jinja2: a notebook then shows the text.
     """
     try:
         template = templates().get_template("table.html")

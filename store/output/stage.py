@@ -1,4 +1,4 @@
-"""A job's output becomes a directory, one job at a time: stage, manifest, rename.
+"""The output of a job becomes a directory, one job at a time: stage, manifest, rename.
 
     PLACE/.mqstore/rebuild-JOB/
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
@@ -6,16 +6,16 @@
         tree/…            the files that count, under their final names
         manifest.json     from here on the job has succeeded, only renames are left to do
 
-A target that is not there yet is made beside its place, and gets its name when it is whole. In one
-that is there the stage lies in it, and what comes into it appears name by name: a rename moves no
-bytes, and needs nothing but the target, which may be a mount point. A kill before the manifest
-leaves the target as it was; after it, the next job there finishes first what was cut off.
+A target that does not exist is made beside its place, and gets its name when it is whole. In an existing target the
+stage lies inside, and entries appear name by name: a rename moves no bytes, and needs nothing but the target, which
+may be a mount point. A kill before the manifest leaves the target as it was; after a kill behind the manifest the
+next job there first finishes what was cut off.
 
-What replaces a data set changes places with it, so that whoever looks finds the old one or the new one.
+What replaces a data set changes places with it, so that a reader finds the old one or the new one.
 
-    PARENT/.NAME.mqstore-unfinished     PLACE of a target that is not there yet
-    PARENT/.NAME.mqstore-new            the new one, until both have changed places; then the old one
-    PARENT/.NAME.mqstore-old            the old one, on a file system where they cannot do that at once
+    PARENT/.NAME.mqstore-unfinished     PLACE of a target that does not exist
+    PARENT/.NAME.mqstore-new            the new data set, until both have changed places; then the old one
+    PARENT/.NAME.mqstore-old            the old one, on a file system that cannot exchange names at once
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..disk.lock import HALF_MADE, StoreLock, holder, is_half_made
 from ..errors import NotAStore, Refused, StoreError, Unreadable
 
 DRAFT = ".draft"
-"""How names end of files in a stage whose target is read meanwhile, by readers that look everywhere."""
+"""Suffix of files in a stage whose target is read meanwhile, by readers that look everywhere."""
 _PREFIX = "rebuild-"
 _ROWS = "rows-"
 _LOCK = "rebuild.lock"
@@ -45,14 +45,14 @@ _MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
 class Stage(NamedTuple):
-    """One job's folder below the target. `begin` makes it, `left_in` finds those left behind."""
+    """The folder of one job below the target. `begin` makes it, `left_in` finds those left behind."""
 
     folder: Path
     files: Files
 
     @classmethod
     def begin(cls, target: Path, files: Files) -> Stage:
-        """A new stage in `target`, a directory. Raises NoSpace, Unreadable."""
+        """Make a new stage in `target`, a directory. Raises NoSpace, Unreadable."""
         stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
         try:
             files.make_directory(stage.tree)
@@ -64,7 +64,7 @@ class Stage(NamedTuple):
 
     @classmethod
     def left_in(cls, target: Path, files: Files) -> list[Stage]:
-        """Stages of jobs that were cut off."""
+        """Return the stages of jobs that were cut off."""
         return [cls(folder, files) for folder in sorted((target / JOURNAL).glob(_PREFIX + "*"))]
 
     @property
@@ -80,22 +80,22 @@ class Stage(NamedTuple):
         return self.folder / "manifest.json"
 
     def attempt(self, identity: str) -> Path:
-        """Where the attempt of that name puts its files, as in the target."""
+        """Return where the attempt of that name puts its files, as in the target."""
         return self.folder / "attempts" / identity
 
     @property
     def sealed(self) -> bool:
-        """Whether the job behind it has succeeded."""
+        """Whether the job of the stage has succeeded."""
         return self._manifest.exists()
 
     def manifest(self) -> dict[str, Any]:
-        """What `seal` was given. Raises Unreadable."""
+        """Return what `seal` was given. Raises Unreadable."""
         return _read_json(self._manifest, "not a manifest")
 
     def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
         """Move files from their attempts into the tree: (attempt, path below the target).
 
-        A third element is the path in the tree where that is another one.
+        A third element is the path in the tree if that differs.
         """
         folders = set()
         for identity, path, *other in written:
@@ -108,43 +108,43 @@ class Stage(NamedTuple):
             self.files.sync_directory(folder)
 
     def seal(self, manifest: Mapping[str, Any]) -> None:
-        """Decide that the job has succeeded: the tree is complete."""
+        """Record that the job has succeeded: the tree is complete."""
         self._write(self._manifest, json.dumps(manifest, indent=1))
 
     def _write(self, path: Path, text: str) -> None:
-        """The file is there whole or not at all."""
+        """Write a file so that it is there whole or not at all."""
         draft = path.with_suffix(".draft")
         write_new(self.files, draft, text.encode())
         self.files.rename(draft, path)
         self.files.sync_directory(self.folder)
 
     def publish(self) -> None:
-        """Rename the tree's top entries into the target. Repeating it does no harm."""
+        """Rename the top entries of the tree into the target. Repeating it does no harm."""
         for path in sorted(self.tree.iterdir()) if self.tree.exists() else []:
             self.files.rename(path, self.target / path.name)
         self.files.sync_directory(self.target)
 
     def remove(self) -> None:
-        """Remove the stage, the manifest last: until then the job is known to have succeeded."""
+        """Remove the stage, the manifest last: until then it says that the job has succeeded."""
         remove_tree(self.folder, self.files, last=self._manifest.name)
 
 
 class Unflushed(Files):
-    """For attempts whose files are moved one by one: names count only where they are collected."""
+    """For attempts, whose files are moved one by one: only `Stage.collect` has to make names durable."""
 
     def sync_directory(self, path: Path) -> None:
-        """Nothing: `Stage.collect` does it."""
+        """Do nothing: `Stage.collect` syncs the directories."""
 
 
 def new_rows(target: Path, files: Files) -> Path:
-    """A folder in `target` for rows that a session of Spark keeps until it has all of them."""
+    """Make a folder in `target` for rows that a Spark session keeps until it has all of them."""
     folder = target / JOURNAL / f"{_ROWS}{uuid4().hex}"
     files.make_directory(folder)
     return folder
 
 
 def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
-    """Remove what sessions have kept that were cut off, or that are to give up."""
+    """Remove rows of sessions that were cut off, or are to give up; keep the folder `but`."""
     for folder in sorted((target / JOURNAL).glob(_ROWS + "*")):
         if folder != but:
             Stage(folder, files).remove()
@@ -152,30 +152,30 @@ def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
 
 @contextmanager
 def one_job(target: Path, files: Files) -> Iterator[Path]:
-    """Keep other jobs out of `target`. Yields the place where this one works: in it, or beside it as long as it is
-    not there, or is empty while something is beside it.
+    """Keep other jobs out of `target`. Yields the place where this job works: the target, or the place beside it while
+    the target does not exist, or is empty while something is beside it.
 
-    What is empty behind the block goes: the folder of stages, and the place beside.
-    Raises InUse where another job works there.
+    Behind the block the folder of stages and the place beside are removed if they are empty. Raises InUse if another
+    job works there.
     """
     place, beside = target, _unfinished(target)
     with ExitStack() as others:
         if not target.exists() or (beside.exists() and not any(target.iterdir())):
             place = beside
-        elif (beside / JOURNAL / _LOCK).exists():  # the target was made while another one works beside it
+        elif (beside / JOURNAL / _LOCK).exists():  # the target was made while another job works beside it
             others.enter_context(StoreLock.take(beside / JOURNAL / _LOCK, files, hint=_BUSY_HINT))
         yield from _locked(place, target, files)
 
 
 def _locked(place: Path, target: Path, files: Files) -> Iterator[Path]:
-    """The block of `one_job` with the lock of its place."""
+    """The block of `one_job`, with the lock of its place."""
     try:
         files.make_directory(place / JOURNAL)
         with StoreLock.take(place / JOURNAL / _LOCK, files, hint=_BUSY_HINT) as held:
             try:
                 yield place
             finally:
-                for folder in (place, target):  # it goes where the place goes
+                for folder in (place, target):  # the lock goes where the place goes
                     if held.is_at(folder / JOURNAL / _LOCK):
                         files.unlink(folder / JOURNAL / _LOCK)
     finally:
@@ -196,8 +196,8 @@ def remove_empty(folder: Path, files: Files) -> None:
 
 
 def require_outside(target: Path) -> None:
-    """Raise Refused for a target inside of a store, that would be another part of it, and for links in the place of
-    what jobs keep in it.
+    """Raise Refused for a target inside of a store, where it would be a part of the store, and for links in the place
+    of what jobs keep in the target.
     """
     refuse_links(_kept_in(target))
     for parent in Path(os.path.realpath(target)).parents:
@@ -206,12 +206,12 @@ def require_outside(target: Path) -> None:
 
 
 def unpublished(target: Path) -> Stage | None:
-    """The stage of a job that was cut off before all that it had to publish was in `target`; None without one."""
-    with suppress(StoreError):  # what is no file is locked by nobody
+    """Return the stage of a job that was cut off before all of its output was in `target`, or None."""
+    with suppress(StoreError):  # nobody holds a lock that is no file
         if holder(target / JOURNAL / _LOCK) is not None:
-            return None  # it is at work
-    left = Stage.left_in(target, Files())
-    return next((stage for stage in left if stage.sealed and any(stage.tree.glob("*"))), None)
+            return None  # the job is at work
+    stages = Stage.left_in(target, Files())
+    return next((stage for stage in stages if stage.sealed and any(stage.tree.glob("*"))), None)
 
 
 def may_be_left_in(target: Path) -> bool:
@@ -229,11 +229,11 @@ def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
 
 
 REPLACES = "replaces"
-"""In a manifest of files whose names end in `.draft`: whether what the target holds is to go."""
+"""Key in a manifest of files whose names end in `.draft`: whether to remove what the target holds."""
 
 
 def publish(stage: Stage) -> None:
-    """Publish a sealed stage as its job wants it. Repeating it does no harm."""
+    """Publish a sealed stage as its manifest says. Repeating it does no harm."""
     replaces = stage.manifest().get(REPLACES)
     if replaces is None:
         stage.publish()
@@ -244,7 +244,7 @@ def publish(stage: Stage) -> None:
 
 
 def _add(stage: Stage) -> None:
-    """Rename each file into the target; what tells of the others is the last one."""
+    """Rename each file into the target; the files that describe the others come last."""
     folders = {stage.target}
     for path in sorted(_drafts(stage.tree), key=lambda path: (path.name.startswith("_"), path)):
         final = stage.target / path.relative_to(stage.tree).with_name(_published(path))
@@ -258,7 +258,7 @@ def _add(stage: Stage) -> None:
 
 
 def _replace(stage: Stage) -> None:
-    """Let the tree become the target. The stage lies in the old one, and goes with it."""
+    """Let the tree become the target. The stage lies in the old target, and goes with it."""
     files, target = stage.files, stage.target
     new, old = _beside(target)
     if stage.tree.exists():
@@ -277,14 +277,14 @@ def _replace(stage: Stage) -> None:
 
 
 def put_back(target: Path, files: Files) -> None:
-    """Give a data set its name again that was cut off while it was replaced in two steps."""
+    """Give its name back to a data set whose replacement in two steps was cut off."""
     _, old = _beside(target)
     if not target.exists() and old.exists():
         files.rename(old, target)
 
 
 def remove_beside(target: Path, files: Files) -> None:
-    """Remove what was replaced, or begun. The caller knows that `target` is what it is to be."""
+    """Remove what was replaced, or begun. The caller knows that `target` is as it should be."""
     for folder in (*_beside(target), _unfinished(target)):
         if folder.exists():
             remove_tree(folder, files)
@@ -299,14 +299,14 @@ def _unfinished(target: Path) -> Path:
 
 
 def _hidden(target: Path, what: str) -> Path:
-    """A place beside the target. Raises Refused where it is a link, or one is in the place of what jobs keep there."""
+    """Return a place beside the target. Raises Refused if it, or what jobs keep in it, is a link."""
     place = target.with_name(f".{target.name}{JOURNAL}-{what}")
     refuse_links([place, *_kept_in(place)])
     return place
 
 
 def _kept_in(place: Path) -> Iterator[Path]:
-    """What jobs keep in a place, or have left there: all that is locked, moved or removed without another look."""
+    """Yield what jobs keep in a place, or have left there: it is locked, moved or removed without a second look."""
     journal = place / JOURNAL
     yield from (journal, journal / _LOCK)
     for name in (_ROWS + "*", _PREFIX + "*", f"{_PREFIX}*/tree"):
@@ -322,7 +322,7 @@ def _published(path: Path) -> str:
 
 
 class Into(NamedTuple):
-    """What a job's output may come into. adds: something may be in the target. hint: where it may not."""
+    """What the output of a job may come into. adds: the target may hold something. hint: for a target that may not."""
 
     adds: bool = False
     hint: str = "--to takes a new directory"
@@ -339,12 +339,12 @@ def publish_job(
     rows: Path | None = None,
     into: Into = _NEW,
 ) -> dict[str, Any]:
-    """Run a job that fills and seals a stage; what it wrote becomes `target`: its manifest.
+    """Run a job that fills and seals a stage, make its output `target`, and return its manifest.
 
-    target: a new or empty directory. is_same: whether a manifest is that of this job; what was cut
-    off while it published is finished first, and is the answer then. If the job fails, the target is
-    as it was. rows: of `new_rows`, what the job is to be made of; those of others are removed.
-    Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
+    target: a new or empty directory. is_same: whether a manifest is of this job. A job that was cut off while it
+    published is finished first; if that was this job, its manifest is returned. If the job fails, the target is as it
+    was. rows: of `new_rows`, the input of the job; rows of others are removed. Raises Refused, InUse, NotAStore,
+    NoSpace, Unreadable, and whatever the job raises.
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
@@ -377,7 +377,7 @@ def publish_job(
 
 
 def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> dict[str, Any]:
-    """`publish_job` for what is made in a folder at once: the manifest, `job` and what `make` tells."""
+    """`publish_job` for output that `make` writes into a folder; the manifest is `job` and what `make` returns."""
 
     def fill(stage: Stage) -> None:
         stage.seal({"job": job, **make(stage.tree)})
@@ -389,9 +389,9 @@ FINISHED = "the job that was cut off here is finished now, with the data that it
 
 
 def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]:
-    """Finish what was cut off while it published, remove other leftovers: the manifests of what was finished.
+    """Finish stages that were cut off while they published, remove the others; return the manifests of those finished.
 
-    The caller has `one_job`, which gave the place.
+    The caller is in `one_job`, which gave the place.
     """
     finished = []
     for stage in Stage.left_in(place, files):
@@ -404,26 +404,26 @@ def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]
 
 
 def _finish(stage: Stage, target: Path) -> None:
-    """Publish a sealed stage, and give the target its name if it was made beside. Then the stage goes."""
+    """Publish a sealed stage, give the target its name if it was made beside, and remove the stage."""
     publish(stage)
     place, files = stage.target, stage.files
     if place != target:
         files.rename(place, target)
         files.sync_directory(target.parent)
-    left = Stage(target / stage.folder.relative_to(place), files)
-    if left.folder.exists():  # one that has replaced its target is gone with that
-        left.remove()
+    moved = Stage(target / stage.folder.relative_to(place), files)
+    if moved.folder.exists():  # a stage that has replaced its target is gone with the old target
+        moved.remove()
 
 
 def _require_nothing_sealed(beside: Path) -> None:
-    """Raises Refused for what is whole but for its name, which something else has got meanwhile."""
+    """Raise Refused for complete output that lacks only its name, which something else has taken meanwhile."""
     if any(stage.sealed for stage in Stage.left_in(beside, Files())):
         hint = "move away what is in its place and run that job again, or remove the output"
         raise Refused("there is unpublished output of a job that was cut off", path=beside, hint=hint)
 
 
 def _require_directory(target: Path, into: Into) -> None:
-    """Raises NotAStore, Refused for a target that is not empty and that no job was cut off in."""
+    """Raise NotAStore, or Refused for a target that is not empty and where no job was cut off."""
     if os.path.lexists(target) and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=into.hint)
     require_outside(target)
@@ -432,7 +432,7 @@ def _require_directory(target: Path, into: Into) -> None:
 
 
 def require_empty(target: Path, hint: str = _NEW.hint) -> None:
-    """Raise Refused for a target with more in it than what jobs have left, InUse as `is_half_made`."""
+    """Raise Refused for a target that holds more than what jobs have left, InUse as `is_half_made` does."""
     if is_half_made(target):
         raise Refused(f"the target is not empty: {HALF_MADE}", path=target, hint=f"remove it; {hint}")
     held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
