@@ -1,10 +1,10 @@
-"""Where the segments of a tiered store lie and how they are named (POSIX provider, 5.1+).
+"""Segments of a tiered store: where they lie, their names (POSIX provider, 5.1+), and their indexes.
 
-A flat file is a row of segments without gaps, one directory for each kind of it. Sizes differ:
-a segment is closed when the next one begins.
+A flat file is a row of segments without gaps, one directory for each kind of file. Sizes differ: a segment is closed
+when the next one begins.
 
-One sealed segment of the tiered index (see `formats.tiered_index`), and index files before they are
-compacted (see `formats.tiered_index_file`). Nothing in them is believed. And what is left of damaged metadata.
+A sealed segment of the index: see `formats.tiered_index`; index files before compaction: see
+`formats.tiered_index_file`. Nothing in them is believed. The last functions keep what is left of damaged metadata.
 """
 
 from __future__ import annotations
@@ -55,30 +55,30 @@ SEGMENTS = {"COMMIT_LOG": "tiered-commit-log", "CONSUME_QUEUE": "tiered-consume-
 MEMBERS = dict(zip((table.member for table in SEGMENT_TABLES), SEGMENTS, strict=True))
 """Tables of tieredStoreMetadata.json, and the directories of their segments: both in the order of their types."""
 COMPACTING = "compacting"
-"""In the directory of index files: compacted ones that wait to become segments, named by times."""
+"""Directory inside that of index files: compacted files that wait to become segments, named by times."""
 _OPTION, _DIRECTORY = "tieredStoreFilePath", "tieredStore"
 _HASH_DIGITS = 8
 
 
 def tiered_roots(store: Path, config: BrokerConfig) -> list[Path]:
-    """Directories that may have clusters of segments: as configured, else the usual ones of a store."""
+    """Return directories that may have clusters of segments: the configured one, else the usual ones of a store."""
     given = config.get(_OPTION)
     return [Path(given)] if given else [store, store / _DIRECTORY]
 
 
 def is_of_tier(name: str) -> bool:
-    """A directory of a store may have segments: the one for them, or that of a cluster (spec 05, 5.3)."""
+    """Whether a directory of a store may have segments: by the name of their root, or of a cluster (spec 05, 5.3)."""
     digits, separator, cluster = name.partition("_")
     return name == _DIRECTORY or bool(separator and cluster and digits == _hash(cluster))
 
 
 def segment_name(start: int) -> str:
-    """Name of the segment whose first byte has the position `start`."""
+    """Return the name of the segment whose first byte has the position `start`."""
     return _hash(str(start)) + f"{start:0{NAME_DIGITS}d}"
 
 
 def segment_start(name: str) -> int | None:
-    """Position that a segment's name stands for, None where it is no such name."""
+    """Return the position that a segment's name stands for; None for other names."""
     start = start_of(name[_HASH_DIGITS:]) if len(name) == _HASH_DIGITS + NAME_DIGITS else None
     return start if start is not None and segment_name(start) == name else None
 
@@ -88,7 +88,7 @@ def _hash(text: str) -> str:
 
 
 def kind_of_place(path: Path) -> str | None:
-    """The kind of a segment, or of a directory of them, by place and name."""
+    """Return the kind of a segment, or of a directory of segments, by place and name; None for other paths."""
     place = path if path.is_dir() else path.parent
     if place.name == COMPACTING and place.parent.name == TIERED_INDEX_FILES:
         return SEGMENTS["INDEX"]
@@ -100,7 +100,7 @@ def kind_of_place(path: Path) -> str | None:
 
 
 def queue_of_place(path: Path) -> tuple[str, int] | None:
-    """Topic and queue id by the place of segments; None where it names none."""
+    """Return topic and queue id by the place of segments, or None."""
     above = path if path.name in SEGMENTS else path.parent
     if above.name not in SEGMENTS or start_of(above.parent.name) is None:
         return None
@@ -108,7 +108,7 @@ def queue_of_place(path: Path) -> tuple[str, int] | None:
 
 
 def open_segments(path: Path) -> MappedFileQueue:
-    """The segments of a directory, or one of them, wherever it lies. Raises Unreadable."""
+    """Open the segments of a directory, or a single one at any place. Raises Unreadable."""
     if path.is_dir() and path.name == COMPACTING:
         return files_by_time(path)
     if path.is_dir():
@@ -117,7 +117,7 @@ def open_segments(path: Path) -> MappedFileQueue:
 
 
 def files_by_time(directory: Path) -> MappedFileQueue:
-    """Files that are named by times: each is a stream of its own, `start` is its time. Raises Unreadable."""
+    """Open files that are named by times: each is a stream of its own, `start` is its time. Raises Unreadable."""
     with os_errors(directory), os.scandir(directory) as entries:
         found = [
             MappedFile(entry.path, start, entry.stat().st_size)
@@ -133,7 +133,7 @@ _MS_PER_S = 1000
 
 
 class TieredIndex(NamedTuple):
-    """A segment. slots: how many. room: for items. problem: why these cannot be read, "" if they can."""
+    """A segment. slots: their number. room: for so many items. problem: why the items cannot be read, or ""."""
 
     file: MappedFile
     header: dict[str, Any]
@@ -143,7 +143,7 @@ class TieredIndex(NamedTuple):
 
 
 def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
-    """The header of a segment. Raises Unreadable."""
+    """Read the header of a segment. Raises Unreadable."""
     size = HEAD.sizeof()
     parsed = HEAD.parse(files.read_file(file, 0, size).ljust(size, b"\0"))
     header = {name: parsed.header[name] for name in dtype_of(HEADER).names or ()}
@@ -159,7 +159,7 @@ def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
 
 
 class SegmentItems(NamedTuple):
-    """Items that were written: their numbers int64[n], ITEM[n], whether its slot leads to each."""
+    """Items that were written: their numbers int64[n], ITEM[n], whether their slots lead to them."""
 
     number: Ints
     items: Structs
@@ -167,7 +167,7 @@ class SegmentItems(NamedTuple):
 
 
 def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[SegmentItems]:
-    """The items of a segment in windows, without those that are all zeros. Raises Unreadable."""
+    """Yield the items of a segment in windows, without those that are all zeros. Raises Unreadable."""
     begin = items_offset(index.slots)
     table = files.read_file(index.file, HEADER_BYTES, begin - HEADER_BYTES) if index.room else b""
     slots = np.frombuffer(table, dtype_of(SLOT))
@@ -186,7 +186,7 @@ def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[SegmentItems]:
 
 
 class SegmentSpan:
-    """What the items of a segment say of its header, gathered window by window."""
+    """What the items of a segment say about its header, gathered window by window."""
 
     def __init__(self, index: TieredIndex) -> None:
         self._header = index.header
@@ -194,16 +194,16 @@ class SegmentSpan:
         self._latest_s: int | None = None
 
     def add(self, part: SegmentItems) -> None:
-        """One window more."""
+        """Add a window."""
         latest_s = int(part.items["time_diff"].max())
         self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
         self._count += len(part.number)
 
     def problem(self) -> str:
-        """Why the end of the header is wrong, "" where it can be right.
+        """Return why the end in the header is wrong, "" if it can be right.
 
-        A search by time leaves out a segment that ends too early (#10656: a broker that loads one
-        takes its begin for its end). Items that are not there may be later than all others.
+        A search by time leaves out a segment that ends too early (#10656: a broker that loads a segment takes its begin
+        for its end). Missing items may be later than all others.
         """
         if self._latest_s is None:
             return ""
@@ -217,19 +217,19 @@ class SegmentSpan:
 
 
 def slot_of(hash_code: Ints, slots: int) -> Ints:
-    """The slots of hashes."""
+    """Return the slots of hashes."""
     return hash_code.astype(np.int64) % slots
 
 
 _SLOTS_OPTION = "tieredStoreIndexFileMaxHashSlotNum"
 _WINDOW_BYTES = 1 << 20
 _LOOKED_AT = 16
-"""Items at the end, of which one has a slot."""
+"""One of so many items at the end must have a slot."""
 
 
 class TieredIndexFile(NamedTuple):
-    """One file. slots: how many, None where it has no item that could tell. items: those that it counts
-    and has room for. problem: why they cannot be read, or are not all that it counts; "" for neither.
+    """One file. slots: their number, None if no item shows it. items: number of items that it counts and has room for.
+    problem: why they cannot be read, or are fewer than it counts; "" for neither.
     """
 
     file: MappedFile
@@ -240,12 +240,12 @@ class TieredIndexFile(NamedTuple):
 
 
 def open_index_files(path: Path) -> MappedFileQueue:
-    """The files of a directory, or one of them, wherever it lies. Raises Unreadable."""
+    """Open the files of a directory, or a single one at any place. Raises Unreadable."""
     return files_by_time(path) if path.is_dir() else MappedFileQueue.of_file(path, 0)
 
 
 def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConfig | None = None) -> TieredIndexFile:
-    """The header of a file, and how many slots it has: as configured, else as its last item tells.
+    """Read the header of a file, and find the number of its slots: configured, else by its last item.
 
     Raises Unreadable, InvalidInput.
     """
@@ -260,8 +260,8 @@ def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConf
         return TieredIndexFile(file, header, None, 0, problem)
     slots = _slots(files, file, header["item_count"], config or BrokerConfig())
     if slots is None:
-        told = f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
-        return TieredIndexFile(file, header, None, 0, told if _is_used(files, file) else "")
+        problem = f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
+        return TieredIndexFile(file, header, None, 0, problem if _is_used(files, file) else "")
     room = (items_of(file.size, slots) or 1) - 1
     count = header["item_count"]
     problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, but has room for {room}"
@@ -269,7 +269,7 @@ def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConf
 
 
 def _slots(files: MappedFileQueue, file: MappedFile, count: int, config: BrokerConfig) -> int | None:
-    """As configured; else the number with which the last item is the newest of its slot."""
+    """Return the configured number of slots, else that with which the last item is the newest of its slot, or None."""
     configured = config.get_int(_SLOTS_OPTION)
     if configured is not None:
         return configured if items_of(file.size, configured) is not None else None
@@ -281,7 +281,7 @@ def _slots(files: MappedFileQueue, file: MappedFile, count: int, config: BrokerC
 
 
 def _leads(files: MappedFileQueue, file: MappedFile, slots: int, count: int) -> bool:
-    """The slot of the last item that has one leads to it."""
+    """Whether the last item that has a slot is the one its slot leads to."""
     for number in range(count, max(0, count - _LOOKED_AT), -1):
         at = open_items_offset(slots) + number * OPEN_ITEM_BYTES
         data = files.read_file(file, at, OPEN_ITEM_BYTES)
@@ -295,7 +295,7 @@ def _leads(files: MappedFileQueue, file: MappedFile, slots: int, count: int) -> 
 
 
 def _last_byte(files: MappedFileQueue, file: MappedFile) -> int | None:
-    """The last byte behind the header that is not zero, None where all are. Raises Unreadable."""
+    """Return the place of the last byte behind the header that is not zero, or None. Raises Unreadable."""
     last = None
     for at, data in files.windows(file, HEADER_BYTES, file.size, _WINDOW_BYTES):
         if used := len(bytes(data).rstrip(b"\0")):
@@ -304,12 +304,12 @@ def _last_byte(files: MappedFileQueue, file: MappedFile) -> int | None:
 
 
 def _is_used(files: MappedFileQueue, file: MappedFile) -> bool:
-    """Something stands behind the header."""
+    """Whether anything but zeros is behind the header."""
     return _last_byte(files, file) is not None
 
 
 def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[SegmentItems]:
-    """The items that a file counts, in windows, without those that are all zeros. Raises Unreadable.
+    """Yield the items that a file counts, in windows, without those that are all zeros. Raises Unreadable.
 
     Memory: a byte for each item, 8 for each slot.
     """
@@ -328,7 +328,7 @@ def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[Segm
 
 
 def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
-    """What is wrong with the slots, "" where they name items that there are. Raises Unreadable."""
+    """Return what is wrong with the slots, "" if all name items that exist. Raises Unreadable."""
     if index.slots is None:
         return ""
     slots = _slot_items(files, index)
@@ -341,13 +341,13 @@ def odd_slots(files: MappedFileQueue, index: TieredIndexFile) -> str:
 
 
 def _slot_items(files: MappedFileQueue, index: TieredIndexFile) -> Any:
-    """Of each slot the number of its newest item, int32[slots]."""
+    """Return the number of the newest item of each slot, int32[slots]."""
     size = open_items_offset(index.slots or 0) - HEADER_BYTES
     return np.frombuffer(files.read_file(index.file, HEADER_BYTES, size), dtype_of(OPEN_SLOT))["item"]
 
 
 def _named(files: MappedFileQueue, index: TieredIndexFile) -> Flags:
-    """Which items, by number, a slot or another item leads to."""
+    """Return by item number whether a slot or another item leads to the item."""
     named = np.zeros(index.items + 1, np.bool_)
     slots = _slot_items(files, index)
     named[slots[(slots > 0) & (slots <= index.items)]] = True
@@ -358,7 +358,7 @@ def _named(files: MappedFileQueue, index: TieredIndexFile) -> Flags:
 
 
 def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[int, Any]]:
-    """Number of the first, ITEM[n]."""
+    """Yield windows of items: number of the first, ITEM[n]."""
     begin = open_items_offset(index.slots or 0)
     for first in range(1, index.items + 1, WINDOW_ITEMS):
         count = min(WINDOW_ITEMS, index.items + 1 - first)
@@ -367,9 +367,9 @@ def _windows(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[tuple[i
 
 
 def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
-    """Rows of a table of the metadata without the one that is not whole: a segment without its size is none.
+    """Return rows of a metadata table without the damaged one: a segment without its size is useless.
 
-    keys: where that is. levels: keys to a row.
+    keys: path to the damaged value. levels: number of keys to a row.
     """
     if len(keys) < levels or not isinstance(rows, dict) or keys[0] not in rows:
         return rows
@@ -379,8 +379,8 @@ def without_segment(rows: Any, keys: Sequence[Any], levels: int) -> Any:
 
 
 def with_serial(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Metadata with the number that the last topic was given, raised to those that topics have: no topic will get one
-    that another had. None where that number is lost.
+    """Return metadata with the last topic number raised to those that topics have, so that no topic gets the number of
+    another. None if the last number is lost.
     """
     topics, serial = content.get(TOPIC_TABLE.member), content.get(SERIAL.name)
     if type(serial) is not int:
