@@ -1,6 +1,6 @@
-"""Carrying a scenario out: the edits are planned on the store, the copy gets them.
+"""Carry out a scenario: plan its edits on the store, copy the store, edit the copy.
 
-A copy of a store's directory: holes stay holes, times stay times, links become what they name.
+In the copy holes stay holes, times stay, and links become what they point to.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 def check_target(source: Path, target: Path) -> None:
-    """Raises Refused for a target inside the source, InvalidInput for one that holds something."""
+    """Raise Refused for a target inside or around the source, InvalidInput for a target that holds something."""
     inner, outer = target.resolve(), source.resolve()
     if inner == outer or inner.is_relative_to(outer) or outer.is_relative_to(inner):
         raise Refused("the copy would lie in the store or around it", path=target)
@@ -33,10 +33,10 @@ def check_target(source: Path, target: Path) -> None:
 
 
 def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> list[str]:
-    """Copy all files and directories; `told` hears of so many more bytes.
+    """Copy all files and directories except sessions of mqstore. told: called with the bytes of each file.
 
-    Sessions of mqstore are left out. Returns what was left out otherwise: neither file nor
-    directory. Raises Unreadable, NoSpace: part of the copy is there then.
+    Returns entries that are neither file nor directory, which are left out, too. Raises Unreadable, NoSpace: part of
+    the copy is there then.
     """
     files.make_directory(target)
     left_out: list[str] = []
@@ -50,7 +50,7 @@ def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], N
 
 
 def _entries(source: Path, left_out: list[str]) -> Iterator[tuple[Path, Path, bool]]:
-    """Everything below `source`, directories before what is in them; a loop of links ends."""
+    """Yield all entries below `source`, directories before their content; do not follow a loop of links."""
     pending = [(source, Path(), {os.path.realpath(source)})]
     while pending:
         folder, relative, above = pending.pop()
@@ -71,7 +71,7 @@ def _entries(source: Path, left_out: list[str]) -> Iterator[tuple[Path, Path, bo
 
 
 def copy_file(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> None:
-    """Copy a file: holes stay holes, its times stay. Raises Unreadable, NoSpace."""
+    """Copy a file with its holes and times. Raises Unreadable, NoSpace."""
     descriptor = open_regular(source)
     try:
         status = os.fstat(descriptor)
@@ -103,7 +103,7 @@ class Drill(NamedTuple):
 
 
 def scenario_of(name: str) -> Scenario:
-    """A scenario by its name. Raises InvalidInput."""
+    """Return a scenario by its name. Raises InvalidInput."""
     found = scenarios().get(name)
     if found is None:
         raise InvalidInput(f"no such scenario: {name!r}", hint="mqstore damage --list names them")
@@ -111,9 +111,9 @@ def scenario_of(name: str) -> Scenario:
 
 
 def plan(store: StoreReader, scenario: Scenario, seed: int) -> list[Edit]:
-    """The edits of a scenario for this store: the same for the same seed. Nothing is written.
+    """Return the edits of a scenario for this store, the same for the same seed. Nothing is written.
 
-    Raises NotFound where the store has not what the scenario damages.
+    Raises NotFound if the store lacks what the scenario damages.
     """
     return list(scenario.plan(Scene(store, random.Random(f"{seed} {scenario.name}"))))
 
@@ -128,8 +128,8 @@ def drill(
 ) -> Drill:
     """Copy a store to `target`, a new or empty directory, and damage the copy.
 
-    told: hears of so many more bytes copied. Raises NotFound before anything is written, Refused
-    and InvalidInput for a target that will not do, Unsupported for a store that lies in several places.
+    told: called with the bytes of each copied file. Raises NotFound before anything is written, Refused and
+    InvalidInput for an unsuitable target, Unsupported for a store that lies in several places.
     """
     root = store.layout.root
     check_target(root, target)
@@ -152,7 +152,7 @@ def _inside(path: Path, root: Path) -> bool:
 
 
 def _apply(edit: Edit, files: Files) -> None:
-    """Do one edit; a file that is there keeps its times."""
+    """Make one edit; an existing file keeps its times."""
     path = Path(edit.path)
     if edit.kind == "remove":
         files.unlink(path)

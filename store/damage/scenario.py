@@ -1,4 +1,4 @@
-"""What a scenario is, the register of them, and what they see of the store."""
+"""Scenarios: their type and register, the scene that they see of a store, and helpers that make edits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ..settings.read import read_config_file
 
 ISSUES = "https://github.com/apache/rocketmq/issues/"
 _LARGEST_FILE = 1 << 30
-"""Of a larger log file only the front is looked at."""
+"""Only the front of a larger log file is looked at."""
 
 
 class RecordPlace(NamedTuple):
-    """A record: its file, the byte it begins at, its bytes."""
+    """A record: its file, its first byte there, its size."""
 
     file: MappedFile
     offset: int
@@ -41,7 +41,7 @@ class Scene:
 
     @cached_property
     def log(self) -> list[MappedFile]:
-        """The files of the commit log with good records. Raises NotFound for a log without one."""
+        """The files of the commit log with good records. Raises NotFound for a log without records."""
         end = self.store.log_end.position
         found = [file for file in self.store.log_files.files if file.size and file.start < end]
         if not found:
@@ -49,7 +49,7 @@ class Scene:
         return found
 
     def records(self, file: MappedFile) -> list[RecordPlace]:
-        """The good records of one log file, in order."""
+        """Return the good records of a log file, in order."""
         stop = min(self.store.log_end.position, file.start + min(file.size, _LARGEST_FILE))
         found = []
         for batch in good_records(self.store.log.scan(file.start, stop, crc=False, reuse=True)):
@@ -59,37 +59,37 @@ class Scene:
         return found
 
     def record(self) -> RecordPlace:
-        """Any good record, the last one only where there is no other."""
+        """Return any good record; the last one of its file only if there is no other."""
         for file in self.rng.sample(self.log, len(self.log)):
             if found := self.records(file):
                 return self.rng.choice(found[:-1] or found)
         raise NotFound("the log has no record", path=self.store.layout.root)
 
     def last_record(self) -> RecordPlace:
-        """The last good record of the log."""
+        """Return the last good record of the log."""
         for file in reversed(self.log):
             if found := self.records(file):
                 return found[-1]
         raise NotFound("the log has no record", path=self.store.layout.root)
 
     def bytes_of(self, place: RecordPlace) -> bytes:
-        """The bytes of a record."""
+        """Return the bytes of a record."""
         return self.store.log_files.read_file(place.file, place.offset, place.size)
 
     def file_of(self, pattern: str, what: str) -> Path:
-        """Any file with content below the root. Raises NotFound where there is none."""
+        """Return any file with content below the root. Raises NotFound without one."""
         found = self.files_of(pattern)
         if not found:
             raise NotFound(f"the store has no {what}", path=self.store.layout.root)
         return self.rng.choice(found)
 
     def files_of(self, pattern: str) -> list[Path]:
-        """Files with content below the root, by name."""
+        """Return the files with content below the root, by name."""
         found = sorted(self.store.layout.root.glob(pattern))
         return [path for path in found if path.is_file() and path.stat().st_size]
 
     def queue(self, units: int = 1) -> tuple[MappedFileQueue, int, int]:
-        """Any consume queue of at least so many units in files: files, first and end offset."""
+        """Return any consume queue in files with at least so many units: its files, first and end offset."""
         directories = list(self.store.queues) if not self.store.layout.rocksdb_queues else []
         for directory in self.rng.sample(directories, len(directories)):
             with self.store.queues.open(directory.topic, directory.queue_id) as queue:
@@ -100,7 +100,7 @@ class Scene:
         raise NotFound(text, path=self.store.layout.root)
 
     def table_of(self, kind: str, member: str) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-        """A JSON file of the configuration: path, all of it, one member. Raises NotFound."""
+        """Return a JSON file of the configuration: path, its content, one member of it. Raises NotFound."""
         path = self.store.layout.config / str(KINDS[kind].file)
         found = read_config_file(path, kind) if path.is_file() else None
         table = found.value.get(member) if found is not None and not found.problem else None
@@ -113,7 +113,7 @@ Plan = Callable[[Scene], Iterator[Edit]]
 
 
 class Scenario(NamedTuple):
-    """name: as on the command line. summary: one line. plan: a store → edits. links: incidents."""
+    """name: as on the command line. summary: one line. plan: gives the edits for a store. links: incidents."""
 
     name: str
     summary: str
@@ -122,11 +122,11 @@ class Scenario(NamedTuple):
 
 
 REGISTER: dict[str, Scenario] = {}
-"""Scenarios by name; `scenarios` has them all."""
+"""Scenarios by name; `scenarios` returns all of them."""
 
 
 def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
-    """Decorator: register a plan; its docstring is the summary. issues: of apache/rocketmq."""
+    """Decorator: register a plan; its docstring is the summary. issues: numbers in apache/rocketmq."""
 
     def register(plan: Plan) -> Plan:
         summary = (plan.__doc__ or "").strip().splitlines()[0]
@@ -138,39 +138,39 @@ def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
 
 
 def write(path: str | os.PathLike[str], offset: int, data: bytes, reason: str) -> Edit:
-    """An edit that writes over bytes."""
+    """Return an edit that overwrites bytes."""
     return Edit("write", os.fspath(path), reason, (), offset, len(data), data)
 
 
 def zeros(path: str | os.PathLike[str], offset: int, size: int, reason: str) -> Edit:
-    """An edit that zeroes bytes."""
+    """Return an edit that zeroes bytes."""
     return Edit("write", os.fspath(path), reason, (), offset, size)
 
 
 def remove(path: str | os.PathLike[str], reason: str) -> Edit:
-    """An edit that removes a file."""
+    """Return an edit that removes a file."""
     return Edit("remove", os.fspath(path), reason, (), 0, Path(path).stat().st_size)
 
 
 def cut(path: str | os.PathLike[str], size: int, reason: str) -> Edit:
-    """An edit that makes a file shorter."""
+    """Return an edit that makes a file shorter."""
     return Edit("truncate", os.fspath(path), reason, (), 0, size)
 
 
 def create(path: str | os.PathLike[str], data: bytes, reason: str, size: int | None = None) -> Edit:
-    """An edit that makes a file, of `size` bytes where that is more."""
+    """Return an edit that makes a file; size: of the file, if larger than `data`."""
     pieces = ((0, data),) if data else ()
     length = len(data) if size is None else size
     return Edit("create", os.fspath(path), reason, (), 0, length, None, pieces)
 
 
 def replace(path: Path, data: bytes, reason: str) -> Iterator[Edit]:
-    """Edits that give a file other content."""
+    """Yield edits that give a file other content."""
     yield cut(path, 0, reason)
     yield write(path, 0, data, reason)
 
 
 def killed(scene: Scene) -> Iterator[Edit]:
-    """The store looks like one of a killed broker: `abort` is there."""
+    """Yield the edit that makes the store look like that of a killed broker: `abort` exists."""
     if not scene.store.layout.abort.exists():
         yield create(scene.store.layout.abort, b"", "the broker did not stop in order")

@@ -1,8 +1,8 @@
 """What can go wrong with a store, file by file; each scenario registers itself under its name.
 
-First come ways to spoil the bytes of a record, or of any part of a file: scenarios do it to a good record of a store,
-the project's tests to anything. They make edits and write nothing. Scenarios follow: of the commit log; of queues,
-their extension and the index; of checkpoint, timer, configuration and tiered storage.
+First come ways to spoil the bytes of a record, or of any part of a file; the project's tests use them, too. They make
+edits and write nothing. Then come scenarios: of the commit log; of queues, their extension and the index; of
+checkpoint, timer, configuration and tiered storage.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from .scenario import (
 
 PAGE_BYTES = 4096
 LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
-"""Sizes that no record has."""
+"""Sizes to overwrite that of a record with: limits of the format and of int32, and values near them."""
 
 
 class Spot(NamedTuple):
-    """What is to be spoiled: `data`, which begins at byte `begin` of a file of `file_bytes`."""
+    """What to spoil: `data`, which begins at byte `begin` of a file of `file_bytes`."""
 
     path: str
     file_bytes: int
@@ -66,7 +66,7 @@ class Spot(NamedTuple):
     data: bytes
 
     def anywhere(self, rng: random.Random) -> int:
-        """Any byte of it: the place in the file."""
+        """Return the place in the file of any byte of `data`."""
         return self.begin + rng.randrange(len(self.data))
 
 
@@ -74,28 +74,28 @@ Corrupt = Callable[[Spot, random.Random], Edit]
 
 
 def flip_bit(spot: Spot, rng: random.Random) -> Edit:
-    """One bit flips."""
+    """Flip one bit."""
     at = spot.anywhere(rng)
     flipped = bytes([spot.data[at - spot.begin] ^ 1 << rng.randrange(8)])
     return write(spot.path, at, flipped, "a bit of a record")
 
 
 def zero_page(spot: Spot, rng: random.Random) -> Edit:
-    """A page never reached the disk."""
+    """Zero a page, as if it never reached the disk."""
     begin = spot.anywhere(rng) // PAGE_BYTES * PAGE_BYTES
     size = min(PAGE_BYTES, spot.file_bytes - begin)
     return zeros(spot.path, begin, size, "a page that was never written")
 
 
 def garbage(spot: Spot, rng: random.Random) -> Edit:
-    """Up to a page of random bytes."""
+    """Write up to a page of random bytes."""
     at = spot.anywhere(rng)
     size = min(rng.randint(1, PAGE_BYTES), spot.file_bytes - at)
     return write(spot.path, at, rng.randbytes(size), "random bytes")
 
 
 def wrong_size(spot: Spot, rng: random.Random) -> Edit:
-    """The size that a record says is not its size: a little, or without any shame."""
+    """Give the record a wrong size: off by one, doubled, or one of `LIES`."""
     size = len(spot.data)
     lies = [lie for lie in (*LIES, size - 1, size + 1, size * 2) if lie != size]
     at = spot.begin + PLAIN.size_offset
@@ -104,12 +104,12 @@ def wrong_size(spot: Spot, rng: random.Random) -> Edit:
 
 
 def truncate(spot: Spot, rng: random.Random) -> Edit:
-    """The file ends inside."""
+    """Let the file end inside of the record."""
     return cut(spot.path, spot.anywhere(rng), "a file of the log ends inside a record")
 
 
 def torn_tail(spot: Spot, rng: random.Random, least: int = 1) -> Edit:
-    """Only the front was written, `least` bytes of it or more: then come zeros."""
+    """Keep the front of the record, at least `least` bytes, and zero the rest."""
     front = rng.randrange(least, len(spot.data))
     size = len(spot.data) - front
     return zeros(spot.path, spot.begin + front, size, "the end of the last record")
@@ -120,7 +120,7 @@ _LARGEST_COPY = 1 << 24
 
 
 def _field(scene: Scene, place: RecordPlace, name: str) -> tuple[int, int]:
-    """Byte of the file where a field of a record begins, and its length."""
+    """Return the byte of the file where a field of a record begins, and its length."""
     for span in spans(MESSAGE, scene.bytes_of(place)):
         if span.path == name:
             return place.offset + span.offset, span.length
@@ -128,7 +128,7 @@ def _field(scene: Scene, place: RecordPlace, name: str) -> tuple[int, int]:
 
 
 def _spot(scene: Scene, place: RecordPlace, skipped: int = 0) -> Spot:
-    """A record without so many bytes at its front, to be spoiled."""
+    """Return a record without `skipped` bytes at its front, to be spoiled."""
     data = scene.bytes_of(place)[skipped:]
     return Spot(place.file.path, place.file.size, place.offset + skipped, data)
 
@@ -210,7 +210,7 @@ def _dead_tail(scene: Scene) -> Iterator[Edit]:
 
 
 def _tail(scene: Scene, *, in_place: bool) -> Iterator[Edit]:
-    """Old records behind the end of the log; in_place: they name their own positions."""
+    """Yield edits that write old records behind the end of the log. in_place: they name their own positions."""
     last = scene.last_record()
     at = last.offset + last.size
     data = b""
@@ -285,11 +285,11 @@ _MOVED_UNITS = 1 << 16
 """At most so many units move up."""
 _ENDLESS_FILES = 20
 _LONG_AGO = datetime(1970, 1, 1)
-"""Names then follow the newest file, not the clock: the same for the same seed."""
+"""Index file names then follow the newest file, not the clock: the same for the same seed."""
 
 
 def _place(files: MappedFileQueue, queue_offset: int) -> tuple[str, int, int]:
-    """File of a unit, its byte there, and the bytes from there to the file's end."""
+    """Return the file of a unit, its first byte there, and the bytes from there to the file's end."""
     file = files.file_at(queue_offset * UNIT_BYTES)
     if file is None:
         raise NotFound("no file has the unit", offset=queue_offset * UNIT_BYTES)
@@ -545,18 +545,18 @@ def _tiered_index_end(scene: Scene) -> Iterator[Edit]:
 
 
 def _has_length(path: Path) -> bool:
-    """A sealed segment whose begin and end are not the same second."""
+    """Whether this is a sealed segment whose begin and end are at least a second apart."""
     header = _tiered_header(path) if kind_of_place(path) == "tiered-index" else {}
     return bool(header) and abs(header["end_timestamp"] - header["begin_timestamp"]) >= _MS_PER_S
 
 
 def _tiered_header(path: Path) -> dict[str, int]:
-    """The header of a segment, empty for one that is not sealed."""
+    """Return the header of a segment; empty if it is not sealed."""
     with open_segments(path) as files:
         index = read_index(files, files.files[0])
     return {} if index.problem else index.header
 
 
 def scenarios() -> dict[str, Scenario]:
-    """All scenarios by name, those of the log first."""
+    """Return all scenarios by name, those of the log first."""
     return REGISTER
