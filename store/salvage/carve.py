@@ -1,12 +1,12 @@
-"""Carving one source, window by window: runs of records, and records whose blocks lie apart.
+"""Carve one source, window by window: runs of records, and records whose blocks lie apart.
 
-A chain of records is walked as in a log. Where it stops, every magic code in the rest of the window is looked at: a
-record is taken where all its lengths fit, and what begins inside it is its content. A head whose body does not
-follow is told, and nothing is guessed.
+A chain of records is walked as in a log. Where the chain breaks, every magic code in the rest of the window is tried: a
+record is taken if all its lengths fit, and what begins inside it is its content. A head without its body is reported;
+nothing is guessed.
 
-A file system cuts a file at blocks. Where a record is cut, the log goes on somewhere else with the record behind it:
-what stands right before that one is the end of the cut record. Of the places where it can be cut exactly one must
-give a whole record, by its checksum; two that do prove nothing, and the parts are left alone.
+A file system cuts a file at blocks. If a record is cut, the log continues elsewhere: the bytes right before the record
+that follows are the end of the cut one. Of all places where it can be cut, exactly one must give a whole record by its
+checksum; two such places prove nothing, and the parts are left alone.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from . import runs
 from .runs import Grade, SalvageRun, SalvageSource, Sources, append, grades, plausible, runs_of, structural
 
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
-"""Bytes before the body, at most, and of the two lengths behind it."""
+"""At most so many bytes are in front of the body, with the two lengths behind it."""
 _KEPT_FRAGMENTS = 100_000
-"""More than so many are counted, and not told one by one."""
+"""Further fragments are only counted."""
 
 
 class Fragment(NamedTuple):
-    """A head at byte `at` of a source whose record is not there.
+    """A head at byte `at` of a source, without its record.
 
-    embedded: the record is there, inside another one that is damaged.
+    embedded: its record is inside another, damaged one.
     """
 
     source: int
@@ -52,7 +52,7 @@ class Fragment(NamedTuple):
 class Carved:
     """What was found in all sources, in their order.
 
-    blanks: log positions where a BLANK begins behind a record, and where it ends: a file ends there.
+    blanks: where a BLANK behind a record begins in the log → where it ends: a file of the log ends there, too.
     """
 
     runs: list[SalvageRun] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Carved:
     bytes: int = 0
 
     def note(self, fragment: Fragment) -> None:
-        """Count a fragment, and keep it if there are not too many."""
+        """Count a fragment, and keep it unless there are too many."""
         self.embedded += fragment.embedded
         self.split += not fragment.embedded
         if len(self.fragments) < _KEPT_FRAGMENTS:
@@ -80,7 +80,7 @@ def carve(
 ) -> None:
     """Add what one source holds to `found`.
 
-    told: hears of so many more bytes. rate_bytes: most that is read a second. Raises Unreadable.
+    told: called with further bytes done. rate_bytes: read at most so many a second. Raises Unreadable.
     """
     carver = _Carver(source, number, found)
     at = 0
@@ -98,7 +98,7 @@ def carve(
 
 
 class _Carver:
-    """One pass over a source. `need`: bytes that the next window has at least."""
+    """One pass over a source. `_need`: the next window has at least so many bytes."""
 
     def __init__(self, source: SalvageSource, number: int, found: Carved) -> None:
         self._source = source
@@ -107,14 +107,14 @@ class _Carver:
         self._buffer = bytearray(0)
         self._need = 0
         self._plain = PlainChain()
-        #: Where the window begins in the source, its bytes, and whether the source ends with it.
+        #: Where the window begins in the source, how many bytes it has, and whether the source ends with it.
         self._at = self._size = 0
         self._last = False
 
     def window(self, at: int) -> int:
-        """Look at the window at byte `at`; returns how much of it is done with.
+        """Look at the window at byte `at`; return how many of its bytes are done.
 
-        That is nothing where a record is longer than the window; the next one holds it.
+        That is 0 if a record is longer than the window; the next window will hold it.
         """
         size = min(max(WINDOW_BYTES, self._need), self._source.size - at)
         if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
@@ -133,13 +133,13 @@ class _Carver:
         return np.frombuffer(self._buffer, np.uint8, self._size)
 
     def _chain(self, at: int) -> int:
-        """Follow the chain of records from byte `at`; returns the byte where it stops."""
+        """Follow the chain of records from byte `at`; return the byte where it breaks."""
         columns = decode(MESSAGE, self._array, np.array([at], np.int64))
         if not structural(columns)[0]:
             return at
         behind = int(columns.ends[0])
-        magics = number_at(Window(self._buffer, self._size, 0), behind + PLAIN.magic_offset)
-        if magics not in PLAIN.magics:
+        magic = number_at(Window(self._buffer, self._size, 0), behind + PLAIN.magic_offset)
+        if magic not in PLAIN.magics:
             return at
         own = int(columns.ints("physical_offset")[0])
         window = Window(self._buffer, self._size, own - at)
@@ -155,17 +155,17 @@ class _Carver:
         return int(columns.ends[-1])
 
     def _take(self, columns: Columns, body_crc_ok: Flags | None = None) -> Ints:
-        """Add records; returns their grades. body_crc_ok: of the first ones, where it is known."""
+        """Add records; return their grades. body_crc_ok: of the first ones, if known."""
         grade = grades(columns, body_crc_ok)
         at, position = columns.starts, columns.ints("physical_offset")
-        runs = runs_of(self._number, at + self._at, position, columns.ints("total_size").astype(np.int64), grade)
-        for run in runs:
+        found = runs_of(self._number, at + self._at, position, columns.ints("total_size").astype(np.int64), grade)
+        for run in found:
             self._note_blank(run)
-        append(self._found.runs, runs)
+        append(self._found.runs, found)
         return grade
 
     def _note_blank(self, run: SalvageRun) -> None:
-        """A BLANK behind a run tells where its file ends."""
+        """Note a BLANK behind a run: a file of the log ends with it."""
         begin = run.at_end - self._at
         if begin + BLANK.sizeof() <= self._size:
             blank = BLANK.parse(bytes(self._buffer[begin : begin + BLANK.sizeof()]))
@@ -173,7 +173,7 @@ class _Carver:
                 self._found.blanks[run.end] = run.end + blank.total_size
 
     def _rest(self, at: int) -> int:
-        """Every place from byte `at` on; returns where the next window is to begin."""
+        """Try every magic code from byte `at` on; return where the next window begins."""
         starts = runs.every(self._buffer, at, self._size)
         done = self._size if self._last else self._size - runs.OVERLAP_BYTES
         room = SMALLEST if self._last else _HEAD_BYTES_MAX
@@ -193,7 +193,7 @@ class _Carver:
             elif whole[row]:
                 taken.append(row)
                 reach = int(columns.ends[row])
-            elif begin + int(claimed[row]) > self._size and self._goes_on(columns, row):
+            elif begin + int(claimed[row]) > self._size and self._end_fits(columns, row):
                 self._need, done = int(claimed[row]), begin
                 break
             else:
@@ -201,14 +201,14 @@ class _Carver:
         self._settle(columns, taken, inside, heads)
         return max(done, reach)
 
-    def _goes_on(self, columns: Columns, row: int) -> bool:
-        """A record whose head stands in the window ends behind it: its end is looked at.
+    def _end_fits(self, columns: Columns, row: int) -> bool:
+        """Whether the record of a head in the window, which ends behind the window, has a fitting end.
 
-        Nobody reads a body of many MiB because a head says so.
+        Only the end is read: a head alone is no reason to read a body of many MiB.
         """
         head = int(columns.starts[row])
         size, body = (int(columns.ints(name)[row]) for name in ("total_size", "body_length"))
-        # decoding ended before the body, which has no place then, or behind it
+        # decoding ended before the body, whose start is 0 then, or behind it
         begin = int(columns.ragged("body").start[row]) or int(columns.ends[row])
         tail = size - body - (begin - head)
         if self._at + head + size > self._source.size or not 0 <= tail <= BYTES_AROUND_BODY_MAX:
@@ -221,7 +221,7 @@ class _Carver:
         return bool(ends.ok[0]) and int(ends.ends[0]) == size - body
 
     def _settle(self, columns: Columns, taken: list[int], inside: list[int], heads: list[int]) -> None:
-        """Add the records taken; tell of heads without a body, and of records inside damaged ones."""
+        """Add the records taken; note heads without a body, and records inside damaged ones."""
         begins = columns.starts
         if taken:
             rows = np.array(taken, np.int64)
@@ -241,12 +241,12 @@ class _Carver:
 
 
 BLOCK_BYTES = 4096
-"""The blocks of nearly all file systems that hold a store."""
+"""Block size of nearly all file systems that hold a store."""
 _LARGEST_JOINED = 4 << 20
 _JOINED_BYTES_MAX = 256 << 20
-"""Joined records are held in memory: so much of them, and no more."""
+"""Joined records are held in memory, at most so many bytes of them."""
 _TRIED_BYTES_MAX = 4 << 30
-"""An image may be made to have anything tried with anything."""
+"""An image may be crafted so that everything is tried with everything."""
 _FOLLOWING_MAX = 8
 
 
@@ -260,7 +260,7 @@ class _Cut(NamedTuple):
 
 
 def join(found: Carved, sources: Sources) -> int:
-    """Replace cut records by joined ones, in place; returns how many. Raises Unreadable."""
+    """Replace cut records by joined ones, in place; return how many. Raises Unreadable."""
     following: dict[int, list[SalvageRun]] = defaultdict(list)
     for run in found.runs:
         if run.grade is Grade.WHOLE:
@@ -284,7 +284,7 @@ def join(found: Carved, sources: Sources) -> int:
 
 
 def _cuts(found: Carved) -> list[_Cut]:
-    """Heads without a body, and single records that are damaged behind their head."""
+    """Return heads without a body, and single records that are damaged behind their head."""
     cuts = [_Cut(f.source, f.at, f.position, f.size) for f in found.fragments if not f.embedded]
     for run in found.runs:
         if run.grade is not Grade.WHOLE and run.records == 1:
@@ -293,21 +293,21 @@ def _cuts(found: Carved) -> list[_Cut]:
 
 
 class _Trial:
-    """Trying fronts with backs, until enough was tried."""
+    """Tries fronts with backs until enough bytes were tried."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._tried = 0
 
     def joined(self, cut: _Cut, following: list[SalvageRun]) -> bytes | None:
-        """The only record that a cut one and what stands before the next one make together."""
+        """Return the only record that a cut record makes with what stands before the record that follows, or None."""
         front = self._sources[cut.source].bytes_at(cut.at, cut.size)
         made: set[bytes] = set()
         for run in following:
             if run.source != cut.source or run.at < cut.size:
                 continue
             back = self._sources[run.source].bytes_at(run.at - cut.size, cut.size)
-            # cut at a block's end, and going on at a block's begin
+            # the front ends at a block's end, the back begins at a block's begin
             for head in range(-cut.at % BLOCK_BYTES, cut.size, BLOCK_BYTES):
                 aligned = (run.at - cut.size + head) % BLOCK_BYTES == 0
                 if not head or not aligned or self._tried > _TRIED_BYTES_MAX:
@@ -328,7 +328,7 @@ def _is_whole(record: bytes, cut: _Cut) -> bool:
 
 
 def _forget(cuts: list[_Cut], found: Carved) -> None:
-    """The cut records are found: they are no fragments, and no damaged records any more."""
+    """Remove records that were joined from the fragments and from the damaged records."""
     gone = {(cut.source, cut.at) for cut in cuts}
     found.runs = [r for r in found.runs if r.grade is Grade.WHOLE or (r.source, r.at) not in gone]
     kept = [f for f in found.fragments if f.embedded or (f.source, f.at) not in gone]

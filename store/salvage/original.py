@@ -1,13 +1,12 @@
 """The log as it was: every record at its own position, holes closed so that brokers load it.
 
-Holes are closed as `recover` closes them (`store/plan`): a filler where nothing is known, a
-tombstone for each queue offset that is not there any more, a BLANK to the end of a file. Queues, index
-and checkpoint are then made from the log by the same plan that `recover` makes.
+Holes are closed as `recover` closes them (`store/plan`): a filler where nothing is known, a tombstone for each queue
+offset that is lost, a BLANK to the end of a file. Queues, index and checkpoint are then made from the log by the plan
+that `recover` makes.
 
-Messages that are not there any more: queue offsets between those that are.
-
-A consumer that reads a queue offset by offset must find something at each of them. What lay between two
-messages of a queue lay between them in the log, too: the hole there takes a tombstone for each.
+Lost messages are the queue offsets between those that exist. A consumer that reads a queue offset by offset must find
+something at each. A message between two others of a queue lay between them in the log, too: the hole there takes its
+tombstone.
 """
 
 from __future__ import annotations
@@ -74,11 +73,11 @@ class Neighbour(NamedTuple):
 
 @dataclass
 class MissingOffsets(LogObserver):
-    """Looks at a scan of the log (an auditor of `scan_messages`).
+    """Watches a scan of the log (an observer of `scan_messages`).
 
-    hole_begins: sorted, int64[n]. log_start: where the first file begins. neighbours: by where a hole begins.
-    highest_queue: of each topic. first_timestamp: when the first record was stored, 0 without records. lmq: records
-    have a number in an LMQ, which only a broker that keeps these gives.
+    hole_begins: sorted, int64[n]. log_start: where the first file begins. neighbours: begin of a hole → record before
+    it. highest_queue: topic → highest queue id. crc_items: records end with a CRC. first_timestamp: when the first
+    record was stored, 0 without records. lmq: records have a number in an LMQ, which only a broker with LMQs gives.
     """
 
     hole_begins: Ints
@@ -93,7 +92,7 @@ class MissingOffsets(LogObserver):
     _batches: set[bytes] = field(default_factory=set)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
+        """Note records before a hole, and topics with batches, whose offsets go in steps."""
         columns = batch.columns
         self.first_timestamp = self.first_timestamp or int(columns.ints("store_timestamp")[0])
         ends = batch.position + columns.ints("total_size")
@@ -105,13 +104,13 @@ class MissingOffsets(LogObserver):
         self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
 
     def messages(self, messages: Messages) -> None:
-        """The queue offsets between those of one queue."""
+        """Note queue offsets that are missing between the messages of one queue."""
         queue = messages.queue
         self.highest_queue[queue.topic] = max(queue.queue_id, self.highest_queue.get(queue.topic, 0))
         if queue.topic.startswith(LMQ_PREFIX):
             self.lmq = True
             return
-        # a header has no checksum: an offset above one that follows is none
+        # a header has no checksum: an offset above one that follows is wrong
         later = np.minimum.accumulate(messages.offset[::-1])[::-1]
         messages = messages.take(messages.offset <= later)
         offset, position = messages.offset, messages.position
@@ -122,14 +121,14 @@ class MissingOffsets(LogObserver):
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])
         jump = offset - before - 1
-        # nor is one that leaves more messages out than there is room for
+        # an offset is also wrong if it leaves out more messages than there is room for
         for row in np.flatnonzero((jump > 0) & (jump <= (position - after) // SMALLEST)).tolist():
             first, count = int(before[row]) + 1, int(jump[row])
             self.missing.append(MissingRange(int(position[row]), int(after[row]), queue, first, count))
         self._last[queue] = (int(offset[-1]), int(end[-1]))
 
     def certain(self) -> list[MissingRange]:
-        """The missing offsets of all topics without batches."""
+        """Return the missing offsets of all topics without batches."""
         names = self.batch_topics
         return [each for each in self.missing if each.queue.topic not in names]
 
@@ -140,9 +139,9 @@ class MissingOffsets(LogObserver):
 
 
 def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> LostUnits:
-    """A place in the gaps for each missing offset, as far as there is room, in log order.
+    """Place each missing offset in the gaps, as far as there is room, in log order.
 
-    What has to be placed first comes first. Of a queue all places rise with the offsets.
+    What has to be placed first comes first. In a queue, positions rise with the offsets.
     """
     waiting = sorted(missing, key=lambda each: each.after, reverse=True)
     open_: list[MissingRange] = []
@@ -155,7 +154,7 @@ def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> Lo
         end = gap.end - (BLANK.sizeof() if gap.to_file_end else 0)
         while open_:
             if open_[0].before < gap.end:
-                heapq.heappop(open_)  # no hole is left for it
+                heapq.heappop(open_)  # its last hole is behind us
                 continue
             each = open_[0]
             size = forms.whole(each.queue.topic)
@@ -167,8 +166,8 @@ def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> Lo
             at += count * size
             heapq.heappop(open_)
             if count < each.offsets:
-                left = each._replace(first=each.first + count, offsets=each.offsets - count)
-                heapq.heappush(open_, left)
+                rest = each._replace(first=each.first + count, offsets=each.offsets - count)
+                heapq.heappush(open_, rest)
                 break
     position, sizes, queue, offset = np.array(rows, np.int64).reshape(-1, 4).T
     tags = np.zeros(len(rows), np.int64)
@@ -182,10 +181,10 @@ MORE = "more repairs are needed; see mqstore recover"
 
 
 class Restored(NamedTuple):
-    """What was made: files of `file_bytes`, so many tombstones and fillers.
+    """What was made: files of `file_bytes`, numbers of tombstones and fillers.
 
-    unplaced: queue offsets that are missing and have no tombstone. left: why queues and index were
-    not made, or what is left to do, "" for nothing. version: of the brokers that it was made for.
+    unplaced: number of missing queue offsets without a tombstone. left: why queues and index were not made, or what is
+    left to do, "" for nothing. version: of the brokers that the store was made for.
     """
 
     files: int
@@ -198,9 +197,9 @@ class Restored(NamedTuple):
 
 
 def check_layer(layer: Layer, file_bytes: int) -> None:
-    """Raises InvalidInput where a run would reach over the end of a file of that size.
+    """Raise InvalidInput if a run would cross the end of a file of that size.
 
-    Raises Refused for the records of a DLedger log: what stands between them is no hole.
+    Raise Refused for records of a DLedger log: what stands between them is no hole.
     """
     between = [end - begin for begin, end in gaps_of(layer, file_bytes)]
     if between and between.count(DLEDGER.payload) * 2 > len(between):
@@ -223,10 +222,10 @@ def write_log(
     files: Files,
     told: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Write the runs of a layer to log files in a new directory, holes as holes. A start barrier is there until
+    """Write the runs of a layer to log files in a new directory, holes as holes. A start barrier stays there until
     `complete` has done the rest.
 
-    Returns the number of files. Raises InvalidInput as `check_layer`, NoSpace, Unreadable.
+    Returns the number of files. Raises InvalidInput and Refused as `check_layer`, NoSpace, Unreadable.
     """
     check_layer(layer, file_bytes)
     files.make_directory(directory)
@@ -250,7 +249,7 @@ def write_log(
 
 
 def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
-    """The holes between the runs, each in one file: from the first file's begin to the last record."""
+    """Return the holes before and between the runs, from the begin of the first file on, cut at the ends of files."""
     reach = layer.runs[0].position // file_bytes * file_bytes
     found = []
     for run in layer.runs:
@@ -267,7 +266,7 @@ def close_holes(
 ) -> tuple[Restored, MissingOffsets]:
     """Close the holes of a log that `write_log` has written below `root`.
 
-    Raises Refused for a hole that is too small for a record, where none can be.
+    Raises Refused for a hole that is too small for a record, if the record before it cannot be padded.
     """
     holes = gaps_of(layer, file_bytes)
     begins = np.array([begin for begin, _ in holes], np.int64)
@@ -279,7 +278,7 @@ def close_holes(
         forms = Forms(now_ms(), (), "", offsets.crc_items)
         gaps = list(_gaps(holes, offsets, file_bytes))
         missing = offsets.certain()
-        # a BLANK that was there lies in no hole: it takes what nothing else has room for
+        # a BLANK found in a source is no hole: only what has no room elsewhere goes there
         holed = [gap for gap in gaps if blanks.get(gap.begin) != gap.end]
         units = placed(holed, missing, forms)
         closed = fills(gaps, units, forms)
@@ -319,7 +318,7 @@ def _pieces(fill: Fill, forms: Forms, queue: MappedFileQueue) -> Iterator[Piece]
 def _write_fills(
     closed: list[Fill], forms: Forms, queue: MappedFileQueue, directory: Path, file_bytes: int, files: Files
 ) -> None:
-    """Write what closes the holes, piece by piece; files that are missing are made."""
+    """Write what closes the holes, piece by piece; missing files are created."""
     start, file = -1, None
     with ExitStack() as opened:
         for fill in closed:
@@ -349,15 +348,15 @@ def complete(
 ) -> Restored:
     """Make queues, index, checkpoint and topics from the log, as a recovery does.
 
-    Torn properties and wrong headers are put right as there. Nothing is done where the plan would
-    give up a record, unless it is known that some are `damaged`. Raises as `recover` does.
+    Torn properties and wrong headers are repaired as there. Nothing is done if the plan would give up a record, unless
+    the caller knows that some are `damaged`. Raises as `recover` does.
     """
-    told = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
+    settings = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
     if offsets.lmq:
-        told += [f"{name}=true" for name in LMQ_OPTIONS if config.get(name) is None]
+        settings += [f"{name}=true" for name in LMQ_OPTIONS if config.get(name) is None]
     if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
-        told.append(f"{_INDEX_OPTION}=true")
-    layout = Layout.open(root, config.with_set(told))
+        settings.append(f"{_INDEX_OPTION}=true")
+    layout = Layout.open(root, config.with_set(settings))
     found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
     restored = restored._replace(version=found.main_version)
     left = str(found.refusal) if found.plan is None else ""
@@ -373,9 +372,9 @@ def complete(
     confine(files, layout)
     found = analyze(Layout.open(root, layout.broker_config), found.main_version, options=RecoveryOptions(Policy.KEEP))
     plan = found.plan
-    assert plan is not None  # as above: files of config have no part in it
+    assert plan is not None  # as above: files of config/ do not change it
     del found  # it may be large
-    # nobody else writes into a store that is being made: the plan is still the one of this store
+    # nobody else writes into a store that is being made: the plan still fits
     try:
         applied = apply(layout, plan, lambda: plan, files, command=command)
     except NoSpace as error:
@@ -390,15 +389,16 @@ def complete(
 
 
 def gives_up(plan: Plan) -> bool:
-    """The plan loses messages, or cuts the log."""
+    """Whether the plan loses messages, or cuts the log."""
     of_log = (edit for edit in plan.edits if COMMIT_LOG in Path(edit.path).parts)
     return plan.lost.messages > 0 or any(edit.kind != "write" for edit in of_log)
 
 
 def file_bytes_of(runs: list[SalvageRun], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig) -> int:
-    """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
+    """Return the size of the log's files: configured, or as names and sizes of sources tell, or as BLANKs tell, or 1
+    GiB.
 
-    blanks: as of `Carved`. Raises InvalidInput.
+    blanks: as in `Carved`. Raises InvalidInput.
     """
     common = gcd(*(blanks[run.end] for run in runs if run.end in blanks))
     size, origin = config.size("mappedFileSizeCommitLog")
@@ -416,5 +416,5 @@ def file_bytes_of(runs: list[SalvageRun], sources: Sources, blanks: Mapping[int,
 
 
 def _fits(run: SalvageRun, file_bytes: int) -> bool:
-    """The run lies in one file."""
+    """Whether the run lies in one file."""
     return run.position // file_bytes == (run.end - 1) // file_bytes

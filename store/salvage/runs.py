@@ -1,8 +1,8 @@
 """Runs: records that follow one another both in a source and in the log.
 
-A source is a file, a block device, or a file of a directory; it is read only, whatever is in it. Here is where
-a record may begin in it (the magic codes in a window), how much of it is proven (structure, body, all of
-it), which ones make a run, the records of a run once more, window by window, and layers of runs.
+A source is a file, also one of a directory, or a block device; it is only read, whatever is in it. This module finds
+where a record may begin (magic codes in a window), grades what is proven of it (structure, body, all), makes runs of
+records, reads the records of a run window by window, and keeps runs in layers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
 
 OPEN_SOURCES = 32
-"""Sources that are open at a time."""
+"""At most so many sources are open at a time."""
 LARGEST_RECORD = 64 << 20
-"""A broker's limit is 4 MiB by default; what says to be larger than this is no record."""
+"""A broker's limit is 4 MiB by default; what claims to be larger than this is no record."""
 _LARGEST_POSITION = 1 << 62
 _BLOCK_BYTES = 512
 _WORD = np.dtype(np.uint64)
@@ -48,8 +48,8 @@ _SPACE = 0x20
 class SalvageSource:
     """One file or device, open for reading; `close` it.
 
-    size: bytes, of a device by seeking to its end. unreadable: ranges (begin, end) that the device
-    did not give; they read as zeros.
+    size: bytes; of a device found by seeking to its end. unreadable: ranges (begin, end) that the device did not give;
+    they read as zeros.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class SalvageSource:
         self.size = os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def read(self, buffer: memoryview, at: int) -> int:
-        """Fill `buffer` from byte `at` on; returns the bytes there were. Raises Unreadable."""
+        """Fill `buffer` from byte `at` on; return how many bytes there were. Raises Unreadable."""
         room = buffer[: max(0, min(len(buffer), self.size - at))]
         got, unread = fill_any(self._descriptor, room, at, os.fspath(self.path))
         for each in unread:
@@ -72,29 +72,29 @@ class SalvageSource:
         return got
 
     def bytes_at(self, at: int, size: int) -> bytes:
-        """Up to `size` bytes from byte `at` on."""
+        """Return up to `size` bytes from byte `at` on. Raises Unreadable."""
         buffer = bytearray(max(0, min(size, self.size - at)))
         got = self.read(memoryview(buffer), at)
         return bytes(buffer[:got])
 
     def next_data(self, at: int) -> int:
-        """The first byte from `at` on that is not in a hole; the size where all is."""
+        """Return the first byte from `at` on that is not in a hole, `size` if there is none."""
         found = next_data(self._descriptor, at)
         return self.size if found is None else min(self.size, found)
 
     def forget(self, at: int, size: int) -> None:
-        """Leave the page cache as it was."""
+        """Drop a range from the page cache."""
         os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
 
 
 class Pieces:
-    """Bytes that lay apart in a source, read like one: from byte `at` of it on."""
+    """Bytes of a record that lie apart in a source, read like a source that has them from byte `at` on."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -102,18 +102,18 @@ class Pieces:
         self.size = at + len(data)
 
     def read(self, buffer: memoryview, at: int) -> int:
-        """As of a `SalvageSource`."""
+        """Fill `buffer` as `SalvageSource.read` does."""
         found = self.bytes_at(at, len(buffer))
         buffer[: len(found)] = found
         return len(found)
 
     def bytes_at(self, at: int, size: int) -> bytes:
-        """As of a `SalvageSource`."""
+        """Return bytes as `SalvageSource.bytes_at` does."""
         return self._data[max(0, at - self._at) :][:size]
 
 
 class Sources:
-    """All that is carved, by number; few of them are open at a time. A context manager.
+    """All that is carved, by number; few sources are open at a time. A context manager.
 
     Behind the files come records whose blocks lie apart, under the name of their file.
     """
@@ -127,14 +127,14 @@ class Sources:
         return len(self.paths)
 
     def join(self, source: int, data: bytes, at: int) -> int:
-        """Add a record that begins at byte `at` of a source and goes on elsewhere; its number."""
+        """Add a record that begins at byte `at` of a source and continues elsewhere; return its number."""
         number = len(self.paths)
         self.paths.append(self.paths[source])
         self._pieces[number] = Pieces(data, at)
         return number
 
     def __getitem__(self, number: int) -> SalvageSource | Pieces:
-        """An open source, good until others are asked for."""
+        """Return an open source, valid until others are asked for."""
         if number in self._pieces:
             return self._pieces[number]
         source = self._open.get(number)
@@ -164,17 +164,17 @@ def _open(path: Path) -> int:
 
 
 class Images(NamedTuple):
-    """What is carved: files and devices, and the directories that they were found in."""
+    """What is carved: files and devices, and the directories where files were found."""
 
     files: list[Path]
     folders: list[Path]
 
 
 def images_of(named: Iterable[Path], tell: Callable[[str], None] = lambda _: None) -> Images:
-    """The files and devices to carve: those named, and all files of directories, by name; links are followed.
+    """Return the files and devices to carve: those named, and all files of directories, by name; links are followed.
 
-    What is there by several names counts once, where it lies. tell: told of links that lead to nothing that can be
-    carved. Raises Missing, Unreadable.
+    A file with several names counts once, by a name that is no link if it has one. tell: called for links that lead to
+    no file or directory. Raises Missing, Unreadable.
     """
     named = list(named)
     found, links, folders = [path for path in named if not path.is_dir()], list[Path](), list[Path]()
@@ -198,11 +198,11 @@ class Grade(IntEnum):
     """What is proven of a record, the best first."""
 
     WHOLE = 0
-    """Lengths, body CRC, and the CRC of the whole record where it has one."""
+    """Lengths, body CRC, and the CRC of the whole record if it has one."""
     BODY = 1
-    """The body has its CRC, the properties are torn or contradict theirs."""
+    """The body fits its CRC; the properties are torn or contradict theirs."""
     STRUCTURE = 2
-    """All lengths fit, the body has not its CRC."""
+    """All lengths fit; the body does not fit its CRC."""
 
     @property
     def label(self) -> str:
@@ -211,7 +211,7 @@ class Grade(IntEnum):
 
 
 def plausible(columns: Columns) -> Flags:
-    """bool[n]: the fields before the body are such as a broker writes."""
+    """bool[n]: the fields before the body have values that a broker may write."""
     size, body = columns.ints("total_size"), columns.ints("body_length")
     found: Flags = (size >= SMALLEST) & (size <= LARGEST_RECORD)
     found &= (body >= 0) & (body <= size - SMALLEST)
@@ -224,7 +224,7 @@ def plausible(columns: Columns) -> Flags:
 
 
 def structural(columns: Columns) -> Flags:
-    """bool[n]: plausible, and all lengths fit and add up to the size that the record says."""
+    """bool[n]: plausible, and all lengths fit and add up to the size in the record."""
     found = plausible(columns) & columns.ok
     found &= columns.ends - columns.starts == columns.ints("total_size")
     topic = columns.ragged("topic")
@@ -234,8 +234,8 @@ def structural(columns: Columns) -> Flags:
 
 
 def grades(columns: Columns, body_fits: Flags | None = None) -> Ints:
-    """`Grade` of each of the records, which are structural, int64[n]. body_fits: of the first ones, that their
-    bodies have their CRC, where it is known.
+    """Return the `Grade` of each of the records, which must be structural, int64[n]. body_fits: whether the body CRC
+    fits, of these or more records; None: check it here.
     """
     count = len(columns)
     if body_fits is None:
@@ -251,7 +251,7 @@ def grades(columns: Columns, body_fits: Flags | None = None) -> Ints:
 
 
 def _with_crc(properties: Ragged) -> Ints:
-    """Rows whose properties end with a CRC of the record: most stores have none at all."""
+    """Return the rows whose properties end with a CRC of the record: most stores have none."""
     words = overlapping(properties.buffer, _WORD)
     at = properties.start + properties.length - CRC_ITEM_BYTES
     inside = (properties.length >= CRC_ITEM_BYTES) & (at < len(words))
@@ -270,9 +270,9 @@ def _bytes_of(columns: Columns, row: int) -> bytes:
 
 
 def _torn(properties: Ragged) -> Flags:
-    """bool[n]: no text of a broker: zeros where a block was not written, or what is no UTF-8.
+    """bool[n]: not text of a broker: zeros where a block was not written, or invalid UTF-8.
 
-    A disk loses whole blocks: what is shorter has lost its end, if anything but its length.
+    A disk loses whole blocks: properties shorter than a block lose their end, if anything, so their last word tells.
     """
     words = overlapping(properties.buffer, _WORD)
     length = properties.length
@@ -292,7 +292,7 @@ def _torn(properties: Ragged) -> Flags:
 
 
 def _not_plain(words: npt.NDArray[np.uint64]) -> Flags:
-    """bool[n]: one of the eight bytes is 0 or no ASCII."""
+    """bool[n]: one of the eight bytes is 0 or not ASCII."""
     tops = words - _ONES
     tops |= words
     tops &= _TOPS
@@ -310,7 +310,7 @@ def _is_text(data: bytes) -> bool:
 class SalvageRun(NamedTuple):
     """`records` records in `length` bytes: from byte `at` of a source, from log position `position` on.
 
-    source: its number. A run has one grade. odd: it contradicts what lies around it.
+    source: its number. All records have the same grade. odd: the run contradicts what lies around it.
     """
 
     source: int
@@ -328,27 +328,27 @@ class SalvageRun(NamedTuple):
 
     @property
     def at_end(self) -> int:
-        """Byte of the source behind the last one."""
+        """Byte of the source behind the run."""
         return self.at + self.length
 
     @property
     def shift(self) -> int:
-        """What a byte of the source has to be moved by to its place in the log."""
+        """Log position minus byte of the source."""
         return self.position - self.at
 
     def part(self, position: int, end: int, records: int) -> SalvageRun:
-        """Some of the records: those of log positions [position, end)."""
+        """Return the records at log positions [position, end) as a run."""
         at = self.at + position - self.position
         return self._replace(at=at, position=position, length=end - position, records=records)
 
     def followed_by(self, other: SalvageRun) -> bool:
-        """The other run goes on where this one ends."""
+        """Whether the other run continues where this one ends."""
         here = (self.source, self.at_end, self.end, self.grade)
         return here == (other.source, other.at, other.position, other.grade)
 
 
 def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> list[SalvageRun]:
-    """The runs of n records, given in the order of the source: int64[n] each."""
+    """Return the runs of n records, given in the order of the source: int64[n] each."""
     if not len(at):
         return []
     breaks = (at[1:] != at[:-1] + size[:-1]) | (position[1:] != position[:-1] + size[:-1])
@@ -368,7 +368,7 @@ def runs_of(source: int, at: Ints, position: Ints, size: Ints, grade: Ints) -> l
 
 
 def append(runs: list[SalvageRun], more: list[SalvageRun]) -> None:
-    """Add runs, the first of them to the last one there where it goes on."""
+    """Add runs; join the first of them to the last run if it continues that."""
     if runs and more and runs[-1].followed_by(more[0]):
         last = runs[-1]
         runs[-1] = last._replace(length=last.length + more[0].length, records=last.records + more[0].records)
@@ -377,10 +377,10 @@ def append(runs: list[SalvageRun], more: list[SalvageRun]) -> None:
 
 
 def mark_odd(runs: list[SalvageRun]) -> None:
-    """Mark runs inside a hole of another one, in the order of a source, in place.
+    """Mark runs that lie in a hole of another one, in the order of a source, in place.
 
-    What lies before and behind it in the source belongs together, and it belongs elsewhere: it may be
-    what somebody sent in the body of a message whose head is damaged.
+    The runs before and behind it in the source belong together, but it belongs elsewhere in the log: it may come from
+    the body of a message whose head is damaged.
     """
     for i in range(1, len(runs) - 1):
         before, run, after = runs[i - 1], runs[i], runs[i + 1]
@@ -390,7 +390,7 @@ def mark_odd(runs: list[SalvageRun]) -> None:
 
 
 def _pattern() -> re.Pattern[bytes]:
-    """All magic codes of records: what they share, then the rest as a class of bytes."""
+    """Return a pattern for all magic codes of records: their common front, then a class of bytes."""
     codes = [HEAD.magic_code.build(magic) for magic in PLAIN.magics]
     shared, last = codes[0][:-1], b"".join(re.escape(code[-1:]) for code in codes)
     assert all(code.startswith(shared) for code in codes)
@@ -403,21 +403,21 @@ OVERLAP_BYTES = HEAD.sizeof() - 1
 
 
 def first(data: bytearray, begin: int, end: int) -> int | None:
-    """The first byte from `begin` on where a record may begin."""
+    """Return the first byte from `begin` on where a record may begin, or None."""
     found = _MAGIC.search(data, begin + PLAIN.magic_offset, end)
     return None if found is None else found.start() - PLAIN.magic_offset
 
 
 def every(data: bytearray, begin: int, end: int) -> Ints:
-    """All such bytes, int64[n]."""
+    """Return all bytes where a record may begin, int64[n]."""
     found = _MAGIC.finditer(data, begin + PLAIN.magic_offset, end)
     return np.fromiter((hit.start() for hit in found), np.int64) - PLAIN.magic_offset
 
 
 def windows_of(run: SalvageRun, sources: Sources) -> Iterator[tuple[Window, Ints, int]]:
-    """Windows in a buffer that is used again, the bytes where whole records begin, and where they end.
+    """Yield windows in a buffer that is used again, the bytes where whole records begin, and where they end.
 
-    Ends early where the source is not any more what it was. Raises Unreadable.
+    Ends early if the source has changed. Raises Unreadable.
     """
     at, buffer, need = run.at, bytearray(0), WINDOW_BYTES
     while at < run.at_end:
@@ -437,7 +437,7 @@ def windows_of(run: SalvageRun, sources: Sources) -> Iterator[tuple[Window, Ints
 
 
 def record_places(run: SalvageRun, sources: Sources) -> Iterator[tuple[Ints, Ints]]:
-    """Where the records of a run begin and end in the log, int64[n] each, window by window."""
+    """Yield where the records of a run begin and end in the log, int64[n] each, window by window."""
     for window, starts, stop in windows_of(run, sources):
         positions = starts + window.position
         yield positions, np.append(positions[1:], stop + window.position)
@@ -451,19 +451,19 @@ class Layer:
         self._starts: list[int] = []
 
     def overlapping(self, position: int, end: int) -> list[SalvageRun]:
-        """The runs that share a byte with [position, end)."""
+        """Return the runs that share a byte with [position, end)."""
         first = bisect_left(self._starts, position)
         if first and self.runs[first - 1].end > position:
             first -= 1
         return self.runs[first : bisect_left(self._starts, end)]
 
     def add(self, run: SalvageRun) -> None:
-        """Add a run that overlaps none."""
+        """Add a run that overlaps no other."""
         at = bisect_left(self._starts, run.position)
         self._starts.insert(at, run.position)
         self.runs.insert(at, run)
 
     @property
     def records(self) -> int:
-        """Number of records in it."""
+        """Number of records."""
         return sum(run.records for run in self.runs)

@@ -1,11 +1,11 @@
 """Salvage from beginning to end: carve, arrange the runs, write a new store and its manifest.
 
-Which runs make up the log (`arrange`): the log is a layer, runs that do not overlap. A run whose bytes
-the layer has at the same positions is a duplicate. Records that claim a place where others lie go to
-the next layer, and nothing is thrown away. Damaged and odd runs begin in the layer behind the log.
+`arrange` decides which runs make up the log. The log is a layer: runs that do not overlap. A run whose bytes the layer
+has at the same positions is a duplicate. Records that claim a place where others lie go to the next layer; nothing is
+thrown away. Damaged and odd runs begin in the layer behind the log.
 
-A store without holes is the records once more through the writer, renumbered. The manifest has a line
-for each record that was found, and for each head without a record.
+A store without holes gets the records by the writer, renumbered. The manifest has a line for each record that was
+found, and for each head without a record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
 _FEW = 16
 LARGEST_GAP_FILES = 1000
-"""Files of the log that may be missing in a row; what lies farther away is another log."""
+"""At most so many files of the log may be missing in a row; what is farther away is another log."""
 _FREE, _SAME, _OTHER = 0, 1, 2
 _SPLIT = "a record header without its body"
 _EMBEDDED = "inside another, damaged record"
@@ -60,7 +60,7 @@ _EMBEDDED = "inside another, damaged record"
 class Manifest:
     """A file of JSON lines in the directory of the new store; a context manager.
 
-    It is made when there is something to write: a store begins in an empty directory.
+    The file is created when there is something to write: a store begins in an empty directory.
     """
 
     def __init__(self, root: Path, sources: Sources, files: Files) -> None:
@@ -71,7 +71,7 @@ class Manifest:
         self._bytes = self._at = 0
 
     def runs(self, runs: list[SalvageRun], fate: str, folder: str = "") -> None:
-        """All records of some runs. folder: where they lie beside the new store."""
+        """Write all records of some runs. folder: where they lie beside the new store."""
         for run in runs:
             for columns in batches_of(run, self._sources):
                 to = columns.ints("physical_offset") if fate == "kept" else None
@@ -80,12 +80,12 @@ class Manifest:
     def records(
         self, run: SalvageRun, columns: Columns, fate: str, to: Ints | None = None, folder: str = "", reason: str = ""
     ) -> None:
-        """Records of a run. to: their places in the new store's log, int64[n]. reason: why refused, or changed."""
+        """Write records of a run. to: their places in the new log, int64[n]. reason: why refused, or changed."""
         more = {"folder": folder, "reason": reason}
         tail = {"grade": run.grade.label, "fate": fate, **{name: text for name, text in more.items() if text}}
         names = ("total_size", "physical_offset", "queue_id", "queue_offset", "store_timestamp")
         numbers = [columns.ints("physical_offset") - run.shift, *map(columns.ints, names)]
-        # what is the same in all lines is made once: records are many
+        # what all lines share is made once: records are many
         line = "".join(
             (
                 _fixed({"type": "salvaged", "source": self._name(run.source)}, "{", ","),
@@ -103,7 +103,7 @@ class Manifest:
         self._write([line % row for row in zip(*values, strict=True)])
 
     def fragment(self, fragment: Fragment) -> None:
-        """A head without a record of its own."""
+        """Write a head without a record of its own."""
         record = {
             "type": "fragment",
             "source": self._name(fragment.source),
@@ -142,13 +142,13 @@ class Manifest:
 
 
 def _fixed(fields: dict[str, Any], before: str, after: str) -> str:
-    """JSON of these fields, between two pieces of a template for `%`."""
+    """Return JSON of these fields, between two pieces of a template for `%`."""
     text = json.dumps(fields, separators=(",", ":"))[1:-1]
     return before + text.replace("%", "%%") + after
 
 
 def batches_of(run: SalvageRun, sources: Sources) -> Iterator[Columns]:
-    """The records of a run as columns, valid until the next ones are asked for."""
+    """Yield the records of a run as columns, valid until the next ones are asked for."""
     for window, starts, _ in windows_of(run, sources):
         yield decode(MESSAGE, window.array, starts)
 
@@ -162,13 +162,13 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class SalvageSelection:
-    """Which records come to the new store: of these topics (all without any), stored at these times."""
+    """Which records go into the new store: of these topics (all without any), stored at these times."""
 
     topics: frozenset[bytes] = frozenset()
     times: TimeRange = field(default_factory=TimeRange)
 
     def rows(self, columns: Columns) -> Flags:
-        """bool[n]: the record comes to the store."""
+        """bool[n]: the record goes into the store."""
         time = columns.ints("store_timestamp")
         found: Flags = (time >= self.times.since_ms) & (time < self.times.until_ms)
         if self.topics:
@@ -179,8 +179,8 @@ class SalvageSelection:
 
 @dataclass
 class Written:
-    """Records that were put, left out, refused by the writer. op_records, pop_records: those left out that were asked
-    for, and name others which did not come along (`CopiedNumbers`). refused_runs: where the refused ones lie."""
+    """Numbers of records that were put, left out, refused by the writer. op_records, pop_records: left out although
+    asked for, since they name records that did not come along (`CopiedNumbers`). refused_runs: the refused ones."""
 
     stored: int = 0
     left_out: int = 0
@@ -218,7 +218,7 @@ def _put(
     done: Written,
 ) -> None:
     wanted = selection.rows(columns)
-    # what closed a hole of the old log
+    # leave out what closed a hole of the old log
     flags = columns.ints("sys_flag") & SysFlag.ROLLBACK == SysFlag.ROLLBACK
     for row in np.flatnonzero(flags).tolist():
         wanted[row] &= columns.ragged("topic")[row] != FILLER_TOPIC
@@ -231,7 +231,7 @@ def _put(
 
 
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
-    """Append records; one that the writer refuses is found by halves, and lies aside."""
+    """Append records. Halving finds a record that the writer refuses; that one goes to `REFUSED`."""
     fields, changed = _fields(writer, run, columns)
     try:
         stored = writer.append_columns(fields)
@@ -257,13 +257,13 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
 
 
 def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Flags]:
-    """What the writer gets of records; which of them are not quite as they were found, bool[n]."""
+    """Return what the writer gets of the records, and which of them differ from what was found, bool[n]."""
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
     lmq, changed = writer.profile.lmq_queues, np.zeros(len(columns), np.bool_)
     if run.grade is Grade.BODY:
-        fields["properties"] = b""  # what is torn means nothing
+        fields["properties"] = b""  # torn properties mean nothing
     elif lmq is not None and writer.names_lmq_queues:
-        # the message is served from the other queues
+        # the message is still served from the other queues
         fields["properties"], changed = without_blocking_names(fields["properties"], lmq)
     return fields, changed
 
@@ -276,7 +276,7 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass
 class Arranged:
-    """layers: the log, then what lies beside it. duplicates: runs that another one has already."""
+    """layers: the log, then what lies beside it. duplicates: runs whose bytes another run has already."""
 
     layers: list[Layer] = field(default_factory=lambda: [Layer()])
     duplicates: list[SalvageRun] = field(default_factory=list)
@@ -285,8 +285,8 @@ class Arranged:
 def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arranged:
     """Sort runs into layers. accepted: the worst grade that the log takes.
 
-    The best and longest come first: of two records that claim a place the one with more around it
-    is likelier to belong there. Raises Unreadable.
+    The best and longest runs come first: of two records that claim a place, the one with more records around it is
+    likelier to belong there. Raises Unreadable.
     """
     found = Arranged()
     for run in sorted(runs, key=_rank):
@@ -298,13 +298,13 @@ def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arrang
 
 
 def _rank(run: SalvageRun) -> tuple[int, ...]:
-    """The best first, then the longest, roughly: few records are as good as one."""
+    """Sort key: the best first, then roughly the longest; all runs of few records count the same."""
     few = run.records < _FEW
     return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
 
 
 def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> None:
-    """Put a run into a layer, and those records for which there is no room into later ones."""
+    """Put a run into a layer, and the records that have no room there into later ones."""
     pending = [(number, run)]
     while pending:
         number, run = pending.pop()
@@ -325,7 +325,7 @@ def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> N
 
 
 def _parts(run: SalvageRun, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, SalvageRun]]:
-    """The records of a run by what its layer, or the log, has in their place, as runs."""
+    """Cut a run by what its layer, or the log, has in the place of its records; yield verdict and part."""
     for positions, ends in record_places(run, sources):
         begin, behind = int(positions[0]), int(ends[-1])
         together = _verdict(run, begin, behind, layer, above, sources)
@@ -359,7 +359,7 @@ def _verdict(run: SalvageRun, position: int, end: int, layer: Layer, above: Laye
 
 
 def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
-    """Neighbours that were one run before they were cut."""
+    """Join neighbours that were one run before they were cut."""
     last: SalvageRun | None = None
     for run in runs:
         if last is not None and last.followed_by(run) and last.odd == run.odd:
@@ -373,7 +373,7 @@ def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
 
 
 def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
-    """A layer whose runs are far apart, as several: the one with most records, and the others."""
+    """Split a layer whose runs are far apart: return the part with most records, and the others."""
     groups: list[list[SalvageRun]] = []
     reach = None
     for run in layer.runs:
@@ -400,8 +400,8 @@ class LayoutKind(StrEnum):
 
 @dataclass(frozen=True)
 class SalvageRequest:
-    """What is asked for. grade: the worst that the new store takes. version: of the brokers that
-    will run on it, None for a guess. rate_bytes: most that is read a second."""
+    """What is asked for. grade: the worst that the new store takes. version: of the brokers that will run on it, None
+    for a guess. rate_bytes: read at most so many a second."""
 
     layout: LayoutKind = LayoutKind.ORIGINAL
     grade: Grade = Grade.BODY
@@ -412,15 +412,15 @@ class SalvageRequest:
 
 
 Told = Callable[[str, int], None]
-"""Hears of a step's name and of so many more bytes that are done."""
+"""Called with the name of a step and the number of bytes done since the last call."""
 
 
 @dataclass
 class Salvaged:
     """What was found and what was made of it. Counts are of records.
 
-    aside: records that lie in `conflicts`. unreadable: bytes that a device did not give. open_transactions: those that
-    a broker finds in a RocksDB alone, which is not brought. left: what is left to do, "" for nothing.
+    aside: layers that lie in `conflicts`. unreadable: bytes that a device did not give. open_transactions: those that a
+    broker finds only in a RocksDB, which is not salvaged. left: what is left to do, "" for nothing.
     """
 
     sources: Sources
@@ -449,12 +449,12 @@ class Salvaged:
 
     @property
     def has_log(self) -> bool:
-        """The new store has a log."""
+        """Whether the new store has a log."""
         return self.restored is not None or (self.written is not None and self.written.stored > 0)
 
     @property
     def complete(self) -> bool:
-        """Every record found is whole and in its place."""
+        """Whether every record found is whole and in its place."""
         left = self.left or (self.restored is not None and self.restored.unplaced)
         refused = self.written is not None and self.written.refused
         damaged = self.grades["body"] + self.grades["structure"] + self.found.split
@@ -463,9 +463,9 @@ class Salvaged:
 
 
 def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told: Told) -> Salvaged:
-    """Find all records and say what would become of them. Nothing is written.
+    """Find all records and decide what becomes of them. Nothing is written.
 
-    Raises NotFound where there is no record, Missing, Unreadable.
+    Raises NotFound if there is no record, Missing, Unreadable.
     """
     sources = Sources(paths)
     found, unreadable = Carved(), 0
@@ -488,7 +488,7 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
 
 
 def check_target(images: Images, target: Path) -> None:
-    """Raises Refused for a target in what is salvaged, InvalidInput for one that holds something."""
+    """Raise Refused for a target inside of what is salvaged, InvalidInput for a target that holds something."""
     check_empty(target)
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
     for image in images.files:
@@ -501,9 +501,9 @@ def check_target(images: Images, target: Path) -> None:
 
 
 def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
-    """Make the new store at `target`, `conflicts` beside its parts, and the manifest.
+    """Make the new store at `target`, with `conflicts` and the manifest beside its parts.
 
-    Raises Refused, InvalidInput, NoSpace: nothing is there then.
+    Raises Refused, InvalidInput, NoSpace: then the target is as it was.
     """
     if wanted.layout is LayoutKind.ORIGINAL and salvaged.log.runs:
         check_layer(salvaged.log, salvaged.file_bytes)
@@ -516,7 +516,7 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
 
 
 def open_in_database(store: StoreReader) -> int:
-    """How many open transactions a broker finds in a RocksDB alone. Raises Unreadable."""
+    """Return the number of open transactions that a broker finds only in a RocksDB. Raises Unreadable."""
     if store.topics and not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
         return 0
     open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
@@ -548,7 +548,7 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
 
 
 def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) -> None:
-    """Duplicates and fragments are told; what has no place in the log lies in files of its own."""
+    """Note duplicates and fragments; write what has no place in the log to files of its own."""
     for number, layer in enumerate((each for each in salvaged.aside if each.runs), 1):
         folder = f"{CONFLICTS}/{number}"
         _write_runs([[run] for run in layer.runs], salvaged.sources, target / folder, files)
@@ -561,7 +561,7 @@ def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) 
 
 
 def _write_runs(parts: list[list[SalvageRun]], sources: Sources, folder: Path, files: Files) -> None:
-    """A file for each part: its runs one after the other, named by the position of the first."""
+    """Write a file for each part: its runs one behind the other, named by the position of the first."""
     files.make_directory(folder)
     for runs in parts:
         with files.create(folder / file_name(runs[0].position)) as file:
