@@ -1,4 +1,4 @@
-//! Following the items of a log, one behind the other, as long as each is plain.
+//! Follow the items of a log, one behind the other, as long as each is plain.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use crate::rows::{self, Numbering};
 use crate::table::{each, Block, Columns, Table, Texts, BLOCK};
 use crate::text::{self, Items, Names, Values};
 
-/// Where size, magic code and own position of an item stand, and where the record begins in it.
+/// Where size, magic code and own position of an item are, and where the record begins in it.
 pub struct Frame {
     size: usize,
     magic: usize,
-    /// None: an item may name any position.
+    /// None: the position of an item is not checked.
     position: Option<usize>,
     payload: usize,
     smallest: usize,
@@ -18,7 +18,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// From the five numbers in this order, -1 for no position, and the magic codes. None: they make no sense.
+    /// From five numbers in the order of the fields, -1 for no position, and the magic codes. None: they make no sense.
     pub fn of(numbers: &[i64]) -> Option<Frame> {
         let place = |i: usize| usize::try_from(*numbers.get(i)?).ok().filter(|&n| n < 1 << 20);
         Some(Frame {
@@ -31,7 +31,7 @@ impl Frame {
         })
     }
 
-    /// Size of the item at byte `at`, which lies inside and names its position, if it has to.
+    /// Size of the item at byte `at`, if it lies inside the buffer, and names its position where it has to.
     fn item(&self, buf: &[u8], base: i64, at: usize) -> Option<usize> {
         let item = buf.get(at..).filter(|item| item.len() >= self.smallest)?;
         let size = u32::from_be_bytes(*item.get(self.size..)?.first_chunk()?) as usize;
@@ -46,12 +46,12 @@ impl Frame {
     }
 }
 
-/// How far ahead of the chain bytes are looked at, and in which steps: lines of a processor's cache.
+/// How far ahead of the chain bytes are read, and in which steps: lines of a processor's cache.
 const AHEAD: usize = 2048;
 const LINE: usize = 64;
 
-/// Look at what lies ahead. Where the next item begins is known only when this one has come out of
-/// memory; the lines in between can come together. Returns how far it got.
+/// Touch what lies ahead. Where the next item begins is known only when this one has come out of memory; the lines in
+/// between can be fetched together. Returns how far it got.
 fn meet(buf: &[u8], from: usize, at: usize) -> usize {
     let (begin, end) = (from.max(at), (at + AHEAD).min(buf.len()));
     let lines = buf.get(begin..end).unwrap_or_default().iter().step_by(LINE);
@@ -59,11 +59,11 @@ fn meet(buf: &[u8], from: usize, at: usize) -> usize {
     begin + end.saturating_sub(begin).next_multiple_of(LINE)
 }
 
-/// Columns in front of those of the table: where a record begins and ends, and that its CRC fits.
+/// Columns in front of those of the table: where a record begins, where it ends, whether its CRC fits.
 pub const OWN: usize = 3;
 
-/// The items of a buffer that begins at log position `base`: what each begins with, steps and rules of its
-/// record, and whether its checksum is looked at.
+/// The items of a buffer that begins at log position `base`: frame of an item, steps and rules of its record, and
+/// whether checksums are checked.
 pub struct Chain<'a> {
     pub table: &'a Table,
     pub frame: &'a Frame,
@@ -72,10 +72,10 @@ pub struct Chain<'a> {
     pub crc: bool,
 }
 
-/// What is noted of two strings of each record while its bytes are at hand: one has its different values
-/// numbered, of the other the items are told, and numbers made of their values: `rows::sum` of the first
-/// one, `text::plain_hash` of each without the byte `apart`. One of the strings, and a sum of no words, may be left
-/// out. told: how many are numbered, and which names there are.
+/// What is noted of two strings of each record while its bytes are at hand. Of the `numbered` string the different
+/// values are numbered. Of the `itemized` string the items are noted, and numbers made of their values: `rows::sum` of
+/// the first value, `text::plain_hashes` of each value without the byte `apart`. Either string, and a sum of no words,
+/// may be left out. told: how many values are numbered, and which names occur.
 pub struct Notes<'a> {
     numbered: Option<usize>,
     numbering: Numbering<'a>,
@@ -93,9 +93,9 @@ pub struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    /// numbers: columns of both strings, -1 for one that is left out, names with values, words and factor of a sum,
-    /// byte of a hash, or -1: none is made. out: the numbers of `told`, then ids, leaders, sums, values, hashes, as far
-    /// as they are made. None: they make no sense.
+    /// numbers: columns of both strings, -1 if left out; number of names with values; words and factor of the sum; the
+    /// byte `apart` of hashes, -1 for no hashes. out: `told`, then ids, leaders, sums, values, hashes, as far as they
+    /// are made. None: the numbers make no sense.
     pub fn of(
         table: &Table, names: &'a Names, numbers: &[i64], out: &'a mut [i64], odd: &'a mut [u8],
     ) -> Option<Notes<'a>> {
@@ -158,8 +158,8 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Follow the chain from byte `at` on, until an item is not plain, not whole, or `stride` of them are
-/// found. Returns how many, and the byte behind them.
+/// Follow the chain from byte `at` on, until an item is not plain or not whole, or `stride` items are found. Returns
+/// how many, and the byte behind them.
 pub fn follow<'a>(
     chain: &Chain<'a>, mut at: usize, out: &mut [i64], stride: usize, mut notes: Option<Notes<'a>>,
 ) -> Option<(usize, usize)> {

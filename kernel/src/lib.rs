@@ -1,9 +1,8 @@
-//! Tables of steps over bulk bytes, and a handful of loops over (buffer, starts, lengths). Knows no
-//! RocketMQ: what a record is stands in construct schemas, of which Python makes the tables.
+//! Tables of steps over bulk bytes, and a handful of loops over texts (buffer, starts, lengths). The kernel knows no
+//! RocketMQ: construct schemas say what a record is, and Python makes the tables of them.
 //!
-//! The edge to Python is the one place with `unsafe`. A call names an operation, arrays and numbers;
-//! arrays become slices here, once, and a panic becomes an error. All else is safe Rust over bytes
-//! that nobody vouches for.
+//! The edge to Python is the only place with `unsafe`. A call names an operation, arrays and numbers. Arrays become
+//! slices here, once, and a panic becomes an error. All else is safe Rust over bytes that nobody vouches for.
 
 pub mod chain;
 pub mod lines;
@@ -14,12 +13,12 @@ pub mod text;
 use std::cell::Cell;
 use table::{each, Texts};
 
-/// Changes when an operation does: Python uses no library of another number.
+/// Grows when an operation changes: Python uses no library with another number.
 pub const VERSION: i64 = 7;
-/// The answer to arguments that make no sense.
+/// The answer if the arguments make no sense.
 pub const WRONG: i64 = -1;
 
-/// An array of the caller, of so many bytes.
+/// An array of the caller: address and size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Span {
@@ -27,11 +26,11 @@ pub struct Span {
     pub bytes: usize,
 }
 
-/// The arrays and numbers of a call. Python keeps the arrays alive and lets nobody write them meanwhile.
+/// The arrays and numbers of a call. Python keeps the arrays alive and unchanged meanwhile.
 pub struct Args<'a> {
     spans: &'a [Span],
     numbers: &'a [i64],
-    /// Arrays that were given out to read, and to write: a bit for each.
+    /// Arrays that were given out for reading, and for writing: a bit for each.
     given: Cell<(u64, u64)>,
 }
 
@@ -42,12 +41,12 @@ mod edge {
     use super::{Args, Span, WRONG};
     use std::panic::{catch_unwind, AssertUnwindSafe};
 
-    /// What an array may hold.
+    /// Element types of arrays.
     ///
     /// # Safety
-    /// Every pattern of bits is a value of it.
+    /// Every pattern of bits is a valid value.
     pub unsafe trait Plain {}
-    // SAFETY: they are numbers
+    // SAFETY: these are integers
     unsafe impl Plain for u8 {}
     unsafe impl Plain for i32 {}
     unsafe impl Plain for i64 {}
@@ -60,7 +59,7 @@ mod edge {
             (good && !at.is_null() && at.is_aligned()).then_some((at, bytes / size_of::<T>()))
         }
 
-        /// Array i, to read.
+        /// Array i, for reading. None: no such array, a wrong size or alignment, or `get_mut` has given it out.
         pub fn get<T: Plain>(&self, i: usize) -> Option<&'a [T]> {
             let (at, count) = self.span(i)?;
             let (read, written) = self.given.get();
@@ -68,11 +67,11 @@ mod edge {
                 return None;
             }
             self.given.set((read | 1 << i, written));
-            // SAFETY: the caller's array; `get_mut` did not give it out, and will not, nor one that shares a byte
+            // SAFETY: the caller's array; no slice for writing shares a byte with it: `get_mut` sees to that
             Some(unsafe { std::slice::from_raw_parts(at, count) })
         }
 
-        /// Array i, to write: it shares no byte with another one, and each is asked for once.
+        /// Array i, for writing. None: as `get`, or it shares a byte with another array, or was given out already.
         pub fn get_mut<T: Plain>(&self, i: usize) -> Option<&'a mut [T]> {
             let (at, count) = self.span::<T>(i)?;
             let (begin, end) = (at as usize, at as usize + count * size_of::<T>());
@@ -86,15 +85,15 @@ mod edge {
                 return None;
             }
             self.given.set((read, written | 1 << i));
-            // SAFETY: the caller's array, and no other slice of this call has a byte of it
+            // SAFETY: the caller's array, and no other slice of this call shares a byte with it
             Some(unsafe { std::slice::from_raw_parts_mut(at, count) })
         }
     }
 
-    /// Do one operation. Returns its answer, or -1: the arguments make no sense.
+    /// Run one operation. Returns its answer, or -1 if the arguments make no sense.
     ///
     /// # Safety
-    /// The spans are arrays of the caller that live, and that nobody else writes, during the call.
+    /// The spans are arrays of the caller that stay alive, and that nobody else writes, during the call.
     #[no_mangle]
     pub unsafe extern "C" fn mqstore_run(
         operation: i64, spans: *const Span, spans_n: usize, numbers: *const i64, numbers_n: usize,
@@ -120,7 +119,7 @@ impl Args<'_> {
     }
 }
 
-/// The operations by number; each says which arrays and numbers it wants. Texts: buffer, starts, lengths.
+/// The operations by number. The comments name arrays and, behind a semicolon, numbers. Texts: buffer, starts, lengths.
 fn run(operation: i64, args: &Args) -> Option<i64> {
     let texts = |i: usize| Texts::of(args.get(i)?, args.get(i + 1)?, args.get(i + 2)?);
     let done = |_| 0;
@@ -128,7 +127,7 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
         0 => Some(VERSION),
         1 => follow_chain(args),
         2 => decode(args),
-        // texts, out: CRC-32 of each without its top bit
+        // texts, out: CRC-32 of each text, without its top bit
         3 => each(texts(0)?, args.get_mut(3)?, |_, text| table::crc31(text) as i32).map(done),
         // names, their lengths, texts, values, odd, all; names with values
         4 => {
@@ -138,7 +137,7 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
             items.add(texts, 0, &mut values, args.get_mut(6)?)?;
             args.get_mut::<i64>(7)?.first_mut().map(|all| *all = items.all as i64).map(done)
         }
-        // texts, seeds (none: 0), out: -1 of what is no UTF-8
+        // texts, seeds (none: 0), out: hash of each text, -1 if it is not UTF-8
         5 => {
             let seeds = args.get::<i32>(3)?;
             let seed = |row: usize| seeds.get(row).map_or(0, |&seed| seed as u32);
@@ -168,16 +167,16 @@ fn run(operation: i64, args: &Args) -> Option<i64> {
             let template = lines::Template { pieces, constants, buf, bounds, columns, rows: ends.len() };
             Some(template.write(args.size(0)?, ends, args.get_mut(6)?))
         }
-        // hashes, previous, newest; number of the first
+        // hashes, previous, newest; number of the first item
         12 => rows::link(args.get(0)?, args.get(1)?, args.get_mut(2)?, args.number(0)?),
-        // groups, columns to add up, columns whose ends are told, out; how many groups
+        // groups, columns to add up, columns whose ends are wanted, out; number of groups
         13 => rows::tally(args.get(0)?, args.get(1)?, args.get(2)?, args.get_mut(3)?, args.size(0)?),
         _ => None,
     }
 }
 
-/// table, frame, buffer, out; columns, base, at, crc, stride. out: end of the last, then the columns.
-/// With notes: names, their lengths, what is noted, odd; numbers as in `chain::Notes`.
+/// table, frame, buffer, out; columns, base, at, crc, stride. out: end of the last record, then the columns.
+/// With notes: names, their lengths, out of the notes, odd; further numbers as in `chain::Notes`.
 fn follow_chain(args: &Args) -> Option<i64> {
     let table = table::Table::of(args.get(0)?, args.size(0)?)?;
     let frame = chain::Frame::of(args.get(1)?)?;
@@ -194,7 +193,7 @@ fn follow_chain(args: &Args) -> Option<i64> {
     Some(rows as i64)
 }
 
-/// table, buffer, starts, limits, out; columns. out: ends, ok, then the columns. Returns how many are ok.
+/// table, buffer, starts, limits, out; columns. out: ends, ok, then the columns. Returns how many records are ok.
 fn decode(args: &Args) -> Option<i64> {
     let table = table::Table::of(args.get(0)?, args.size(0)?)?;
     let (buf, starts, limits) = (args.get::<u8>(1)?, args.get::<i64>(2)?, args.get::<i64>(3)?);
@@ -208,7 +207,7 @@ fn decode(args: &Args) -> Option<i64> {
     for first in (0..count).step_by(table::BLOCK) {
         let some = table::BLOCK.min(count - first);
         for i in 0..some {
-            // a negative start lies behind every limit
+            // a negative start is put behind every limit
             block.starts[i] = usize::try_from(starts[first + i]).unwrap_or(usize::MAX >> 1);
             block.limits[i] = usize::try_from(limits[first + i]).unwrap_or(0).min(buf.len());
         }

@@ -1,11 +1,11 @@
-//! Rows as text: constants, numbers, and texts as JSON has them, one behind the other.
+//! Rows as text: constants, numbers, and texts as JSON strings, one behind the other.
 
 use crate::table::string;
 
-/// Numbers of a piece: what it is, and three that say more.
+/// A piece has so many numbers: its kind, and three that depend on the kind.
 pub const WIDTH: usize = 4;
 
-/// Why a row is not written: there is no room, or somebody else has to look at it.
+/// Why a row is not written: there is no room, or the caller has to write it.
 pub enum Stop {
     Full,
     Odd,
@@ -14,11 +14,11 @@ type Written = Result<(), Stop>;
 
 /// What the rows are made of.
 pub struct Template<'a> {
-    /// A piece behind the other; what makes no sense makes a row odd.
+    /// Pieces, one behind the other; an invalid piece makes a row odd.
     pub pieces: &'a [i64],
     /// Texts that pieces and columns name by start and length.
     pub constants: &'a [u8],
-    /// Where the texts of columns lie.
+    /// Holds the texts of columns.
     pub buf: &'a [u8],
     /// Ascending: characters from the first on are odd, those from the second on are not, and so on.
     pub bounds: &'a [i64],
@@ -28,8 +28,8 @@ pub struct Template<'a> {
 }
 
 impl Template<'_> {
-    /// Write the rows from `first` on as far as there is room. ends: where each ends, -1 of one that is
-    /// odd, which is left out. Returns the row that is next.
+    /// Write the rows from `first` on as far as there is room. ends: where each row ends, -1 for an odd row, which is
+    /// left out. Returns the next row.
     pub fn write(&self, first: usize, ends: &mut [i64], out: &mut [u8]) -> i64 {
         let mut out = Out { bytes: out, at: 0, bounds: self.bounds };
         for (row, end) in ends.iter_mut().enumerate().take(self.rows).skip(first) {
@@ -64,12 +64,12 @@ impl Template<'_> {
             4 => out.string(text),
             5 if text.is_empty() => out.put(b"null"),
             5 => out.string(text),
-            // parts between separators, without empty ones
+            // parts between separators `a`, without empty ones
             6 => {
                 let parts = text.split(|&byte| i64::from(byte) == a).filter(|part| !part.is_empty());
                 out.all(b"[]", parts, |out, part| out.string(part))
             }
-            // names and values: one separator inside of each item, and one behind it
+            // names and values: separator `a` inside of each item, `b` behind it
             7 => {
                 let items = text.strip_suffix(&[b as u8]).unwrap_or(text);
                 let each = items.split(|&byte| i64::from(byte) == b).skip(usize::from(text.is_empty()));
@@ -124,7 +124,7 @@ impl Out<'_> {
         self.put(&around[1..])
     }
 
-    /// A string of JSON. Odd: no UTF-8, or a character that others have to look at.
+    /// Write a JSON string. Odd: not UTF-8, or with a character that the caller has to look at.
     fn string(&mut self, text: &[u8]) -> Written {
         let is_odd = |char: char| self.bounds.partition_point(|&bound| bound <= i64::from(u32::from(char))) % 2 == 1;
         if !text.is_ascii() && std::str::from_utf8(text).map_or(true, |text| text.chars().any(is_odd)) {
@@ -148,7 +148,7 @@ impl Out<'_> {
     }
 }
 
-/// How many bytes at the front are written as they are: no control, quote, backslash, DEL.
+/// How many bytes at the front need no escape: no control, quote, backslash, DEL.
 fn plain(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let below = |word: u64, byte: u64| word.wrapping_sub(ONES * byte) & !word;

@@ -1,9 +1,9 @@
-//! Columns of texts and numbers: numbering the different ones, copying them, what was met before.
+//! Columns of texts and numbers: number the different ones, copy them, find those met before.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-// has another secret each time: producers choose texts and numbers, and not which of them meet in one place
+// a new secret each time: producers choose texts and numbers, but not which of them collide
 use foldhash::fast::RandomState;
 
 use crate::table::{same, word, Texts};
@@ -16,8 +16,8 @@ pub struct Numbering<'a> {
 }
 
 impl<'a> Numbering<'a> {
-    /// Number the texts of further rows, the first of which is `row`. leaders: the first row of each number.
-    /// Returns how many numbers there are now. A text of negative length counts as an empty one.
+    /// Number the texts of further rows, the first of which is `row`. leaders: the first row of each number. Returns
+    /// how many numbers there are now. A text of negative length counts as an empty one.
     pub fn add(&mut self, texts: Texts<'a, '_>, row: usize, ids: &mut [i64], leaders: &mut [i64]) -> Option<i64> {
         if texts.count() != ids.len() {
             return None;
@@ -36,7 +36,7 @@ impl<'a> Numbering<'a> {
     }
 }
 
-/// Copy texts to places of another buffer. None: one of them does not fit.
+/// Copy texts to places of another buffer. None: a text does not fit.
 pub fn copy(texts: Texts, target: &mut [u8], places: &[i64]) -> Option<i64> {
     for (row, &place) in places.iter().enumerate() {
         let text = texts.get(row)?;
@@ -48,8 +48,8 @@ pub fn copy(texts: Texts, target: &mut [u8], places: &[i64]) -> Option<i64> {
     (places.len() == texts.count()).then_some(places.len() as i64)
 }
 
-/// The first `words` words of eight bytes of a text, the last one filled up with zeros, each multiplied with
-/// another power of `factor`.
+/// Sum of the first `words` words of eight bytes of a text, the last word filled up with zeros, each multiplied by the
+/// next power of `factor`.
 pub fn sum(text: &[u8], words: usize, factor: u64) -> u64 {
     let mut power = 1u64;
     text.chunks(8).take(words).fold(0, |sum: u64, part| {
@@ -58,8 +58,8 @@ pub fn sum(text: &[u8], words: usize, factor: u64) -> u64 {
     })
 }
 
-/// Which numbers were met before. Each has a place among the marks, by its highest bits, and the latest
-/// one there stays. told: 0, nothing stood there, 1: another one, 2: it was met. Returns how many were.
+/// Tell which numbers were met before. The highest bits of a number give its place among the marks; the latest mark
+/// stays. told: 0: no mark was there, 1: a mark of another number, 2: the number was met. Returns how many were met.
 pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> {
     let bits = marks.len().checked_ilog2().filter(|bits| *bits > 0 && marks.len().is_power_of_two())?;
     if told.len() != numbers.len() {
@@ -71,7 +71,7 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
         let stands = marks[place(number as u64)];
         *told = if stands == 0 { 0 } else { 1 + (stands == mark(number as u64)) as u8 };
     }
-    // these among themselves: a table of all of them, half empty, with as few bytes as it can have
+    // these numbers among themselves: a hash table of row numbers, at most half full, as small as it can be
     let (mut slots, mixer) = (vec![u32::MAX; (2 * numbers.len() + 2).next_power_of_two()], RandomState::default());
     let mut again = 0;
     for (row, (&number, told)) in numbers.iter().zip(told).enumerate() {
@@ -90,9 +90,9 @@ pub fn meet(numbers: &[i64], marks: &mut [i32], told: &mut [u8]) -> Option<i64> 
     Some(again)
 }
 
-/// Whether each row goes on where the one before it in its group ended: `next` of the group, -1: anywhere.
-/// count: how far a row moves its group; first: where a group began, or -1. At the first row that does
-/// not go on, or is negative, `next` is set back; what `first` was given by the rows before stays. Returns how many rows went on: all, or none.
+/// Whether each row continues where the row before it in its group ended: at `next` of the group; -1: anywhere. count:
+/// how far a row moves its group. first: where a group began, or -1. At the first row that does not, or is negative,
+/// `next` is set back, but not `first`. Returns how many rows continued: all, or none.
 pub fn go_on(
     (group, value, count): (&[i64], &[i64], &[i64]), next: &mut [i64], first: &mut [i64], before: &mut [i64],
 ) -> Option<i64> {
@@ -118,9 +118,9 @@ pub fn go_on(
     Some(rows as i64)
 }
 
-/// Rows counted in groups. added, ended: columns of as many numbers as there are rows. out: of each group how many rows
-/// it has, the sum of each column of `added`, the least and the greatest of each of `ended`, besides what stands there.
-/// Returns how many rows. None: a row is in none of the groups, or there is not room for so many.
+/// Count rows in groups. added, ended: columns, each with a number for every row. out: of each group the number of
+/// rows, the sum of each column of `added`, the least and the greatest of each column of `ended`, merged with what is
+/// there already. Returns the number of rows. None: a row is in none of the groups, or `out` has another size.
 pub fn tally(group: &[i64], added: &[i64], ended: &[i64], out: &mut [i64], groups: usize) -> Option<i64> {
     let rows = group.len();
     let columns = |all: &[i64]| (all.len() % rows.max(1) == 0).then_some(all.len() / rows.max(1));
@@ -143,8 +143,8 @@ pub fn tally(group: &[i64], added: &[i64], ended: &[i64], out: &mut [i64], group
     Some(rows as i64)
 }
 
-/// Items with numbers from `first` on: each is put in front of the chain of its slot, whose newest item so far it names as
-/// the one before it. Returns how many do, up to one that does not, or has a negative hash.
+/// Link items, numbered from `first` on: each is put in front of the chain of its slot, if it names the newest item
+/// there as the one before it. Returns the number of items up to one that does not, or that has a negative hash.
 pub fn link(hashes: &[i32], previous: &[i32], newest: &mut [i32], first: i64) -> Option<i64> {
     let slots = u32::try_from(newest.len()).unwrap_or(u32::MAX);
     if hashes.len() != previous.len() || slots == 0 {

@@ -1,30 +1,30 @@
-//! A table: what Python makes of a construct schema. Steps over a record's bytes, from front to
-//! back; each writes numbers of records into columns. A string is two columns: start and length.
+//! A table: what Python makes of a construct schema. Its steps go over a record's bytes from front to back; each writes
+//! numbers of records into columns. A string is two columns: start and length.
 
 use std::ops::Range;
 
 /// One row of a table: the operation and up to five numbers.
 pub const WIDTH: usize = 6;
 
-/// Up to so many records go through the steps together.
+/// At most so many records go through the steps together.
 pub const BLOCK: usize = 128;
 
-/// What a table does next with the bytes of a record.
+/// What to do next with the bytes of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Go behind the next bytes, which the steps behind this one read.
+    /// Make the next bytes the run, which the steps behind this one read.
     Run(usize),
     /// A number of 1, 2, 4 or 8 bytes in the run.
     Number { column: usize, offset: usize, width: usize, signed: bool, little: bool },
-    /// As many bytes of the run as the step says.
+    /// A string of a fixed number of bytes in the run.
     Fixed { column: usize, offset: usize, length: usize },
-    /// As many bytes as a column says, plus `add`; without a column all that is left.
+    /// A string of as many bytes as column `length` says, plus `add`; without a column all that is left.
     Take { column: usize, length: Option<usize>, add: i64 },
-    /// The next `yes` steps where a column is `number`, or has some of its bits, else the `no` ones behind them.
+    /// Take the next `yes` steps if a column is `number` (or has some of its bits), else the `no` steps behind them.
     If { column: usize, equal: bool, number: i64, yes: usize, no: usize },
 }
 
-/// What has to hold of a column of a record that a chain goes on behind.
+/// What must hold for a column of a record that a chain continues behind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
     /// It is the record's size.
@@ -35,32 +35,32 @@ pub enum Rule {
     Known([i64; 3]),
 }
 
-/// A table that was looked through: no column is out of range.
+/// A checked table: no column is out of range.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     steps: Vec<Step>,
     rules: Vec<(usize, Rule)>,
-    /// Start of the string whose checksum is stored in the second column.
+    /// Column of the string, and column of its checksum.
     checksum: Option<(usize, usize)>,
-    /// How many columns it fills.
+    /// Number of columns that it fills.
     pub columns: usize,
 }
 
-/// Where records begin and may end, and where the steps have come to.
+/// Where records begin and may end, and how far the steps have come.
 pub struct Block {
     /// First byte of each record.
     pub starts: [usize; BLOCK],
-    /// Byte behind the last that may be read.
+    /// Byte behind the last one that may be read.
     pub limits: [usize; BLOCK],
-    /// Byte behind the last that was read.
+    /// Byte behind the last one that was read.
     pub ends: [usize; BLOCK],
-    /// All lengths fit: all bytes were there.
+    /// Whether all lengths fit and all bytes were there.
     pub ok: [bool; BLOCK],
-    /// Where the run begins; `NOWHERE` of a record that is not ok.
+    /// Where the run begins; `NOWHERE` for a record that is not ok.
     runs: [usize; BLOCK],
 }
 
-/// No buffer has a byte there, nor within a run behind it.
+/// No buffer has a byte here, or within a run behind it.
 const NOWHERE: usize = usize::MAX >> 1;
 
 impl Default for Block {
@@ -71,7 +71,7 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Go behind the next bytes of a record. Returns where they begin, or that they are not there.
+    /// Pass the next bytes of a record. Returns where they begin; None: they are not all there.
     #[inline]
     fn pass(&mut self, i: usize, length: Option<usize>) -> Option<usize> {
         let at = self.ends[i];
@@ -89,7 +89,7 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// None: there is not enough room for so many.
+    /// None: there is no room for so many.
     pub fn of(numbers: &'a mut [i64], columns: usize, stride: usize) -> Option<Columns<'a>> {
         (columns.checked_mul(stride)? <= numbers.len()).then_some(Columns { numbers, stride })
     }
@@ -111,7 +111,7 @@ impl<'a> Columns<'a> {
 }
 
 impl Table {
-    /// Look through rows of six numbers, a thousand at most. None: they make no sense.
+    /// Check a table of rows of six numbers, about a thousand rows at most. None: they make no sense.
     pub fn of(rows: &[i64], columns: usize) -> Option<Table> {
         if rows.len() % WIDTH != 0 || rows.len() > WIDTH << 10 || columns > 1 << 12 {
             return None;
@@ -150,7 +150,7 @@ impl Table {
         Some(table)
     }
 
-    /// Run the steps over the first `count` records of a block; rows from `row` on.
+    /// Run the steps over the first `count` records of a block; results go to rows from `row` on.
     pub fn run(&self, buf: &[u8], block: &mut Block, count: usize, out: &mut Columns, row: usize) {
         for i in 0..count {
             block.ends[i] = block.starts[i];
@@ -171,7 +171,7 @@ impl Table {
             let test = |value: i64| if equal { value == number } else { value & number != 0 };
             let sides = steps.split_at_checked(yes).and_then(|(when, rest)| Some((when, rest.split_at_checked(no)?)));
             let Some((when, (unless, after))) = sides else { return block.ok[rows].fill(false) };
-            // neighbours mostly go the same way: a run of them goes through the steps together
+            // neighbours mostly take the same side: they go through its steps together
             let mut begin = rows.start;
             while begin < rows.end {
                 let holds = test(out.get(column, row + begin));
@@ -184,7 +184,8 @@ impl Table {
         }
     }
 
-    /// How many of the first `count` records keep all rules. base: position of the buffer.
+    /// How many of the first `count` records, up to the first exception, keep all rules. base: log position of the
+    /// buffer.
     pub fn plain(&self, block: &Block, mut count: usize, base: i64, out: &Columns, row: usize) -> usize {
         let good = |i: usize| block.ok[i] && block.ends[i] == block.limits[i];
         count = (0..count).find(|&i| !good(i)).unwrap_or(count);
@@ -201,7 +202,7 @@ impl Table {
         count
     }
 
-    /// Whether the string of each of the first `count` records has the checksum that is stored.
+    /// Whether the string of each of the first `count` records has its stored checksum.
     pub fn check(&self, buf: &[u8], count: usize, out: &Columns, row: usize, fits: &mut [i64]) {
         for (i, fits) in fits.iter_mut().enumerate().take(count) {
             *fits = self.checksum.is_none_or(|(text, stored)| {
@@ -212,7 +213,7 @@ impl Table {
     }
 }
 
-/// One step that is no branch, of the records `rows` of a block.
+/// Run one step that is no branch for the records `rows` of a block.
 fn one(step: &Step, buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut Columns, row: usize) {
     let first = row + rows.start;
     match *step {
@@ -256,7 +257,7 @@ fn one(step: &Step, buf: &[u8], block: &mut Block, rows: Range<usize>, out: &mut
     }
 }
 
-/// A number of each run, `N` bytes wide; 0 where there is none.
+/// Read a number of `N` bytes of each run; 0 if there is none.
 fn numbers<const N: usize>(buf: &[u8], runs: &[usize], offset: usize, signed: bool, little: bool, out: &mut [i64]) {
     let unused = 64 - 8 * N as u32;
     for (out, run) in out.iter_mut().zip(runs) {
@@ -278,17 +279,17 @@ pub struct Texts<'a, 'b> {
 }
 
 impl<'a, 'b> Texts<'a, 'b> {
-    /// None: there are not as many of both.
+    /// None: the numbers of starts and lengths differ.
     pub fn of(buf: &'a [u8], starts: &'b [i64], lengths: &'b [i64]) -> Option<Texts<'a, 'b>> {
         (starts.len() == lengths.len()).then_some(Texts { buf, starts, lengths })
     }
 
-    /// How many they are.
+    /// Number of texts.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// One of them; None: it is not inside.
+    /// One text. None: it is not inside the buffer.
     #[inline]
     pub fn get(&self, row: usize) -> Option<&'a [u8]> {
         string(self.buf, *self.starts.get(row)?, *self.lengths.get(row)?)
@@ -304,8 +305,7 @@ pub fn string(buf: &[u8], start: i64, length: i64) -> Option<&[u8]> {
     buf.get(start..start.checked_add(usize::try_from(length).ok()?)?)
 }
 
-/// The first eight bytes of a text, the first one lowest; zeros behind its end. Without a call: most texts
-/// are short.
+/// The first eight bytes of a text, the first one lowest; zeros behind its end. Makes no call: most texts are short.
 #[inline]
 pub fn word(text: &[u8]) -> u64 {
     if let Some(bytes) = text.first_chunk::<8>() {
@@ -328,7 +328,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
         && words.zip(others).all(|(one, other)| word(one) == word(other))
 }
 
-/// A number of each text, by its row. None: one of them is not inside.
+/// Make a number of each text, by its row. None: a text is not inside the buffer, or `out` has another size.
 pub fn each<T>(texts: Texts, out: &mut [T], make: impl Fn(usize, &[u8]) -> T) -> Option<()> {
     if texts.count() != out.len() {
         return None;

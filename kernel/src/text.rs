@@ -2,7 +2,7 @@
 
 use crate::table::{self, each, same, Texts};
 
-/// Bytes below 3 end a name (1), an item (2), or should not be there (0).
+/// Bytes below 3 end a name (1) or an item (2), or should not occur (0).
 const LOW: u64 = 0x7D7D_7D7D_7D7D_7D7D;
 const SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
 
@@ -10,11 +10,11 @@ const SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
 pub mod odd {
     /// A byte 0.
     pub const NUL: u8 = 1;
-    /// An item without a name, a value, or what stands between them.
+    /// An item without a name, a value, or the separator between them.
     pub const MALFORMED: u8 = 2;
     /// An item with more than one separator of name and value.
     pub const RUN_TOGETHER: u8 = 4;
-    /// Two items have the same name, with a value or without, or there are too many to say.
+    /// Two items have the same name, with a value or without, or there are too many items to tell.
     pub const REPEATED: u8 = 8;
     /// The last item has no end.
     pub const OPEN: u8 = 16;
@@ -40,7 +40,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Where values of the first `names` are told, int64[names, 3, texts]: start, length, how many.
+/// Values of the first `names` names, int64[names, 3, texts]: start, length, how many.
 pub struct Values<'a> {
     pub columns: &'a mut [i64],
     pub names: usize,
@@ -60,10 +60,10 @@ impl Values<'_> {
     }
 }
 
-/// Most items of a text whose names are compared with one another.
+/// The names of at most so many items of a text are compared with one another.
 const COMPARED: usize = 64;
 
-/// A text that is looked through: what is odd about it, and of how many items the names are kept.
+/// The text that is being scanned: what is odd about it, and of how many items the names are kept.
 struct Text<'a> {
     bytes: &'a [u8],
     row: usize,
@@ -73,18 +73,17 @@ struct Text<'a> {
     kept: usize,
 }
 
-/// Words of the longest texts whose shape is kept: longer ones are looked through each.
+/// Shapes are kept for texts of at most so many words: longer texts are scanned each.
 const WORDS: usize = 64;
-/// How many shapes are kept.
+/// At most so many shapes are kept.
 const SHAPES: usize = 8;
 
-/// What texts of one length have in common that differ in the values of their items alone. Nothing is
-/// odd about them.
+/// What texts of one length share that differ only in the values of their items. Nothing is odd about them.
 struct Shape {
     length: usize,
-    /// Of each word: bytes of names and separators as 0xFF, and as they are.
+    /// Of each word: mask of bytes in names and separators (0xFF), and these bytes.
     words: Vec<(u64, u64)>,
-    /// Number of a name, where its value begins, how long it is.
+    /// Number of a name, start and length of its value.
     values: Vec<(usize, usize, usize)>,
 }
 
@@ -99,7 +98,7 @@ fn low(word: u64) -> u64 {
 }
 
 impl Shape {
-    /// The shape of a text about which nothing is odd. None: it is too long.
+    /// The shape of a text that is not odd. None: it is empty or too long.
     fn of(bytes: &[u8], names: &Names) -> Option<Shape> {
         let (mut mask, mut values, mut begin) = (vec![0; bytes.len()], Vec::new(), 0);
         for item in bytes.split_inclusive(|&byte| byte == 2).take_while(|_| bytes.len() <= 8 * WORDS) {
@@ -123,7 +122,7 @@ impl Shape {
     }
 }
 
-/// Looks through texts of items; what they have in common is kept from one to the next.
+/// Scans texts of items; shapes are kept from one text to the next.
 pub struct Items<'a> {
     names: &'a Names<'a>,
     spans: [(u32, u32); COMPARED],
@@ -131,18 +130,18 @@ pub struct Items<'a> {
     latest: usize,
     oldest: usize,
     missed: u32,
-    /// Which names there are at all.
+    /// Which of the names have occurred, a bit for each.
     pub all: u64,
 }
 
 impl<'a> Items<'a> {
-    /// Nothing was looked at yet.
+    /// Before any text.
     pub fn of(names: &'a Names<'a>) -> Items<'a> {
         Items { names, spans: [(0, 0); COMPARED], shapes: Vec::new(), latest: 0, oldest: 0, missed: 0, all: 0 }
     }
 
-    /// Look through the texts of further rows, the first of which is `row`. odd: of each text. None: there are
-    /// columns for other names or rows.
+    /// Scan the texts of further rows, the first of which is `row`. odd: of each text. None: the columns are for other
+    /// names or rows.
     pub fn add(&mut self, texts: Texts, row: usize, values: &mut Values, odd: &mut [u8]) -> Option<()> {
         let room = values.names.min(self.names.0.len()).checked_mul(3)?.checked_mul(values.texts)?;
         if values.columns.len() != room || texts.count() != odd.len() {
@@ -163,7 +162,7 @@ impl<'a> Items<'a> {
         let fits = |shape: &Shape| shape.fits(bytes);
         let known = match self.shapes.get(self.latest) {
             Some(shape) if fits(shape) => Some(self.latest),
-            // where each text has a shape of its own, none is looked for, and few are kept
+            // while no known shape has fitted for long, none is tried, and few are kept
             _ if self.missed < 64 => self.shapes.iter().position(fits),
             _ => None,
         };
@@ -222,7 +221,7 @@ impl<'a> Items<'a> {
             text.odd |= if begin < end { odd::MALFORMED } else { 0 };
             return;
         }
-        // has an item before this one the same name?
+        // has an earlier item the same name?
         let bit = 1u64 << ((name.len() * 11 + usize::from(name[0]) * 7 + usize::from(name[name.len() / 2]) * 3) & 63);
         let mut known = self.spans[..text.kept].iter().map(|&(begin, end)| &text.bytes[begin as usize..end as usize]);
         if text.kept == COMPARED || (text.seen & bit != 0 && known.any(|known| known == name)) {
@@ -245,7 +244,8 @@ impl<'a> Items<'a> {
 const FOLDS: [(u32, u64, u64); 3] =
     [(8, 0x00FF_00FF_00FF_00FF, 31), (16, 0x0000_FFFF_0000_FFFF, 31 * 31), (32, 0xFFFF_FFFF, 31 * 31 * 31 * 31)];
 
-/// `String.hashCode` of a text behind what `seed` is the hash of. see: is given its words. None: it is not all ASCII.
+/// `String.hashCode` of a text that follows one with the hash `seed`. see: gets the words of the text. None: not all
+/// ASCII.
 #[inline]
 fn ascii_hash(seed: u32, text: &[u8], mut see: impl FnMut(u64)) -> Option<u32> {
     let (mut hash, mut seen) = (seed, 0);
@@ -266,7 +266,7 @@ fn ascii_hash(seed: u32, text: &[u8], mut see: impl FnMut(u64)) -> Option<u32> {
     (seen & !SEVEN == 0).then_some(hash)
 }
 
-/// The same of any text. None: it is no UTF-8.
+/// `String.hashCode` of any text that follows one with the hash `seed`. None: not UTF-8.
 pub fn java_hash(seed: u32, text: &[u8]) -> Option<u32> {
     ascii_hash(seed, text, |_| ()).or_else(|| {
         let units = std::str::from_utf8(text).ok()?.encode_utf16();
@@ -274,7 +274,7 @@ pub fn java_hash(seed: u32, text: &[u8]) -> Option<u32> {
     })
 }
 
-/// Hash of each text, -1: it is not all ASCII, or has a certain byte.
+/// Hash of each text, -1 if it is not all ASCII, or has the byte `apart`.
 pub fn plain_hashes(texts: Texts, apart: u8, out: &mut [i64]) -> Option<()> {
     let (ones, apart) = (u64::MAX / 255, u64::from(apart) * (u64::MAX / 255));
     let has = |word: u64| (word ^ apart).wrapping_sub(ones) & !(word ^ apart) & !SEVEN;
