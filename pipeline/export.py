@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Asked = Mapping[str, str]
 """Options of a read of `rocketmq-log`."""
 Written = Mapping[str, Any]
-"""What one writer has done: its `attempt`, `files`, `damage`, and bodies `skipped` and `marked`."""
+"""What one writer has done: its `attempt`, `files`, `damage`, numbers of bodies `skipped` and `marked`."""
 Job = Callable[[Asked, ExportHow, Stage, Sequence[LogSplit]], Sequence[Written]]
 """Writes the messages of some parts of logs as files into a stage."""
 
@@ -45,17 +45,15 @@ def export(
     files: Files | None = None,
     mode: Mode = Mode.NEW,
 ) -> dict[str, Any]:
-    """Write messages as files below `target`: its manifest.
+    """Write messages as files below `target`; return the manifest.
 
-    options: of a read, but where the stores are. mode: what becomes of an export that is there.
-
-    They appear as in `publish_job`, which also says what is raised besides Unsupported and
-    InvalidInput for files that cannot be written.
+    options: those of a read except for the stores. mode: what happens to an existing export. The files appear as in
+    `publish_job`, which also raises its errors. Raises Unsupported and InvalidInput for files that cannot be written.
     """
     how.kind.require()
     asked = {"paths": json.dumps(list(stores)), **options}
     ask = Ask.of(asked)
-    wanted = schema_of(ask, how)  # a column that is not known is told before anything is written
+    wanted = schema_of(ask, how)  # raises for an unknown column before anything is written
     what = {"asked": dict(asked), "how": asdict(how), "mode": mode.value}
     adds, overwrites = mode is not Mode.NEW, mode is Mode.OVERWRITE
     target = Path(os.path.realpath(target)) if adds else target
@@ -97,7 +95,7 @@ def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogSplit]:
 
 
 def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:
-    """All files that were written into the tree, and the note where they have no room for it."""
+    """Move all files that were written into the tree; write the note if the files have no room for it."""
     written = [(one["attempt"], file["path"]) for one in done for file in one["files"]]
     stage.collect((attempt, f"{path}{DRAFT}") for attempt, path in written)
     if not holds_note(how.kind.form):
@@ -119,7 +117,7 @@ def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def here(note: Callable[[int], None]) -> Job:
-    """The job in this process. note: told how many bytes of logs were read. Raises as `parts_of`."""
+    """Return the job in this process. note: called with the number of log bytes read. Raises as `parts_of`."""
 
     def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
         return [_written(Ask.of(asked), parts, how, stage, 0, note)]
@@ -135,7 +133,7 @@ def _written(
     number: int,
     note: Callable[[int], None] = lambda size: None,
 ) -> Written:
-    """What one writer does: a task that is tried again writes elsewhere."""
+    """Run one writer: a task that is tried again writes elsewhere."""
     attempt = f"{number}-{uuid4().hex}"
     folder = stage.attempt(attempt)
     done = export_parts(ask, parts, how, folder, f"{number:05}", stage.files, note)
@@ -149,11 +147,11 @@ def _written(
 
 
 STAGES = 1
-"""Stages of Spark: a task reads and writes."""
+"""Spark runs one stage: a task reads and writes."""
 
 
 def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job:
-    """The job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
+    """Return the job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
 
     def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
         from .tasks import run_tasks
@@ -169,7 +167,7 @@ def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job
 
 
 def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Task]:
-    """A task for each large part of a log, and for as many small ones as are as large together."""
+    """Return a task for each large part of a log, and for groups of small parts that are as large together."""
     most = split_bytes_for(sum(part.bytes for part in parts), os.cpu_count() or 1)
     groups: list[list[LogSplit]] = []
     filled = 0
@@ -193,7 +191,7 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSpli
 
 
 def write(task: Task) -> Written:
-    """One task, where it runs. Raises StoreError."""
+    """Run one task, on a worker. Raises StoreError."""
     how = dict(task["how"])
     made = ExportHow(**how | {"kind": ExportFormat(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
     parts = [LogSplit.of(part) for part in task["parts"]]

@@ -1,4 +1,4 @@
-"""What Spark says of a failed job, turned into the error that a worker met."""
+"""Turn what Spark says of a failed job into the error that a worker met."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JobFailed(StoreError):
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Raise the error of a worker instead of what Spark says of it, in one line."""
+    """Raise the error of a worker, in one line, instead of Spark's account of it."""
     try:
         yield
     except Exception as error:  # Spark has its own kind for every layer a failure passes
@@ -26,8 +26,8 @@ def failures() -> Iterator[None]:
 
 
 def require_no_interrupt(error: BaseException) -> None:
-    """Raise KeyboardInterrupt for an error that followed one: Ctrl-C cuts the talk with the JVM in the
-    middle, and what Spark asks next to clear up has no answer."""
+    """Raise KeyboardInterrupt for an error that followed one: Ctrl-C cuts the talk with the JVM in the middle, and
+    Spark's next requests to clean up get no answer."""
     before = error.__context__
     while before is not None:
         if isinstance(before, KeyboardInterrupt):
@@ -36,7 +36,7 @@ def require_no_interrupt(error: BaseException) -> None:
 
 
 def failure_of(text: str) -> StoreError:
-    """The error of `store.errors` named in a worker's traceback, else the exception."""
+    """Return the error of `store.errors` that a worker's traceback names, else JobFailed with the exception."""
     found = re.findall(r"^\s*mqstore\.[\w.]+\.(\w+): (.*)$", text, re.MULTILINE)
     kinds = [(getattr(errors, name, None), message) for name, message in found]
     for kind, message in kinds:

@@ -1,7 +1,6 @@
-"""Index files from items, each by the writer that `put` has. No Spark.
+"""Index files from items, each written by `put`'s writer. No Spark.
 
-A million items are in memory. A file is named at the end of the job, when the one before it is
-known.
+At most a million items are in memory. A file gets its name at the end of the job, when the file before it is known.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .queue_files import AttemptFolder
 
 _AT_ONCE = 1 << 20
 Slice = tuple[int, int, int]
-"""Some items of a log in parts: number of the part, first and end in it."""
+"""Some items of a log in parts: number of the part, first item and end in it."""
 
 
 @dataclass
 class IndexPart:
     """One file that a task writes: number `file` of the store.
 
-    begin_timestamp: of its first item. full_end_timestamp: of its last one where it is full, else 0.
+    begin_timestamp: of its first item. full_end_timestamp: of its last item if the file is full, else 0.
     """
 
     attempt: str
@@ -47,8 +46,8 @@ class IndexPart:
 
 
 def slices_of(counts: Sequence[int], items_per_file: int) -> Iterator[list[Slice]]:
-    """The items of each index file of a store, and in front of them the last one of the file
-    before. counts: items of each part of the log.
+    """Yield the items of each index file of a store, preceded by the last item of the file before. counts: items of
+    each part of the log.
 
     >>> list(slices_of([3, 4], 5))
     [[(0, 0, 3), (1, 0, 2)], [(1, 1, 4)]]
@@ -64,7 +63,7 @@ def slices_of(counts: Sequence[int], items_per_file: int) -> Iterator[list[Slice
 
 
 def make_index_file(place: AttemptFolder, file: int, slices: Sequence[Slice], parts: Sequence[AnyPart]) -> IndexPart:
-    """Index file number `file` of a store from its items, as `slices_of` has them.
+    """Write index file number `file` of a store from its items, as `slices_of` gives them.
 
     Raises NoSpace, Unreadable.
     """
@@ -95,7 +94,7 @@ def make_index_file(place: AttemptFolder, file: int, slices: Sequence[Slice], pa
 
 
 def _items(slices: Sequence[Slice], parts: Sequence[AnyPart]) -> Iterator[IndexItems]:
-    """The items, some at once; the first one by itself."""
+    """Yield the items in chunks; the first item is a chunk of its own."""
     at_once = 1
     for number, first, end in slices:
         while first < end:
@@ -107,7 +106,7 @@ def _items(slices: Sequence[Slice], parts: Sequence[AnyPart]) -> Iterator[IndexI
 
 
 def named(parts: Iterable[IndexPart], plan: JobPlan) -> list[tuple[IndexPart, str]]:
-    """Each file with its path below the target: named by its first item, behind the one before."""
+    """Return each file with its path below the target: named by its first item, behind the file before."""
     found: list[tuple[IndexPart, str]] = []
     last: dict[int, str] = {}
     for part in sorted(parts, key=attrgetter("store", "file")):
@@ -118,13 +117,13 @@ def named(parts: Iterable[IndexPart], plan: JobPlan) -> list[tuple[IndexPart, st
 
 
 def index_times(parts: Iterable[IndexPart]) -> dict[int, int]:
-    """End time of the newest full index file of each store that has one."""
+    """Return the end time of the newest full index file of each store that has one."""
     full = [part for part in parts if part.full_end_timestamp]
     return {part.store: part.full_end_timestamp for part in sorted(full, key=attrgetter("file"))}
 
 
 def _local_time(time_ms: int) -> datetime:
-    """Local time, as a broker names its files; times that no calendar has count as the first."""
+    """Return local time, as a broker names its files; a time outside of the calendar counts as 1970."""
     try:
         return datetime.fromtimestamp(time_ms / 1000)
     except (ValueError, OverflowError, OSError):

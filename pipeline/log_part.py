@@ -1,7 +1,7 @@
 """What a part of a log adds to queues and index, as arrays: in memory, or in files of a stage. No Spark.
 
-Rows are units with their queue offsets. They are sorted by file of a queue, and lie in each as their
-records do in the log. Items of the index are in the order of the log.
+Rows are units with their queue offsets. They are sorted by file of a queue; within a file they keep the order of the
+log. Items of the index are in the order of the log.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..store.errors import Unreadable, os_errors
 ROW, ITEM = dtype_of(log_part.ROW), dtype_of(log_part.ITEM)
 
 Rows = Structs
-"""Of ROW or ITEM."""
+"""An array of ROW or ITEM."""
 
 
 class FileKey(NamedTuple):
-    """File number `file`, counted from 0, of a queue."""
+    """File number `file` of a queue, from 0 on."""
 
     topic: str
     queue_id: int
@@ -38,23 +38,23 @@ class FileKey(NamedTuple):
 
 @dataclass(frozen=True)
 class LogPart:
-    """What one part of a log adds. places: where the rows of a file of a queue are, first and end."""
+    """What one part of a log adds. places: file of a queue → first row and end."""
 
     rows: Rows
     places: dict[FileKey, tuple[int, int]]
     items: Rows
 
     def of(self, key: FileKey) -> Rows:
-        """The units of one file of a queue."""
+        """Return the units of one file of a queue."""
         first, end = self.places[key]
         return self.rows[first:end]
 
     def items_from(self, first: int, end: int) -> Rows:
-        """Some of the items."""
+        """Return the items first ≤ i < end."""
         return self.items[first:end]
 
     def save(self, files: Files, folder: Path) -> None:
-        """Write it to a new folder. Raises NoSpace, Unreadable."""
+        """Write the part to a new folder. Raises NoSpace, Unreadable."""
         files.make_directory(folder)
         for name, rows in (("rows", self.rows), ("items", self.items)):
             with files.create(folder / name) as file:
@@ -65,25 +65,25 @@ class LogPart:
 
 @dataclass(frozen=True)
 class SavedPart:
-    """A part of a log in a folder: what is asked for is read from there."""
+    """A part of a log in a folder; rows and items are read on demand."""
 
     folder: Path
     places: dict[FileKey, tuple[int, int]]
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """One that was saved. Raises Unreadable."""
+        """Open a part that `LogPart.save` wrote. Raises Unreadable."""
         path = folder / "places.json"
         with os_errors(path):
             places = json.loads(path.read_bytes())
         return cls(folder, {FileKey(*row[:3]): (row[3], row[4]) for row in places})
 
     def of(self, key: FileKey) -> Rows:
-        """As of a `LogPart`. Raises Unreadable."""
+        """Return what `LogPart.of` returns. Raises Unreadable."""
         return self._read("rows", ROW, *self.places[key])
 
     def items_from(self, first: int, end: int) -> Rows:
-        """As of a `LogPart`. Raises Unreadable."""
+        """Return what `LogPart.items_from` returns. Raises Unreadable."""
         return self._read("items", ITEM, first, end)
 
     def _read(self, name: str, dtype: np.dtype[Any], first: int, end: int) -> Rows:
@@ -113,7 +113,7 @@ class PartRows:
         self._items: list[Rows] = []
 
     def add(self, topics: list[str], topic_id: Any, queue_id: Any, rows: Rows) -> None:
-        """Units: topic_id into topics, and queue_id, of each row, int64[n]."""
+        """Add units. topic_id (index in `topics`), queue_id: of each row, int64[n]."""
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in topics]
         queue = np.stack([np.array(numbers, np.int64)[topic_id], queue_id]) if len(rows) else None
         if queue is not None:
@@ -121,11 +121,11 @@ class PartRows:
             self._rows.append(rows)
 
     def add_items(self, items: Rows) -> None:
-        """Items of the index."""
+        """Add items of the index."""
         self._items.append(items)
 
     def part(self) -> LogPart:
-        """All of it; then it starts over."""
+        """Return all rows and items as a part, and start over."""
         items = np.concatenate(self._items or [np.empty(0, ITEM)])
         rows = np.concatenate(self._rows or [np.empty(0, ROW)])
         self._items, self._rows = [], []
@@ -133,7 +133,7 @@ class PartRows:
         self._queues = []
         file = rows["queue_offset"] // self._units_per_file
         order = np.lexsort([_narrow(column) for column in (file, queue_id, topic)])
-        # take copies a row as so many bytes; an index does so field by field
+        # take copies a row as so many bytes; indexing copies it field by field
         rows, columns = rows.take(order), [column[order] for column in (topic, queue_id, file)]
         changed = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
         first = np.append(0, np.flatnonzero(changed) + 1) if len(rows) else np.empty(0, np.int64)
@@ -146,7 +146,7 @@ class PartRows:
 
 
 def rows_of(columns: Any, dtype: np.dtype[Any]) -> Rows:
-    """Attributes of the fields' names as rows."""
+    """Return rows of the attributes that have the names of the fields."""
     rows = np.empty(len(columns), dtype)
     for name in dtype.names or ():
         rows[name] = getattr(columns, name)
@@ -154,12 +154,12 @@ def rows_of(columns: Any, dtype: np.dtype[Any]) -> Rows:
 
 
 def keys_of(parts: Iterable[AnyPart]) -> list[FileKey]:
-    """Every file of a queue that some part has units of, in order."""
+    """Return every file of a queue that some part has units of, in order."""
     return sorted({key for part in parts for key in part.places})
 
 
 def _narrow(column: Ints) -> npt.NDArray[np.integer[Any]]:
-    """The same order in 16 bits where that is enough: numpy sorts them in one pass."""
+    """Return numbers in the same order, in 16 bits if these are enough: numpy sorts them in one pass."""
     if not len(column):
         return column
     lowest = int(column.min())

@@ -1,8 +1,7 @@
 """What the records of a part of a log add to queues and index, by `dispatch`. No Spark.
 
-Units of batch queues and of consumequeue_ext have no place of their own: they follow one another.
-The writers that `put` has write them while the log is read, so a store that has such queues is read
-by one process, part after part.
+Units of batch queues and of consumequeue_ext have no fixed place: they follow one another. `put`'s writers write them
+while the log is read, so one process reads all parts of a store with such queues, in order.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _UNIT_DTYPE = dtype_of(UNIT)
 
 @dataclass
 class BatchQueue:
-    """What was written of a batch queue. first, end: of its messages. units: records."""
+    """What was written of a batch queue. first, end: of its messages. units: number of records."""
 
     topic: str
     queue_id: int
@@ -52,10 +51,10 @@ class BatchQueue:
 
 @dataclass
 class FoundInPart:
-    """What was found in a part of a log beside its rows.
+    """What was found in a part of a log besides its rows.
 
-    damage: position, size and reason of what is in no queue. last_record: its position, -1 where
-    there is none. last_timestamp: when that was stored, ms.
+    damage: position, size and reason of what is in no queue. last_record: its position, -1 without records.
+    last_timestamp: when that was stored, ms.
     """
 
     start: int
@@ -84,7 +83,7 @@ class LogReader:
         self._rows = PartRows(store.units_per_file)
 
     def read(self, split: Split) -> tuple[LogPart, FoundInPart]:
-        """One part. Raises Unreadable, NoSpace."""
+        """Read one part. Raises Unreadable, NoSpace."""
         found = FoundInPart(split.start)
         log = commit_log_of(self._store.layout)
         with log.queue:
@@ -97,7 +96,7 @@ class LogReader:
         return self._rows.part(), found
 
     def close(self) -> list[Path]:
-        """Bring what was written to the disk: its files."""
+        """Flush what was written to the disk, and return the files."""
         if self._ext is not None:
             self._ext.sync()
         self._batches.sync()
@@ -106,7 +105,7 @@ class LogReader:
 
     def _take(self, batch: Batch, found: FoundInPart) -> None:
         own, sizes = (batch.columns.ints(name) for name in ("physical_offset", "total_size"))
-        for row in np.flatnonzero(own != batch.position).tolist():  # a broker's unit leads there, and so does this one
+        for row in np.flatnonzero(own != batch.position).tolist():  # the unit leads to that one, as a broker's does
             reason = f"the record names another position: {int(own[row])}"
             found.lose(int(batch.position[row]), int(sizes[row]), reason)
         made = self._dispatch(batch)
@@ -127,7 +126,7 @@ class LogReader:
         return dispatch(batch, self._rules.how(items=items, multi_dispatch=light, delay_levels=self._levels))
 
     def _placed(self, made: Dispatched, found: FoundInPart) -> Units:
-        """Units that have a place in a file; the others are damage."""
+        """Return the units that have a place in a file; note the others as damage."""
         units = made.units
         placeless = _of_topics(units, [not _is_directory(name) for name in made.topics])
         placeless |= (units.queue_id < 0) | (units.queue_offset < 0)
@@ -138,7 +137,7 @@ class LogReader:
         return units.take(~placeless)
 
     def _without_batches(self, batch: Batch, made: Dispatched, units: Units, found: FoundInPart) -> Units:
-        """Write units of batch queues (spec 02, 2.7); the others."""
+        """Write the units of batch queues (spec 02, 2.7), and return the others."""
         mine = _of_topics(units, [name in self._store.batch_topics for name in made.topics])
         rest, units = units.take(~mine), units.take(mine)
         whole = batch_units(batch.columns, units.record, rows_of(units, _UNIT_DTYPE))
@@ -156,7 +155,7 @@ class LogReader:
         return rest
 
     def _with_ext(self, ext: ExtWriter, batch: Batch, made: Dispatched, units: Units) -> Units:
-        """The same units, whose tags codes lie in consumequeue_ext, but those of LMQ."""
+        """Move the tags codes of the units to consumequeue_ext, except for LMQs; return the units."""
         codes = units.tags_code.copy()
         ext.take_maps(self._maps.of(batch.columns, made.stored_topics))
         for queue, rows in _queues_of(made, units):
@@ -166,13 +165,13 @@ class LogReader:
 
 
 def _of_topics(units: Units, chosen: list[bool]) -> Flags:
-    """bool[n]: units whose topic is such a one."""
+    """bool[n]: the topic of the unit is one of `chosen`."""
     found: Flags = np.array(chosen, np.bool_)[units.topic_id] if len(units) else np.zeros(0, bool)
     return found
 
 
 def _queues_of(made: Dispatched, units: Units) -> list[tuple[tuple[str, int], Ints]]:
-    """Each queue of some units, and its rows in order."""
+    """Return each queue of some units, and its rows in order."""
     rows: dict[tuple[int, int], list[int]] = {}
     for row, queue in enumerate(zip(units.topic_id.tolist(), units.queue_id.tolist(), strict=True)):
         rows.setdefault(queue, []).append(row)

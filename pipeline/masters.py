@@ -1,4 +1,4 @@
-"""What the URL of a Spark master says, and whether somebody answers there."""
+"""What the URL of a Spark master says, and whether a server answers there."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class SparkUnavailable(StoreError):
 
 
 def is_connect(master: str) -> bool:
-    """A Spark Connect server: no JVM runs here."""
+    """Whether it is a Spark Connect server: no JVM runs here then."""
     return master.startswith("sc://")
 
 
 def is_local(master: str) -> bool:
-    """All processes run on this machine, started by this one."""
+    """Whether all processes run on this machine, started by this one."""
     return master.split("[")[0] in ("local", "local-cluster")
 
 
 def ships_code(master: str) -> bool:
-    """Python workers are started by other processes than this one's JVM."""
+    """Whether other processes than this one's JVM start the Python workers."""
     return master.split("[")[0] != "local" and not is_connect(master)
 
 
@@ -39,7 +39,7 @@ def stays_on_loopback(master: str) -> bool:
 
 
 def places_of(master: str) -> list[tuple[str, int]]:
-    """Host and port of each server that `spark://` or `sc://` names; several masters have commas."""
+    """Return host and port of each server that `spark://` or `sc://` names, separated by commas."""
     scheme, found, rest = master.partition("://")
     default = {"spark": _STANDALONE_PORT, "sc": _CONNECT_PORT}.get(scheme)
     if not found or default is None:
@@ -49,7 +49,7 @@ def places_of(master: str) -> list[tuple[str, int]]:
 
 
 def check_reachable(master: str) -> None:
-    """Raise SparkUnavailable where nobody listens: Spark itself would try for minutes."""
+    """Raise SparkUnavailable if nobody listens: Spark itself would try for minutes."""
     failed = ""
     for host, port in places_of(master):
         try:

@@ -35,7 +35,7 @@ _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
 
 
 def names_of(roots: Sequence[Path]) -> list[str]:
-    """A name for each of several stores: its path below what the paths have in common.
+    """Return a name for each of several stores: its path below the directory that they share.
 
     >>> names_of([Path("/d/a/store"), Path("/d/b/store")])
     ['a/store', 'b/store']
@@ -47,10 +47,9 @@ def names_of(roots: Sequence[Path]) -> list[str]:
 
 
 def folders_of(roots: Sequence[Path]) -> list[str]:
-    """A folder for each of several stores, none inside another one: their names.
+    """Return a folder for each of several stores: their names, or flat ones if a store lies in another one.
 
-    Where a store lies in another one, all get folders side by side. Raises InvalidInput for a store
-    named twice.
+    Raises InvalidInput for a store named twice.
 
     >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
     ['a', 'a%2Fb', 'c']
@@ -68,13 +67,12 @@ def folders_of(roots: Sequence[Path]) -> list[str]:
 class StorePlan:
     """One store of a job.
 
-    root: its directory, absolute. folder: below the target, "" for the target itself. start, stop:
-    the positions of its log that count. units_per_file: of its consume queues. broker_version:
-    whose rules of dispatch hold. options: of the broker's configuration. batch_topics: those with
-    batch queues, whose files have batch_file_bytes. ext_file_bytes: of consumequeue_ext, 0 where
-    the broker writes none. index_slots, index_items: of an index file, 0 where it writes none. missing:
-    position and size of what no file holds behind `stop`, as where a broker's next file is there. light_queues:
-    the broker has LMQs, and has them in files.
+    root: its directory, absolute. folder: below the target, "" for the target itself. start, stop: positions of its log
+    that count. units_per_file: of its consume queues. broker_version: its rules of dispatch hold. options: of the
+    broker's configuration. batch_topics: topics with batch queues, whose files have batch_file_bytes. ext_file_bytes:
+    of consumequeue_ext, 0 if the broker writes none. index_slots, index_items: of an index file, 0 if the broker writes
+    none. missing: position and size of gaps behind `stop`, as before a file that a broker made ahead. light_queues: the
+    broker has LMQs, and keeps them in files.
     """
 
     root: str
@@ -94,7 +92,7 @@ class StorePlan:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
-        """From the object that `asdict` makes, through JSON or not."""
+        """Return the plan from what `asdict` made of it, through JSON or not."""
         batch_topics = tuple(fields["batch_topics"])
         missing = tuple((gap[0], gap[1]) for gap in fields["missing"])
         return cls(**{**fields, "batch_topics": batch_topics, "missing": missing})
@@ -105,12 +103,12 @@ class StorePlan:
 
     @property
     def bytes(self) -> int:
-        """Of the log that counts."""
+        """Size of the log that counts."""
         return self.stop - self.start
 
     @property
     def follows_on(self) -> bool:
-        """Whether it has queues whose units follow one another: one process writes them."""
+        """Whether it has queues whose units have no fixed place: one process writes them."""
         return bool(self.batch_topics or self.ext_file_bytes)
 
     @property
@@ -123,8 +121,8 @@ class StorePlan:
         return Layout.open(self.root, self.config)
 
     def left_out(self, made: Collection[tuple[str, int]]) -> Iterator[tuple[str, int, int]]:
-        """Topic, number and end of each queue that the store has, and that was not made: its messages have expired,
-        or are lost. Raises Missing, Unreadable.
+        """Yield topic, number and end of each queue of the store that is not in `made`: its messages have expired, or
+        are lost. Raises Missing, Unreadable.
         """
         queues = ConsumeQueues(self.layout)
         for topic, queue_id, _ in queues:
@@ -137,7 +135,7 @@ class StorePlan:
                 yield batch.topic, batch.queue_id, batch.max_offset
 
     def output(self, folder: Path) -> Layout:
-        """The paths of this store's output below `folder`, with file sizes of its own."""
+        """Return the paths of this store's output below `folder`, with file sizes of its own."""
         sizes = {_BATCH_SIZE: self.batch_file_bytes, _EXT_SIZE: self.ext_file_bytes}
         config = BrokerConfig({name: str(size) for name, size in sizes.items() if size})
         return Layout.of(folder / self.folder, config)
@@ -145,7 +143,7 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a job does."""
+    """The stores of a job."""
 
     stores: tuple[StorePlan, ...]
 
@@ -158,11 +156,11 @@ def plan_of(
 ) -> JobPlan:
     """Look at the stores, before Spark starts.
 
-    tell: is told of each store that cannot be read, if another one can; None: any one is raised.
-    Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are in RocksDB, Refused for one
-    whose log, or a directory of it, is gone, InvalidInput for a store named twice.
+    tell: called for each store that cannot be read, if another one can; without it the error is raised. Raises Missing,
+    NotAStore, Unreadable, Unsupported for a store whose queues are in RocksDB, Refused for a store whose log, or a
+    directory of it, is gone, InvalidInput for a store named twice.
     """
-    # not resolve(): it fails at a loop of links, which Layout tells better
+    # not resolve(): it fails at a loop of links, where Layout has the better message
     paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
     stores: list[StorePlan] = []
     problems: list[tuple[Path, StoreError]] = []
@@ -216,14 +214,16 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
 
 
 def _has_light_queues(layout: Layout, version: str) -> bool:
-    """Where nothing tells, too; a hybrid store may have those in its RocksDB alone. Raises InvalidInput."""
+    """Whether LMQs are in files; also if nothing tells. A hybrid store may have them in its RocksDB. Raises
+    InvalidInput.
+    """
     option = options_of(layout).multi_dispatch
     return (option.value or option.is_guess) and not queue_stores(layout, profile_of(version)).lmq_in_database
 
 
 def _ext_file_bytes(layout: Layout) -> int:
-    """Size of files in consumequeue_ext; 0 where the broker writes none: unless its configuration
-    says so, there are none."""
+    """Return the size of files in consumequeue_ext, 0 if the broker writes none. Unless configured, it writes them if
+    the store has some."""
     ext = dict(list_queues(layout.consume_queue_ext))
     if not layout.broker_config.get_bool("enableConsumeQueueExt", any(ext.values())):
         return 0

@@ -1,6 +1,6 @@
-"""Files of queues from units, by the writer that `put` has. No Spark.
+"""Files of queues from units, written by `put`'s writer. No Spark.
 
-One file of a queue is in memory at a time, however large a queue is.
+One file of a queue is in memory at a time, however large the queue is.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from .plan import StorePlan
 class QueueFile:
     """One file that a task writes, or all of a batch queue: then `path` is empty, and `start` 0.
 
-    path: below the target. start: position of its first byte in the queue's stream. first, end:
-    queue offset of the first unit and the one behind the last. units: how many records are in.
-    missing: offsets between first and end that no record had. duplicates: records whose offset
-    another one had already; they got no unit. without_unit: of missing, those in files before this one
-    that are not made.
+    path: below the target. start: position of its first byte in the queue's stream. first, end: queue offset of the
+    first unit, and behind the last. units: number of records in it. missing: number of offsets between first and end
+    without a record. duplicates: number of records whose offset another one had already; they got no unit.
+    without_unit: those of `missing` that are in files before this one that are not made.
     """
 
     attempt: str
@@ -65,19 +64,19 @@ class AttemptFolder:
     files: Files
 
     def writer(self, topic: str, queue_id: int) -> QueueWriter:
-        """A writer of one queue without a unit. Raises InvalidInput for a size of files that is none."""
+        """Return a writer of one queue without a unit. Raises InvalidInput for an impossible size of files."""
         root = self.folder / self.store.folder / CONSUME_QUEUE
         directory = queue_directory(root, topic, queue_id)
         return QueueWriter(self.files, directory, self.store.file_bytes, None)
 
 
 def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]) -> QueueFile:
-    """One file of a queue from the units that the parts of the log have for it, in their order.
+    """Write one file of a queue from the units that the parts of the log have for it, in their order.
 
-    A unit lies at its queue offset. In the front of the file there is the broker's pre-fill; of
-    several records with one offset the first counts, as in a broker (spec 2.1, 2.2). Behind a unit no
-    broker leaves an offset out: one that no record has gets the unit before it, as of a repair. Pre-fill
-    would hide the messages before it (spec 9.4). Raises NoSpace, Unreadable.
+    A unit lies at its queue offset. The front of the file has the broker's pre-fill. Of several records with one offset
+    the first counts, as in a broker (spec 2.1, 2.2). Behind a unit no broker leaves an offset out: an offset without a
+    record gets the unit before it, as in a repair. Pre-fill would hide the messages before it (spec 9.4). Raises
+    NoSpace, Unreadable.
     """
     rows = np.concatenate([part.of(key) for part in parts if key in part.places])
     offset, units, duplicates = _in_order(rows)
@@ -87,12 +86,12 @@ def make_queue_file(place: AttemptFolder, key: FileKey, parts: Sequence[AnyPart]
     writer.sync()
     path = (writer.directory / file_name(start)).relative_to(place.folder).as_posix()
     count = len(rows) - duplicates
-    told = (count, end - first - count, duplicates)
-    return QueueFile(place.attempt, path, place.number, key.topic, key.queue_id, start, first, end, *told)
+    counts = (count, end - first - count, duplicates)
+    return QueueFile(place.attempt, path, place.number, key.topic, key.queue_id, start, first, end, *counts)
 
 
 def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
-    """Queue offsets in order, units without a gap between, and how many rows repeat an offset."""
+    """Return queue offsets in order, units without a gap between them, and how many rows repeat an offset."""
     offset = rows["queue_offset"]
     steps = np.diff(offset)
     duplicates = 0
@@ -113,9 +112,9 @@ def _in_order(rows: Rows) -> tuple[Rows, Rows, int]:
 
 
 def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], AttemptFolder]) -> list[QueueFile]:
-    """The files in order; where offsets are left out between two of a queue, both have the unit before
-    there, and so have files between them that are made: a broker takes an empty unit for the end of the
-    queue. place_of: where a file is. Raises NoSpace, Unreadable."""
+    """Close gaps between files of a queue and return all files in order. The unit before a gap is repeated in both
+    files, and in files between them if these are made: a broker takes an empty unit for the end of the queue. place_of:
+    folder of a file. Raises NoSpace, Unreadable."""
     found = sorted(files, key=attrgetter("queue", "start"))
     made: list[QueueFile] = []
     for before, after in pairwise(found):
@@ -125,10 +124,10 @@ def close_gaps(files: Iterable[QueueFile], place_of: Callable[[QueueFile], Attem
 
 
 def _close_gap(before: QueueFile, after: QueueFile, place: AttemptFolder, behind: AttemptFolder) -> list[QueueFile]:
-    """Close a gap between two files of a queue: the files between them, which lie beside the first one.
+    """Close a gap between two files of a queue; return new files between them, made beside the first one.
 
-    They are made where between the records on both sides the log has room for all that is missing.
-    An offset in a damaged record may be any number: it makes no file.
+    They are made only if the log has room, between the records on both sides, for all that is missing: the offset in a
+    damaged record may be any number.
     """
     missing = after.first - before.end
     after.missing += missing
@@ -139,18 +138,18 @@ def _close_gap(before: QueueFile, after: QueueFile, place: AttemptFolder, behind
         file.sync()
     with behind.files.open(behind.folder / after.path) as file:
         front = after.first * UNIT_BYTES - after.start
-        near = np.frombuffer(last + file.pread(UNIT_BYTES, front), UNIT_DTYPE)["physical_offset"]
+        around = np.frombuffer(last + file.pread(UNIT_BYTES, front), UNIT_DTYPE)["physical_offset"]
         file.pwrite(last * (front // UNIT_BYTES), 0)
         file.sync()
     starts = range(before.start + place.store.file_bytes, after.start, place.store.file_bytes)
-    if missing > (int(near[1]) - int(near[0])) // SMALLEST:
+    if missing > (int(around[1]) - int(around[0])) // SMALLEST:
         after.without_unit += len(starts) * place.store.units_per_file
         return []
     return [_repeat(before, place, last, start) for start in starts]
 
 
 def _repeat(before: QueueFile, place: AttemptFolder, unit: bytes, start: int) -> QueueFile:
-    """A file of the same queue, full of one unit; who asks for it counts what is missing."""
+    """Write a file of the same queue, full of one unit; the caller counts what is missing."""
     count, first = place.store.units_per_file, start // UNIT_BYTES
     writer = place.writer(before.topic, before.queue_id)
     writer.append(first, unit * count)

@@ -1,7 +1,6 @@
-"""What the tasks of `pipeline rebuild` have made becomes a tree. No Spark.
+"""Make a tree of what the tasks of `pipeline rebuild` have written. No Spark.
 
-Their files are collected, what a store has only one of is added, checkpoint and timer wheel, and the
-job is decided to have succeeded.
+Collect the files, add checkpoint and timer wheel, of which a store has one each, and seal the stage.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from .queue_files import AttemptFolder, QueueFile, close_gaps
 
 @dataclass
 class RebuiltFiles:
-    """What the tasks of a job have made. found: what `log_units.FoundInPart` tells of each part of each
-    log, with `store`. others: files that `queues` does not name, by attempt. whole: attempts that have
-    made all queues of a store."""
+    """What the tasks of a job have made. found: `log_units.FoundInPart` of each part of each log, with `store`. others:
+    files that `queues` does not name, by attempt. whole: attempts that made all queues of a store → number of the
+    store."""
 
     queues: list[QueueFile] = field(default_factory=list)
     index: list[IndexPart] = field(default_factory=list)
@@ -39,7 +38,7 @@ class RebuiltFiles:
     whole: dict[str, int] = field(default_factory=dict)
 
     def add(self, store: int, answer: Mapping[str, Any]) -> None:
-        """Take what a task has answered."""
+        """Add the answer of a task."""
         self.queues += [QueueFile(**file) for file in answer["files"]]
         self.index += [IndexPart(**file) for file in answer["index"]]
         self.found += [{"store": store, **found} for found in answer.get("found", ())]
@@ -49,7 +48,7 @@ class RebuiltFiles:
 
 
 def complete(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> None:
-    """Collect the files, add what there is one of in a store, and decide that the job has succeeded.
+    """Collect the files, add what a store has one of, and seal the stage: the job has succeeded.
 
     Raises NoSpace, Unreadable.
     """
@@ -78,7 +77,7 @@ def complete(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> None:
 
 
 def _queues(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> list[dict[str, Any]]:
-    """Complete the files of queues and collect them: what the manifest says of each queue."""
+    """Complete the files of queues and collect them; return what the manifest says of each queue."""
 
     def place(file: QueueFile) -> AttemptFolder:
         folder = stage.attempt(file.attempt)
@@ -96,7 +95,7 @@ def _queues(stage: Stage, plan: JobPlan, made: RebuiltFiles) -> list[dict[str, A
 
 
 def _damage(plan: JobPlan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Ranges of the logs that are in no queue, and what no file holds behind their ends."""
+    """Return the ranges of the logs that are in no queue, and what no file holds behind their ends."""
     damage = [{"store": one["store"], **row} for one in found for row in one["damage"]]
     damage += [
         {"store": number, "position": position, "size": size, "reason": NO_FILE}
@@ -107,7 +106,7 @@ def _damage(plan: JobPlan, found: Iterable[Mapping[str, Any]]) -> list[dict[str,
 
 
 def summary(files: Sequence[QueueFile], others: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What the manifest says of a queue, by its files in order; those of a batch queue are `others`."""
+    """Return what the manifest says of a queue, by its files in order; those of a batch queue are `others`."""
     count = len(files)
     if not files[0].path:
         place = f"batchconsumequeue/{files[0].topic}/{files[0].queue_id}/"
@@ -129,7 +128,7 @@ def summary(files: Sequence[QueueFile], others: Sequence[tuple[str, str]]) -> di
 def _checkpoint(
     store: StorePlan, folder: Path, tallies: Sequence[Mapping[str, Any]], index_time: int
 ) -> Iterable[Edit]:
-    """The checkpoint of a complete store, as `repair` writes it (spec 7.11); none without a record."""
+    """Yield the checkpoint of a complete store, as `repair` writes it (spec 7.11); none without a record."""
     holding = [tally for tally in tallies if tally["last_record"] >= 0]
     if not holding:
         return
@@ -145,7 +144,7 @@ def _checkpoint(
 
 
 def _wheel(store: StorePlan, folder: Path) -> Iterable[Edit]:
-    """The timer wheel from the timer log: that one cannot be made from messages (spec 04, 4.6)."""
+    """Yield the timer wheel, made from the timer log, which cannot be made from messages (spec 04, 4.6)."""
     layout = store.layout
     if layout.dledger is not None:
         return

@@ -1,10 +1,10 @@
 """The tasks of `pipeline rebuild`, where they run: they read parts of a log, and make files. No Spark.
 
-    read   of a small store all: its files are made at once; of a large one a part, or, where queues
-           have units without a place of their own, one part after the other
-    make   of a large store some files of queues, or one of the index
+    read   a small store: all of its log, and make its files; a large one: a part, or, if it has queues
+           whose units have no fixed place, one part after the other
+    make   some files of queues of a large store, or one of the index
 
-What a task writes is in a folder of its own: it may be tried more than once.
+A task writes to a folder of its own: it may be tried more than once.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def part_folder(stage: Stage, number: int, part: int) -> Path:
-    """Where a part of the log of store `number` is kept, once its task has succeeded."""
+    """Return where a part of the log of store `number` is kept, once its task has succeeded."""
     return stage.folder / "parts" / str(number) / str(part)
 
 
 def read(task: Task) -> dict[str, Any]:
     """Read splits of a log. Raises Unreadable, NoSpace.
 
-    task: `stage`; `store`, `number` of it; `splits`; `whole`: they are all of the log, whose files
-    are made at once. Otherwise part k of them is kept in `part-k` of the attempt.
+    task: `stage`; `store`, and its `number`; `splits`; `whole`: the splits are all of the log, whose files are made at
+    once. Otherwise part k is kept in `part-k` of the attempt.
     """
     place = _place(task)
     reader = LogReader(place.store, place.folder, place.files)
@@ -69,10 +69,10 @@ def read(task: Task) -> dict[str, Any]:
 
 
 def make(task: Task) -> dict[str, Any]:
-    """Make files of parts that are kept. Raises Unreadable, NoSpace.
+    """Make files of kept parts. Raises Unreadable, NoSpace.
 
-    task: `stage`; `store`, `number` of it; `parts`, how many; then `bucket` of `buckets`, or `file`
-    of the index and `slices`, the items in it.
+    task: `stage`; `store`, and its `number`; `parts`: number of parts; then `bucket` of `buckets`, or `file` of the
+    index and `slices`, the items in it.
     """
     place = _place(task)
     stage = Stage(Path(task["stage"]), place.files)
@@ -93,7 +93,7 @@ def make(task: Task) -> dict[str, Any]:
 
 
 def _some(part: SavedPart, bucket: int, buckets: int) -> SavedPart:
-    """The part with the places of one bucket only."""
+    """Return the part with the places of one bucket only."""
     mine = {key: ends for key, ends in part.places.items() if _bucket_of(key, buckets) == bucket}
     return SavedPart(part.folder, mine)
 
@@ -103,7 +103,7 @@ def _bucket_of(key: FileKey, buckets: int) -> int:
 
 
 def _place(task: Task) -> AttemptFolder:
-    """A new folder for the files of this attempt."""
+    """Return a new folder for the files of this attempt."""
     files = Files() if task.get("whole") else Unflushed()
     stage, attempt = Stage(Path(task["stage"]), files), uuid4().hex
     folder = stage.attempt(attempt)
@@ -111,7 +111,7 @@ def _place(task: Task) -> AttemptFolder:
 
 
 def _batch_queue(place: AttemptFolder, queue: BatchQueue) -> QueueFile:
-    """What the manifest says of a batch queue."""
+    """Return a batch queue as the manifest counts it."""
     name = (queue.topic, queue.queue_id)
     ends = (0, queue.first, queue.end, queue.units)
     return QueueFile(place.attempt, "", place.number, *name, *ends)

@@ -1,7 +1,7 @@
-"""The folder of a session: all that Spark, its JVM and local Python workers keep for a while lies in it.
+"""The folder of a session, for all temporary files of Spark, its JVM and local Python workers.
 
-It goes with the session. What a killed process has left is removed by the next session that this user
-starts: a lock, which dies with its process, tells which folders are in use.
+It is removed with the session. What a killed process has left is removed by the next session of this user: a lock,
+which dies with its process, shows which folders are in use.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LOCK = "in-use"
 
 @contextmanager
 def session_folder() -> Iterator[Path]:
-    """A new folder in the directory for temporary files, removed at the end with all in it."""
+    """Make a folder in the directory for temporary files, and remove it with its content at the end."""
     remove_left(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        # locked under another name: whoever finds it under its own finds it locked
+        # locked under another name first: a folder with the final name is always locked
         with (folder / "lock").open("xb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             (folder / "lock").rename(folder / _LOCK)
@@ -35,7 +35,7 @@ def session_folder() -> Iterator[Path]:
 def remove_left(place: Path) -> None:
     """Remove folders of sessions that are gone, as far as this user may."""
     for folder in place.glob(_PREFIX + "*"):
-        # one that begins, or of somebody else: then it is not there, or not to be opened
+        # a folder that is just made has no such file; one of another user cannot be opened
         with suppress(OSError), (folder / _LOCK).open("rb") as lock:
             if os.fstat(lock.fileno()).st_uid != os.getuid():
                 continue

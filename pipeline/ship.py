@@ -1,6 +1,6 @@
-"""Getting this package to the executors of a cluster: a zip that Spark hands out.
+"""Bring this package to the executors of a cluster: a zip that Spark hands out.
 
-numpy, pyarrow, pandas and construct must be there already: they are no Python alone.
+numpy, pyarrow, pandas and construct must be there already: they are more than Python code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SUFFIXES = (".py", ".toml", ".json")
 
 
 def package_zip(folder: Path) -> Path:
-    """A zip in `folder` of what runs on executors: all of the package but its command line."""
+    """Write a zip in `folder` of what runs on executors: all of the package but its command line."""
     here = Path(__file__).parents[1]
     target = folder / f"{here.name}.zip"
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:

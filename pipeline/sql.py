@@ -1,8 +1,7 @@
 """`pipeline sql`: a query over views of many stores, on Spark.
 
-Spark tells a Python source nothing of what a query needs: its plan does (`sql_plan`). A view reads
-the columns that are needed, and has nulls for the others, which nobody looks at: so the query means
-the same as over views that have read everything.
+Spark does not tell a Python source what a query needs, but its plan does (`sql_plan`). A view reads the columns that
+are needed, and has nulls for the others, which the query does not use: its result is that over complete views.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ _RESULT_BYTES = "spark.driver.maxResultSize"
 SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true", _RESULT_BYTES: "256m"}
 """Settings of a session for queries: the result comes into this process."""
 _TOLD_MAX = 1000
-"""Ranges that cannot be read which come into this process."""
+"""Limit of unreadable ranges that come into this process."""
 
 
 def answer(
     spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """The answer to a query over the views of some stores, which can be read.
+    """Yield the answer to a query over the views of some readable stores.
 
-    options: those of the sources. Raises InvalidInput for a value that an expression does not take,
-    LimitExceeded for an answer that is too large, else StoreError and JobFailed.
+    options: those of the sources. Raises InvalidInput for a value that an expression does not take, LimitExceeded for
+    an answer that is too large, else StoreError and JobFailed.
     """
     from pyspark.errors import AnalysisException, ArithmeticException
 
@@ -44,7 +43,7 @@ def answer(
             _rows(spark, needed, stores, options).createOrReplaceTempView(needed.view.name)
         found = spark.sql(asked.text).toArrow()
         yield from found.rename_columns(list(asked.columns)).to_batches()
-    except Exception as error:  # Spark has its own kind for every layer a failure passes
+    except Exception as error:  # Spark has its own kind for every layer that a failure passes
         require_no_interrupt(error)
         text = str(error)
         if _RESULT_BYTES in text:
@@ -60,9 +59,9 @@ def answer(
 
 
 def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """All columns of a view, null where they are not needed.
+    """Return all columns of a view, null if they are not needed.
 
-    A view that is read twice takes no filters from Spark, which keeps those of the last.
+    A view that is read twice takes no filters from Spark, which keeps only those of the last read.
     """
     from pyspark.sql.functions import col, lit
 
@@ -80,7 +79,7 @@ def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: M
 
 
 def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]) -> Lacking:
-    """What a query's views have not read of these stores, and how many bodies there are not sound.
+    """Return what a query's views have not read of these stores, and how many bodies are not sound.
 
     The sources are read once more for it. Raises JobFailed, StoreError.
     """
@@ -88,8 +87,8 @@ def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], optio
 
     found = Lacking()
     given = {**options, "paths": json.dumps(stores)}
-    told = [needed.view for needed in asked.views if not needed.view.tells]
-    of = sorted({LOG if view.table is None else view.table.of for view in told})
+    views = [needed.view for needed in asked.views if not needed.view.tells]
+    of = sorted({LOG if view.table is None else view.table.of for view in views})
     with failures():
         if of:
             damage = spark.read.format(VIEWS[DAMAGE].source).options(**given, of=",".join(of), tails="false")

@@ -1,8 +1,7 @@
-"""Which columns of which views a query needs: as Spark's own plan of it says.
+"""Which columns of which views a query needs, by Spark's own plan of it.
 
-The query is planned over views that have all columns and hardly any rows, and the plan is read as Spark
-prints it, which a Connect server does, too: a leaf lists its columns as `name#id`, and whoever uses
-one names its id.
+The query is planned over views that have all columns and hardly any rows. The plan is read as Spark prints it, since a
+Connect server does so, too: a leaf lists its columns as `name#id`, and whatever uses a column names its id.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 _OPTIMIZED, _PHYSICAL = "== Optimized Logical Plan ==", "\n== Physical Plan =="
 _LEAVES = ("LogicalRDD", "LocalRelation")
-"""What a table of a few rows is called, here and on a Connect server."""
+"""Names of a table of a few rows in a plan, here and on a Connect server."""
 _UNION = "Union"
 _COLUMN = re.compile(r"(\w+)#(\d+)")
 _USED = re.compile(r"#(\d+)")
 _TREE = re.compile(r"[ :+|-]*")
 _LINE = re.compile(r"(?<=\bline )[0-9]+(?=,? pos )")
 _ROWS = 2
-"""Nothing is sorted, grouped or limited where there is one row, or none, to begin with."""
+"""With one row or none, Spark would not plan to sort, group or limit."""
 _NO_SUCH_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
 _SETTINGS = {
     "spark.sql.debug.maxToStringFields": "1000",
@@ -39,7 +38,7 @@ _SETTINGS = {
         for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation")
     ),
 }
-"""Plans that name all columns, and what is read, though there is nothing in it."""
+"""For plans that name all columns, and all that is read although it is empty."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Needed:
 
 @dataclass(frozen=True)
 class SparkQuery:
-    """A query that makes sense, as Spark takes it. columns: of the answer, whether they are bytes."""
+    """A valid query as Spark takes it. columns: of the answer → whether they are bytes."""
 
     text: str
     columns: dict[str, bool]
@@ -61,10 +60,10 @@ class SparkQuery:
 
 
 def understood(spark: SparkSession, query: str) -> SparkQuery:
-    """A query, analysed without a look at any store. Raises InvalidInput for one that makes no sense."""
+    """Analyse a query without looking at any store. Raises InvalidInput for an invalid one."""
     from pyspark.errors import AnalysisException, ArithmeticException, IllegalArgumentException
 
-    text = f"SELECT * FROM (\n{query.strip().removesuffix(';')}\n)"  # so that it can be no command
+    text = f"SELECT * FROM (\n{query.strip().removesuffix(';')}\n)"  # this way it cannot be a command
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}
     for name, meant in _SETTINGS.items():
         spark.conf.set(name, meant)
@@ -81,7 +80,7 @@ def understood(spark: SparkSession, query: str) -> SparkQuery:
 
 
 def _analysed(spark: SparkSession, text: str) -> DataFrame:
-    """The query over the views that it asks for, which are made as it does."""
+    """Return the query over the views that it names; a view is made when Spark misses it."""
     from pyspark.errors import AnalysisException
 
     for view in VIEWS.values():
@@ -99,7 +98,7 @@ def _analysed(spark: SparkSession, text: str) -> DataFrame:
 
 
 def _plan_of(rows: DataFrame) -> str:
-    """The plan as Spark prints it; every column of the answer is used in it under another name."""
+    """Return the plan as Spark prints it; in it every column of the answer is used under another name."""
     named = rows.toDF(*(f"answer_{number}" for number, _ in enumerate(rows.columns)))
     printed = io.StringIO()
     with redirect_stdout(printed):
@@ -109,9 +108,9 @@ def _plan_of(rows: DataFrame) -> str:
 
 
 def needed_of(plan: str) -> tuple[Needed, ...]:
-    """The columns of views that a plan uses, in the order of the views.
+    """Return the columns of views that a plan uses, in the order of the views.
 
-    A column below a union is used, since what is above it counts columns.
+    A column below a union counts as used, since the lines above refer to columns by place.
 
     >>> needed_of('''
     ... Aggregate [topic#1], [topic#1 AS answer_0#9]
@@ -132,14 +131,14 @@ def needed_of(plan: str) -> tuple[Needed, ...]:
             if every or ident in used:
                 columns[view.name].add(name)
     return tuple(
-        Needed(view, tuple(name for name in view.columns if name in columns[name_]), times[name_])
-        for name_, view in VIEWS.items()
-        if name_ in times
+        Needed(view, tuple(column for column in view.columns if column in columns[name]), times[name])
+        for name, view in VIEWS.items()
+        if name in times
     )
 
 
 def _view_of(line: str) -> View | None:
-    """The view whose table a line of a plan is."""
+    """Return the view whose table a line of a plan is, or None."""
     if not _words(line).startswith(_LEAVES):
         return None
     names = tuple(name for name, _ in _COLUMN.findall(line))
@@ -161,6 +160,6 @@ def _words(line: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """What is wrong, with lines counted as in the query: there is one before it."""
+    """Return the line that says what is wrong, with line numbers of the user's query, which has one line before it."""
     found = next((line.strip() for line in text.splitlines() if line.strip()), text)
     return _LINE.sub(lambda line: str(max(1, int(line[0]) - 1)), found)

@@ -1,4 +1,4 @@
-"""`pipeline stats`: the counts of many logs, a task a part of one, added up in the end."""
+"""`pipeline stats`: the counts of many logs, a task for each part of a log, added up in the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPLIT_BYTES = 256 << 20
 
 
 def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
-    """A task for each part of each log. Raises StoreError for a store that cannot be read."""
+    """Return a task for each part of each log. Raises StoreError for a store that cannot be read."""
     inside = [name for name in by if name != STORE]
     return [
         {
@@ -38,20 +38,20 @@ def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
 
 
 def count(task: Task) -> list[Any]:
-    """One task, where it runs: `Counted.to_json`. Raises StoreError."""
+    """Run one task, on a worker: return `Counted.to_json`. Raises StoreError."""
     ask = Ask((task["root"],), times=TimeRange(*task["times"]), on_damage=task["on_damage"], config=task["config"])
     return count_part(ask, LogSplit.of(task["part"]), task["by"]).to_json()
 
 
 def count_on(spark: SparkSession, tasks: Sequence[Task], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:
-    """All tasks together; with the store first where `by` begins with it. Raises JobFailed."""
+    """Count all tasks together, and return the errors by store. Raises JobFailed."""
     from .tasks import run_tasks
 
     return joined(tasks, run_tasks(spark, "stats:count", tasks), by)
 
 
 def joined(tasks: Sequence[Task], answers: Sequence[Any], by: Sequence[str]) -> tuple[Counted, dict[str, StoreError]]:
-    """The answers added up, without stores that could not be read. Raises LimitExceeded."""
+    """Add up the answers; stores that could not be read are left out and returned. Raises LimitExceeded."""
     total = Counted(Stats(by))
     unread = {
         task["root"]: answer for task, answer in zip(tasks, answers, strict=True) if isinstance(answer, StoreError)

@@ -1,9 +1,9 @@
-"""Work that is a task per store: `mapInArrow` runs any of it, an answer a task. A data source in Python
-would have Spark start three more kinds of Python processes for its plan, and half a second of each.
+"""Work as a task for each store or part of one: `mapInArrow` runs the tasks, with an answer each. A Python data source
+would make Spark start three more kinds of Python processes for its plan, which takes half a second each.
 
-Small tasks share a task of Spark, by bytes, and large ones start first. What a task is given and what it answers are
-JSON, or bytes that stay where tasks run. A store that cannot be read is an answer, too: it ends nothing else. Rows name
-a store by its number: a path may have bytes that are no text in Arrow and in Java.
+Small tasks share a Spark task, by bytes, and large ones start first. Tasks and answers are JSON; bytes as an answer
+stay on the workers. A store that cannot be read is an answer, too, and does not end the others. Rows name a store by a
+number: a path may have bytes that are no text in Arrow and in Java.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Task = dict[str, Any]
-"""`root`: the store it is about; all else as its function wants it."""
+"""`root`: the store; the other members are for the task's function."""
 _SCHEMA = pa.schema({"task": pa.int32(), "store": pa.int32(), "answer": pa.string(), "data": pa.binary()})
 _COLUMNS = "task int, store int, answer string, data binary"
 
 SHARE_BYTES = 256 << 20
-"""Tasks with so many bytes together pay for a task of Spark."""
+"""A Spark task pays off for tasks with this many bytes together."""
 TASK_BYTES = 8 << 20
-"""What a task takes beside its bytes is worth so many."""
+"""A task costs as much as this many bytes, besides its own."""
 _ROUNDS = 3
-"""Shares a core, where there is enough to do: the last ones end together."""
+"""Shares for each core, if there is enough to do: so the last ones end at the same time."""
 _CORES_UNKNOWN = 8
 
 
 class TaskReader:
     """Calls a function for each task. shares: numbers of the tasks that go together, None: each by itself.
 
-    What goes to workers is the JSON of each share: number, number of the store, and the task, of some.
+    Workers get the JSON of each share: number, number of the store, and the task itself, for each of its tasks.
     """
 
     def __init__(self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None) -> None:
@@ -53,7 +53,7 @@ class TaskReader:
         ]
 
     def read(self, share: int) -> Iterator[pa.RecordBatch]:
-        """The answers of the tasks of a share, one by one."""
+        """Yield the answers of the tasks of a share, one by one."""
         for number, store, task in json.loads(self.shares[share]):
             answer, data = answer_of(named(self._function), task), None
             if isinstance(answer.get("answer"), bytes):
@@ -63,14 +63,14 @@ class TaskReader:
 
 
 def named(function: str) -> Callable[[Task], Any]:
-    """The function `MODULE:NAME` of this package."""
+    """Return the function `MODULE:NAME` of this package."""
     module, _, name = function.partition(":")
     found: Callable[[Task], Any] = getattr(import_module(f".{module}", __package__), name)
     return found
 
 
 def stores_among(tasks: Sequence[Task]) -> dict[str, int]:
-    """The number of each store: that of the first task about it."""
+    """Return the number of each store: that of the first task about it."""
     found: dict[str, int] = {}
     for number, task in enumerate(tasks):
         found.setdefault(task["root"], number)
@@ -78,7 +78,7 @@ def stores_among(tasks: Sequence[Task]) -> dict[str, int]:
 
 
 def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
-    """What a function answers, or the error of `store.errors` that it raises."""
+    """Return what a function answers, or the error of `store.errors` that it raises."""
     try:
         return {"answer": function(task)}
     except StoreError as error:
@@ -86,7 +86,7 @@ def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
 
 
 def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
-    """Numbers of tasks that go together, by their bytes: a large one alone, and before the others.
+    """Return numbers of tasks that go together, by their bytes: a large one alone, and before the others.
 
     >>> shares_of([1, 900 << 20, 2, 300 << 20], 2)
     [[1], [3], [2, 0]]
@@ -105,8 +105,8 @@ def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
 
 
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks of Spark run at once. A Connect server does not tell; of a cluster executors may
-    be on their way."""
+    """Return how many Spark tasks run at once. A Connect server does not tell; executors of a cluster may still be
+    starting."""
     if not hasattr(spark, "_jsparkSession"):
         return _CORES_UNKNOWN
     context = spark.sparkContext
@@ -117,10 +117,10 @@ def cores_of(spark: SparkSession) -> int:
 def rows_of_tasks(
     spark: SparkSession, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
 ) -> DataFrame:
-    """A row for each of some tasks, not run yet: `task`, `store`, `answer`, `data`.
+    """Return a row for each of some tasks, not run yet: `task`, `store`, `answer`, `data`.
 
-    shares: of `shares_of`; None: each by itself. store: as `stores_among` has it; answer: what `answer_of`
-    gives, as JSON; data: instead of an answer that is bytes.
+    shares: of `shares_of`; None: each by itself. store: as in `stores_among`; answer: of `answer_of`, as JSON; data:
+    the answer if it is bytes.
     """
     reader = TaskReader(function, tasks, shares)
 
@@ -129,7 +129,7 @@ def rows_of_tasks(
             for share in batch.column(0).to_pylist():
                 yield from reader.read(share)
 
-    count = len(reader.shares)  # one of these numbers is in each partition
+    count = len(reader.shares)  # each partition has one of these numbers
     return spark.range(0, count, 1, count).mapInArrow(rows, _COLUMNS)
 
 
@@ -140,9 +140,9 @@ def run_tasks(
     sizes: Sequence[int] | None = None,
     progress: JobProgress | None = None,
 ) -> list[Any]:
-    """The answer of each task, a StoreError where it has raised one. Raises JobFailed.
+    """Run the tasks; return the answer of each, a StoreError if it has raised one. Raises JobFailed.
 
-    sizes: bytes of each; None: none shares a task of Spark. progress: is told of the bytes that are done.
+    sizes: bytes of each; None: no task shares a Spark task. progress: gets the bytes that are done.
     """
     if not tasks:
         return []
@@ -155,7 +155,7 @@ def run_tasks(
 
 
 def told(answer: dict[str, Any]) -> Any:
-    """What `answer_of` has put into words."""
+    """Return the answer that `answer_of` wrapped, or its error."""
     if "answer" in answer:
         return answer["answer"]
     name, message, store = answer["error"]

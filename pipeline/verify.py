@@ -1,11 +1,10 @@
 """`pipeline verify`: what the local `verify` finds, in many stores at once, on Spark.
 
-A store is one task, the local run; small ones share a task of Spark. A store in object storage is
-copied once.
+A store is one task, the local run; small stores share a Spark task. A store in object storage is copied once.
 
-A large log that cores would wait for is looked at in parts, by a task each, as `verify --jobs` does. What they
-leave goes through Spark's shuffle to one more task, the run from the start of the log: it takes on
-what is in order, and looks itself at what is not. That takes a third more of CPU time.
+A large log that cores would wait for is looked at in parts, by a task each, as `verify --jobs` does. What they leave
+goes through Spark's shuffle to one more task, the run from the start of the log: it accepts what is in order, and looks
+itself at what is not. That takes a third more of CPU time.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ if TYPE_CHECKING:
 
 _OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable", "recovered", "to_renumber")
 PART_BYTES = 1 << 30
-"""A log of several times that may be looked at in parts of this size or more."""
+"""A log is looked at in parts of this size or more, if it is at least twice as large."""
 SHARES = 2
-"""A log is looked at in parts if it is more than so many cores' share of all: others would wait for it."""
+"""A log is looked at in parts if it exceeds the share of this many cores in all logs: others would wait for it."""
 PARTS_MAX = 32
-"""The run behind them holds what all of them leave."""
+"""Limit of parts: the run behind them holds what all of them leave."""
 LEFT_BYTES = 48 << 20
-"""So much a part leaves at most, pickled: a stretch in order is 20 MiB. All fit in a column of Arrow."""
+"""Limit of what a part leaves, pickled; a stretch in order is 20 MiB. All parts fit in a column of Arrow."""
 _CODEC = "zstd"
 _ROOM = 4
-"""So many partitions a store: few meet in one."""
+"""Partitions for each store: few stores meet in one."""
 _ANSWERS = "task int, answer string"
 
 
@@ -66,10 +65,10 @@ def tasks_of(
     sizes: Mapping[str, int] | None = None,
     in_parts: Container[str] | None = None,
 ) -> list[Task]:
-    """The tasks, store by store. groups: of checks, None for all.
+    """Return the tasks, store by store. groups: of checks, None for all.
 
-    sizes: bytes of the logs, by store. in_parts: stores whose logs may be looked at in parts
-    (`can_be_cut`), None for all.
+    sizes: bytes of the logs, by store. in_parts: stores whose logs may be looked at in parts (`can_be_cut`), None for
+    all.
     """
     wanted = frozenset(GROUPS) if groups is None else groups
     found: list[Task] = []
@@ -93,13 +92,13 @@ def tasks_of(
 
 
 def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str], cores: int) -> set[str]:
-    """Of stores, by the bytes of their logs, those that are worth cutting and can be cut."""
+    """Return the stores that can be cut and are worth it. sizes: store → bytes of its log."""
     found = set[str]()
     least = max(2 * PART_BYTES, SHARES * sum(sizes.values()) // cores + 1)
     for root, size in sizes.items():
         if is_uri(root) or size < least:
             continue
-        with suppress(Exception), StoreReader(root, BrokerConfig(config)) as store:  # its task tells it
+        with suppress(Exception), StoreReader(root, BrokerConfig(config)) as store:  # its task reports the error
             if has_parts(store):
                 found.add(root)
     return found
@@ -107,7 +106,7 @@ def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str], cores: int) 
 
 @contextmanager
 def _defects_of(root: str) -> Iterator[None]:
-    """A defect of ours that one store brings to light is told as an error of it: it ends nothing for others."""
+    """Raise a defect of ours that one store brings to light as an error of that store, so that the others continue."""
     try:
         yield
     except StoreError:
@@ -123,7 +122,7 @@ def _defects_of(root: str) -> Iterator[None]:
 
 
 def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
-    """One task, where it runs: the verdict as JSON. Raises StoreError."""
+    """Run one task, on a worker: return the verdict as JSON. Raises StoreError."""
     with _defects_of(task["root"]), in_directory(task["root"]) as place:
         with StoreReader(place.folder, BrokerConfig(task["config"])) as store:
             verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
@@ -136,9 +135,9 @@ def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
 
 
 def look(task: Task) -> bytes:
-    """One part of a log, where the task runs: what it leaves, for `judge`. Raises StoreError.
+    """Look at one part of a log, on a worker: return what it leaves for `judge`. Raises StoreError.
 
-    What goes beyond LEFT_BYTES is left out: the run in front reads that itself.
+    What goes beyond LEFT_BYTES is left out: the final run reads that part of the log itself.
     """
     import pyarrow as pa
 
@@ -155,7 +154,7 @@ def look(task: Task) -> bytes:
 
 
 def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
-    """The verdict behind the parts, as JSON. left: what `look` has left, None where it failed.
+    """Return the verdict after the parts, as JSON. left: what `look` returned, None if it failed.
 
     They are unpacked one by one. Raises StoreError.
     """
@@ -163,7 +162,7 @@ def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
 
 
 def unpacked(left: bytes) -> LookedAt:
-    """What `look` was given."""
+    """Unpack what `look` returned."""
     import pyarrow as pa
 
     signature, kept = pickle.loads(left)
@@ -178,9 +177,9 @@ def _scope(task: Task) -> Scope:
 def verify_on(
     spark: SparkSession, tasks: Sequence[Task], tell: Tell | None = None
 ) -> list[tuple[str, Verdict | StoreError]]:
-    """The verdict of each store, or why it has none. Raises JobFailed.
+    """Return the verdict of each store, or why it has none. Raises JobFailed.
 
-    tell: hears how far it is, in bytes.
+    tell: called with the progress, in bytes.
     """
     from .tasks import run_tasks, told
     from .watch import JobProgress
@@ -200,7 +199,7 @@ def verify_on(
 
 
 def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
-    """A row for each store whose log is looked at in parts."""
+    """Return a row for each store whose log is looked at in parts."""
     from .tasks import rows_of_tasks, stores_among
 
     stores = stores_among(tasks)
@@ -214,7 +213,7 @@ def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
 
 
 def judged_rows(rows: pa.Table, tasks: Sequence[Task]) -> pa.Table:
-    """The answer about one store, of the rows of `look` about it: as `_judged`."""
+    """Return the row of `_judged` for one store, from the rows of `look` for it."""
     import pyarrow as pa
 
     from .tasks import answer_of
@@ -227,7 +226,7 @@ def judged_rows(rows: pa.Table, tasks: Sequence[Task]) -> pa.Table:
 
 
 def joined(roots: Iterable[str], answers: Iterable[tuple[str, Any]]) -> list[tuple[str, Verdict | StoreError]]:
-    """The answers about stores as verdicts, in the order of the stores."""
+    """Return the answers about stores as verdicts, in the order of the stores."""
     found = dict(answers)
     return [(root, _verdict_of(found[root])) for root in dict.fromkeys(roots)]
 
@@ -236,10 +235,10 @@ def _verdict_of(answer: Any) -> Verdict | StoreError:
     if isinstance(answer, StoreError):
         return answer
     findings = sorted(map(_finding, answer["findings"]), key=order)
-    told = {name: answer[name] for name in _OF_VERDICT}
-    if told["to_renumber"] is not None:
-        told["to_renumber"] = tuple(told["to_renumber"])
-    return Verdict(status_of(findings), findings, **told)
+    fields = {name: answer[name] for name in _OF_VERDICT}
+    if fields["to_renumber"] is not None:
+        fields["to_renumber"] = tuple(fields["to_renumber"])
+    return Verdict(status_of(findings), findings, **fields)
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:

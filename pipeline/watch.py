@@ -1,4 +1,4 @@
-"""How far Spark's jobs are: a thread asks the status API, a Connect server tells by itself."""
+"""Progress of Spark's jobs: a thread asks the status API; a Connect server tells by itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Done:
-    """How far a job is.
+    """Progress of a job.
 
-    stages: how many are over; of one that runs, the share of its tasks. tasks, of_tasks: of the
-    stages that run, those that are done and all. records_per_s: rows that the stages which run have
-    taken in a second so far, 0 where nobody counts them. bytes: worked off, None where stages tell.
+    stages: number of finished stages, plus the finished share of those that run. tasks, of_tasks: finished and all
+    tasks of the stages that run. records_per_s: rows that these stages have taken per second so far, 0 if nobody counts
+    them. bytes: worked off; None if stages tell the progress.
     """
 
     stages: float
@@ -32,13 +32,13 @@ class Done:
 
 
 Tell = Callable[[Done], None]
-"""Hears how far the jobs are, again and again."""
+"""Called with the progress again and again."""
 _POLL_S = 0.3
 
 
 @contextmanager
 def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
-    """Tell of the stages of all jobs that run meanwhile."""
+    """Tell of the stages of all jobs that run in the block."""
     if tell is None:
         yield
         return
@@ -57,7 +57,7 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
 
 
 class JobProgress:
-    """Tells of jobs whose tasks are known by their bytes, one job after the other. Bytes never become fewer."""
+    """Tells of jobs whose tasks are known by their bytes, one job after the other. The bytes never decrease."""
 
     def __init__(self, tell: Tell | None) -> None:
         self._tell = tell
@@ -71,7 +71,7 @@ class JobProgress:
         def tell(done: Done) -> None:
             assert self._tell is not None
             now = self._before + reached[min(done.tasks, len(sizes))]
-            self._told = max(self._told, now)  # of a stage that is over no task is active
+            self._told = max(self._told, now)  # a stage that is over has no active task
             self._tell(replace(done, bytes=self._told))
 
         with watched(spark, self._tell and tell):
@@ -83,9 +83,9 @@ class JobProgress:
 
 
 def records_of(spark: SparkSession, stage: int) -> int:
-    """Rows that the tasks of a stage have taken so far, from a source or from the stage before.
+    """Return the number of rows that the tasks of a stage have taken so far, from a source or the stage before.
 
-    The tracker does not know them, the store behind it does.
+    The status tracker does not know them; Spark's status store does.
     """
     context: Any = spark.sparkContext
     data = context._jsc.sc().statusStore().lastStageAttempt(stage)
@@ -93,7 +93,7 @@ def records_of(spark: SparkSession, stage: int) -> int:
 
 
 def _ask(tracker: Any, records: Callable[[int], int], ended: threading.Event, tell: Tell) -> None:
-    """Ask again and again. A stage that is over is told of no more: it was done."""
+    """Tell the progress again and again. A stage that is no longer active counts as done."""
     shares: dict[int, float] = {}
     begun: dict[int, float] = {}
     while not ended.wait(_POLL_S):
@@ -111,7 +111,7 @@ def _ask(tracker: Any, records: Callable[[int], int], ended: threading.Event, te
 
 
 def _told_by_server(spark: SparkSession, tell: Tell) -> Iterator[None]:
-    """A server tells of stages and tasks, not of records."""
+    """Let a Connect server tell of stages and tasks; it does not tell of records."""
     finished: list[float] = []
 
     def hear(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:

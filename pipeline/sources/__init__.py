@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def all_sources() -> list[type[DataSource]]:
-    """Every source there is."""
+    """Return all data sources."""
     from .damage import DamageSource
     from .log import LogSource
 
@@ -22,7 +22,7 @@ def all_sources() -> list[type[DataSource]]:
 
 
 def table_sources() -> list[type[TableSource]]:
-    """Those of files other than the log."""
+    """Return the data sources of files other than the log."""
     from . import tables
 
     own = (tables.QueueSource, tables.IndexSource, tables.TimerSource)

@@ -1,4 +1,4 @@
-"""`rocketmq-damage`: what of many stores cannot be read, of commit logs a range a row."""
+"""`rocketmq-damage`: what cannot be read of many stores; for commit logs a row for each range."""
 
 from __future__ import annotations
 

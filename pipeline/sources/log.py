@@ -1,9 +1,9 @@
 """`rocketmq-log`: the messages in the commit logs of many stores as rows.
 
-A row is a message that a broker would still find; records behind the end of a log are none. A store
-that cannot be read ends the query. A damaged range of a log is passed over, unless that is to end it,
-too; the task says so on its stderr, and `rocketmq-damage` has it as a row. A log is cut anywhere into
-splits; all of them together give what one walk over it gives.
+A row is a message that a broker would still find; records behind the end of a log are left out. A store that cannot be
+read ends the query. A damaged range of a log is skipped, unless it is to end the query, too; the task says so on its
+stderr, and `rocketmq-damage` has it as a row. A log is cut anywhere into splits; together they give what one walk over
+the log gives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LogSource(DataSource):
 
 
 def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
-    """For the columns of a schema. Raises InvalidInput for one that is not known."""
+    """Return what is asked for with the columns of a schema. Raises InvalidInput for an unknown column."""
     asked = replace(Ask.of(options), fields=tuple(schema.names))
     asked.columns(COLUMNS, USUAL)
     return asked
@@ -63,7 +63,7 @@ class LogSourceReader(PartsReader):
         self._pushed = Pushed()
 
     def _splits(self) -> list[LogSplit]:
-        """Raises what a store raises that cannot be read."""
+        """Return the splits. Raises the error of a store that cannot be read."""
         return parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
 
     def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
@@ -73,13 +73,13 @@ class LogSourceReader(PartsReader):
 
 
 class PushingLogReader(LogSourceReader):
-    """The same where the session lets Spark hand filters down.
+    """The reader of a session that lets Spark push filters down.
 
-    Spark keeps what it handed down with the DataFrame, and asks no other reader for the next query
-    over it (4.1 to 4.3): a DataFrame, or a view, that is asked more than once must not push.
+    Spark keeps what it pushed with the DataFrame, and asks no other reader for the next query over it (4.1 to 4.3): a
+    DataFrame, or a view, that is queried more than once must not push.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes comparisons of topic, queue, tag, unique key and store time."""
-        self._pushed, left = take_filters(filters)
-        return left
+        """Take comparisons of topic, queue, tag, unique key and store time; Spark checks all filters again."""
+        self._pushed, rechecked = take_filters(filters)
+        return rechecked

@@ -1,13 +1,12 @@
 """`rocketmq-log` as a stream: what brokers write, each message once, while they write it.
 
-The offset of a stream is, for each store, the physical offset that everything before was read of, with a
-checksum of the last bytes before it: a broker that starts may cut the log and write on, past that offset. A
-part of a log between two offsets gives the same rows whenever it is read, so that a query which
-goes on from its checkpoint has each message exactly once. Where a log ends while a broker writes it is
-told by `Follower`: before the first record that is not whole yet.
+The offset of a stream is, for each store, the physical offset up to which everything was read, with a checksum of the
+last bytes before it: a broker that starts may cut the log and write on, past that offset. A part of a log between two
+offsets always gives the same rows, so a query that continues from its checkpoint has each message exactly once.
+`Follower` tells where a log ends while a broker writes it: before the first record that is not whole yet.
 
-Log files expire. A stream that comes too late for one ends with the positions that it has not read, or
-goes on behind them where `fail_on_data_loss` is false.
+Log files expire. A stream that comes too late for a file ends with the positions that it has not read, or continues
+behind them if `fail_on_data_loss` is false.
 """
 
 from __future__ import annotations
@@ -36,33 +35,33 @@ from .parts import PassedOver, StorePartition
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
-"""Those of a stream alone."""
+"""Options of a stream alone."""
 _DIGITS_MAX = 19
 
 Offset = dict[str, dict[str, int]]
-"""By store what `ReadTo` has."""
+"""Store → fields of `ReadTo`."""
 
 
 @dataclass(frozen=True)
 class ReadTo:
-    """Up to where a log was read. size, crc: of the bytes before; 0 where none were read, and in older checkpoints."""
+    """How far a log was read. size, crc: of the last bytes before; 0 if none were read, and in older checkpoints."""
 
     position: int
     size: int = 0
     crc: int = 0
 
     @classmethod
-    def of(cls, told: int | Mapping[str, int]) -> Self:
-        """What an offset has of one store; that of older checkpoints is the position alone."""
-        return cls(told) if isinstance(told, int) else cls(**told)
+    def of(cls, found: int | Mapping[str, int]) -> Self:
+        """Return what an offset has for one store; in older checkpoints that is the position alone."""
+        return cls(found) if isinstance(found, int) else cls(**found)
 
 
 @dataclass(frozen=True)
 class StreamAsk:
     """The options of a stream. start: `earliest`, `latest`, or a physical offset, of each store.
 
-    max_bytes: of the logs in one micro-batch, None for all there is. fails: where log files have
-    expired before they were read, or a log was cut.
+    max_bytes: of the logs in one micro-batch, None for no limit. fails: if log files have expired before they were
+    read, or a log was cut.
     """
 
     start: str | int
@@ -71,7 +70,7 @@ class StreamAsk:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Raises InvalidInput."""
+        """Parse the options. Raises InvalidInput."""
         given = {name.lower(): value for name, value in options.items()}
         start = given.get("starting_offset", EARLIEST).lower()
         if start not in (EARLIEST, LATEST) and not _is_number(start):
@@ -87,7 +86,7 @@ class StreamAsk:
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that `Ask` knows."""
+    """Return the options that `Ask` knows."""
     return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
 
 
@@ -103,11 +102,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Where tasks run: nobody follows a log there."""
+        """Leave the ends out for workers: they do not follow a log."""
         return {**self.__dict__, "_ends": {}}
 
     def initialOffset(self) -> Offset:
-        """Where a new query begins. Raises StoreError for a store that cannot be read."""
+        """Return where a new query begins. Raises StoreError for a store that cannot be read."""
         firsts = {root: self._first(root) for root in self._ask.stores}
         if not isinstance(self._how.start, int):
             return self._offset(firsts)
@@ -117,12 +116,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {root: asdict(ReadTo(first)) for root, first in firsts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`max_bytes_per_trigger`."""
+        """Return the limit that `max_bytes_per_trigger` sets."""
         most = self._how.max_bytes
         return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
-        """Where the logs end, or as far as the limit lets them be read. Raises StoreError."""
+        """Return where the logs end, or how far the limit lets them be read. Raises StoreError."""
         ends = self._target or self._now()
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found: Offset = {}
@@ -132,9 +131,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found[root] = asdict(read)
                 continue
             with self._open(root) as log:
-                if read.position != self._how.start:  # at its start a query has read nothing
+                if read.position != self._how.start:  # a query at its start has read nothing
                     self._require_same(root, log, read, end)
-                end = max(read.position, end)  # behind a cut the broker rewrites these positions
+                end = max(read.position, end)  # after a cut the broker rewrites these positions
                 if room is not None:
                     end = min(end, max(read.position, log.min_offset) + room)
                     room = max(0, room - (end - read.position))
@@ -142,19 +141,19 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def reportLatestOffset(self) -> Offset:
-        """For the progress of a query."""
+        """Return the ends of the logs, for the progress of a query."""
         return self._offset(self._target or self._now())
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is all that this query reads, also behind damage."""
+        """Let this query read what is there now, also behind damage, and no more."""
         self._target = {root: self._end(root).settled() for root in self._ask.stores}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """The parts of all logs between two offsets. Raises Refused where one has expired or was cut."""
+        """Return the parts of all logs between two offsets. Raises Refused if one has expired or was cut."""
         size = self._ask.split_bytes or SPLIT_BYTES_MAX
         found: list[InputPartition] = []
-        for root, told in end.items():
-            begin, stop = self._begin(root, start).position, ReadTo.of(told)
+        for root, read_to in end.items():
+            begin, stop = self._begin(root, start).position, ReadTo.of(read_to)
             with self._open(root) as log:
                 self._require_same(root, log, stop, stop.position)
                 first = log.min_offset
@@ -166,18 +165,18 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part. Raises Missing where its file expires meanwhile."""
+        """Yield the rows of one part. Raises Missing if its file expires meanwhile."""
         assert isinstance(partition, StorePartition)
         part, passed_over = partition.part, PassedOver()
         yield from rows_of(self._ask, part, passed_over.add)
         assert part.split is not None
         if self._how.fails and (first := self._start(part.store)) > part.split.start:
-            told = f"log files before {first} expired while they were read"
-            raise Missing(told, path=part.store)
+            message = f"log files before {first} expired while they were read"
+            raise Missing(message, path=part.store)
         passed_over.tell()
 
     def _first(self, root: str) -> int:
-        """Where a new query begins in one store."""
+        """Return where a new query begins in one store."""
         first, start = self._start(root), self._how.start
         if start == LATEST:
             return self._end(root).position()
@@ -189,12 +188,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return first
 
     def _start(self, root: str) -> int:
-        """Where the log begins now."""
+        """Return where the log begins now."""
         with self._open(root) as log:
             return log.min_offset
 
     def _begin(self, root: str, start: Mapping[str, Any]) -> ReadTo:
-        """Up to where one store was read; where it begins, for one that was not there then."""
+        """Return how far one store was read; for a store that was not there then, where a new query begins."""
         return ReadTo.of(start[root] if root in start else self._first(root))
 
     @contextmanager
@@ -220,22 +219,22 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _lost(self, root: str, begin: int, end: int) -> None:
         size = counted(end - begin, "byte")
-        told = f"log files expired before they were read: positions {begin} to {end}, {size}"
-        self._tell(root, told)
+        message = f"log files expired before they were read: positions {begin} to {end}, {size}"
+        self._tell(root, message)
 
     def _require_same(self, root: str, log: CommitLog, read: ReadTo, end: int) -> None:
-        """Tell where the log, which ends at `end`, is not the one that was read. Raises Refused."""
+        """Report if the log, which ends at `end`, is not the one that was read. Raises Refused."""
         if changed := changed_before(log.queue, read.position, (read.size, read.crc), end, "read"):
             self._tell(root, changed)
 
-    def _tell(self, root: str, told: str) -> None:
+    def _tell(self, root: str, message: str) -> None:
         if self._how.fails:
-            raise Refused(told, path=root, hint="fail_on_data_loss=false continues without the lost data")
-        warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
+            raise Refused(message, path=root, hint="fail_on_data_loss=false continues without the lost data")
+        warnings.warn(f"{root}: {message}", DamageWarning, stacklevel=2)
 
 
 def _read_to(log: CommitLog, position: int) -> dict[str, int]:
-    """With the checksum of what stands before this position now."""
+    """Return the fields of `ReadTo` for a position, with the checksum of what stands before it now."""
     return asdict(ReadTo(position, *last_bytes(log.queue, position)))
 
 

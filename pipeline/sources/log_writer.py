@@ -1,12 +1,12 @@
 """Writing `rocketmq-log`: messages become a store, as a broker would append them.
 
-A log has one writer. So a task keeps its rows aside, as a file of Arrow where the target is made; when all have
-succeeded, `commit` appends them in the order of the partitions, and publishes the store at once. The
-target is a new or empty directory; order rows as they are to be stored (`orderBy`).
+A log has one writer. So a task keeps its rows aside, as an Arrow file where the target is made. When all tasks have
+succeeded, `commit` appends the rows in the order of the partitions, and publishes the store at once. The target is a
+new or empty directory; order rows as they are to be stored (`orderBy`).
 
-If a task or the commit fails, the target is as it was. Of two sessions that write to one directory
-the one that began last goes on; the other one fails. So what a killed session has left, the next
-write removes; where it was killed while it published, that is finished.
+If a task or the commit fails, the target is as it was. Of two sessions that write to one directory the one that began
+last continues; the other fails. So the next write removes what a killed session has left, or finishes what was killed
+while it published.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TAKEN = "a later write to this directory has begun"
 
 @dataclass
 class Kept(WriterCommitMessage):
-    """The rows that one task has kept. partition: its place in the order of all. rows: how many."""
+    """The rows that one task has kept. partition: its number, which gives the order. rows: number of rows."""
 
     partition: int
     name: str
@@ -55,7 +55,7 @@ class LogSourceWriter(DataSourceArrowWriter):
     """Options: `path`, those of `NewStore.of`."""
 
     files: ClassVar[Files] = Files()
-    """What changes the disk."""
+    """Makes all changes to the disk."""
 
     def __init__(self, options: Mapping[str, str], names: Sequence[str], overwrite: bool) -> None:
         given = {name.lower(): value for name, value in options.items()}
@@ -94,7 +94,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         return Kept(context.partitionId(), name, count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Every task has succeeded: make the store of their rows, and publish it."""
+        """Make the store of the rows of all tasks, which have succeeded, and publish it."""
         if not self._rows.exists():
             raise Refused(_TAKEN, path=self._target)
         kept = [message for message in messages if isinstance(message, Kept) and message.rows]
@@ -112,7 +112,7 @@ class LogSourceWriter(DataSourceArrowWriter):
             warnings.warn(said, stacklevel=2)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task or the commit has failed: the target is as it was.
+        """Leave the target as it was: a task or the commit has failed.
 
         A commit that was cut off while it published is finished: half of it may be there.
         """
@@ -123,7 +123,7 @@ class LogSourceWriter(DataSourceArrowWriter):
 
 
 def _new_directory(path: str) -> Path:
-    """The target. Raises InvalidInput, NotAStore, Refused."""
+    """Return the target. Raises InvalidInput, NotAStore, Refused."""
     if not path or is_uri(path):
         raise InvalidInput("a store is written to a directory", hint='write .save("/data/new")')
     target = Path(path).absolute()

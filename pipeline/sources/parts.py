@@ -1,4 +1,4 @@
-"""What all sources have in common: something is read part by part, a part a task, and damage passed over."""
+"""What all sources share: they read part by part, a task for each, and skip damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...store.search.log_search import DamageWarning
 
 
 class StorePartition(InputPartition):
-    """What one task reads; None: nothing."""
+    """What one task reads; None for nothing."""
 
     def __init__(self, part: Any) -> None:
         super().__init__(part)
@@ -23,24 +23,24 @@ class StorePartition(InputPartition):
 
 
 class PartsReader(DataSourceReader):
-    """parts: what there is to read; rows: those of one part. Both run in processes of Spark."""
+    """parts: returns what there is to read; rows: yields the rows of one part. Both run in processes of Spark."""
 
     def __init__(self, parts: Callable[[], Sequence[Any]], rows: Callable[[Any], Iterator[pa.RecordBatch]]) -> None:
         self._parts = parts
         self._rows = rows
 
     def partitions(self) -> list[InputPartition]:
-        """All parts; never none, since Spark would read None instead."""
+        """Return all parts; not an empty list, since Spark would then read None."""
         return [StorePartition(part) for part in self._parts() or [None]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part."""
+        """Return the rows of one part."""
         assert isinstance(partition, StorePartition)
         return iter(()) if partition.part is None else self._rows(partition.part)
 
 
 class PassedOver:
-    """What one task has not read of a log. first: what it met first."""
+    """What one task has not read of a log. first: the first range of it."""
 
     def __init__(self) -> None:
         self.places = 0
@@ -48,16 +48,16 @@ class PassedOver:
         self.first: Damage | None = None
 
     def add(self, damage: Damage) -> None:
-        """One more range."""
+        """Add a range."""
         self.first = self.first or damage
         self.places += 1
         self.bytes += damage.size or 0
 
     def tell(self) -> None:
-        """A warning, which Spark prints on the stderr of the task."""
+        """Warn, if anything was skipped; Spark prints warnings on the stderr of the task."""
         if self.first is None:
             return
         much = f"{counted(self.bytes, 'byte')} in {counted(self.places, 'place')} passed over"
         at, why = self.first.position, self.first.reason
-        told = f"{self.first.store}: {much}, from {at} on ({why}); rocketmq-damage has all of them"
-        warnings.warn(told, DamageWarning, stacklevel=1)
+        message = f"{self.first.store}: {much}, from {at} on ({why}); rocketmq-damage has all of them"
+        warnings.warn(message, DamageWarning, stacklevel=1)

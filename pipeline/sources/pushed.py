@@ -1,7 +1,7 @@
-"""Filters that Spark hands down to the log: what they leave out need not become rows.
+"""Filters that Spark pushes down to the log: what they leave out need not become rows.
 
-Spark asks them again of the rows that are left, so that a condition here may take too much, but
-never too little.
+Spark checks them again on the rows that are left: a condition here may let too much through, but never leave out too
+much.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ...store.arrow.log_rows import Pushed
 from ...store.search.selection import ANY_TAG, TAG_SEPARATOR, Selection, TimeRange
 
 _EARLIEST_MS, _BEHIND_ALL_MS = -(1 << 63), 1 << 63
-"""A damaged record may say any time that a long holds."""
+"""A damaged record may have any time that a long holds."""
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
-"""In a column it stands for bytes that are no text."""
+"""Stands in a column for bytes that are no text."""
 
 
 def take_filters(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
-    """What some filters, all of which must hold, ask; and what Spark is to ask again: all."""
+    """Return what the filters, all of which must hold, ask for, and the filters that Spark must check again: all."""
     kept = list(filters)
     pushed = Pushed()
     for one in kept:
@@ -49,7 +49,7 @@ def _with(pushed: Pushed, one: Filter) -> Pushed:
 
 
 def _values(one: Filter) -> list[Any]:
-    """The values of which a column must have one; none if that is not what is asked."""
+    """Return the values of which a column must have one; empty for another kind of filter."""
     if isinstance(one, EqualTo):
         return [one.value]
     return list(one.value) if isinstance(one, In) else []
@@ -68,7 +68,7 @@ def _bounds(one: Filter) -> TimeRange | None:
 
 
 def _text(make: Callable[[str], Selection]) -> Callable[[Any], Selection | None]:
-    """Only for values that stand for themselves."""
+    """Make conditions only for values that stand for themselves."""
 
     def condition(value: Any) -> Selection | None:
         return make(value) if isinstance(value, str) and value and _UNKNOWN not in value else None

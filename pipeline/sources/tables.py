@@ -31,7 +31,7 @@ from .parts import PartsReader
 
 
 class TableSource(DataSource):
-    """Options: those of `Ask`, of which `since`, `body` and the like mean nothing here."""
+    """Options: those of `Ask`; `since`, `body` and the like have no effect here."""
 
     table: ClassVar[Table]
     format: ClassVar[str]
@@ -49,19 +49,19 @@ class TableSource(DataSource):
 
 
 def reader_of(table: Table, ask: Ask, names: tuple[str, ...]) -> PartsReader:
-    """Reads a table of stores. names: the columns wanted, in order."""
+    """Return a reader of a table of stores. names: the wanted columns, in order."""
     return PartsReader(partial(parts_of, table, ask), partial(_rows, table, ask, names))
 
 
 def _rows(table: Table, ask: Ask, names: tuple[str, ...], part: TablePart) -> Iterator[pa.RecordBatch]:
-    """The rows of one part; what cannot be read is a warning."""
+    """Yield the rows of one part; warn of what cannot be read."""
     unread: list[Damage] = []
     yield from table_rows(table, ask, names, part, unread.append)
     if unread:
         more = "" if len(unread) == 1 else f", and {len(unread) - 1} more"
-        told = f"{unread[0].store}: not read: {unread[0].reason}{more}"
+        message = f"{unread[0].store}: not read: {unread[0].reason}{more}"
         hint = f"rocketmq-damage has all of them with of={table.of}"
-        warnings.warn(f"{told}; {hint}", DamageWarning, stacklevel=1)
+        warnings.warn(f"{message}; {hint}", DamageWarning, stacklevel=1)
 
 
 class QueueSource(TableSource):
