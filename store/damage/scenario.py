@@ -89,7 +89,7 @@ class Scene:
         return [path for path in found if path.is_file() and path.stat().st_size]
 
     def queue(self, units: int = 1) -> tuple[MappedFileQueue, int, int]:
-        """Return any consume queue in files with at least so many units: its files, first and end offset."""
+        """Return any consume queue in files with at least `units` units: its files, first and end offset."""
         directories = list(self.store.queues) if not self.store.layout.rocksdb_queues else []
         for directory in self.rng.sample(directories, len(directories)):
             with self.store.queues.open(directory.topic, directory.queue_id) as queue:

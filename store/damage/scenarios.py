@@ -282,7 +282,7 @@ def _duplicate_segment(scene: Scene) -> Iterator[Edit]:
 
 
 _MOVED_UNITS = 1 << 16
-"""At most so many units move up."""
+"""Limit of units that move up."""
 _ENDLESS_FILES = 20
 _LONG_AGO = datetime(1970, 1, 1)
 """Index file names then follow the newest file, not the clock: the same for the same seed."""

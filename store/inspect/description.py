@@ -343,7 +343,7 @@ def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_DescribedQueu
 
 
 def _summaries(layout: Layout, queues: list[_DescribedQueue], log: Log, profile: Profile) -> Iterator[QueueSummary]:
-    """Yield the summaries of the queues for the log that is there: dead and expired units do not count."""
+    """Yield the summaries of the queues within the existing log: dead and expired units do not count."""
     broker_4 = profile.version.startswith("4.")
     for found in queues:
         end = found.summary.end_position

@@ -82,7 +82,7 @@ def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None
 def queue_records(
     store: StoreReader, topic: str, note: Note, behind: int | None = None, newest: int = LAST_OFFSET
 ) -> Iterator[Batch]:
-    """Yield the records that the queues of a topic name. newest: at most so many of the last units of each queue."""
+    """Yield the records that the queues of a topic name. newest: limit of units, the last ones of each queue."""
     end, lost, moved = store.log_end.position, 0, 0
     for directory in store.queues.of_topic(topic):
         with store.queues.open(topic, directory.queue_id) as queue:
@@ -266,7 +266,7 @@ def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
 def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
     """Return level → next queue offset to deliver, from delayOffset.json, else from its .bak.
 
-    Empty if there is neither: nothing was delivered. None if what is there is damaged.
+    Empty if neither file exists: nothing was delivered. None if all that exist are damaged.
     """
     damaged = False
     for name in (DELAY_FILE, f"{DELAY_FILE}.bak"):
@@ -293,7 +293,7 @@ def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool 
 
 
 _MOST_READ = 100_000
-"""So many half messages and op records are looked at one by one: some seconds."""
+"""Limit of half messages and op records that are looked at one by one, in some seconds."""
 _GIVES_UP_SILENTLY = "4.3"
 """A broker of this generation writes nothing to `CHECKED_TOO_OFTEN` (store 4.3.1-killed-restarted)."""
 
@@ -471,7 +471,7 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
     what was decided counts as rolled back. reached_too: see `lacking`. Raises Unreadable.
     """
     topics = (HALF_TOPIC, OP_TOPIC, CHECKED_TOO_OFTEN)
-    abort = store.layout.abort  # whoever holds the lock: a plan is made without it, and once more with it
+    abort = store.layout.abort  # whoever holds the lock: plans are made without and with it
     if os.path.lexists(abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
         return None
     if sum(_units(store, topics)) > _MOST_READ:

@@ -401,7 +401,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
 
 
 def _tell(store: StoreReader, note: Note) -> None:
-    """Note where else POP keeps data that is not looked at."""
+    """Note where POP keeps data that `pop` does not read."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
 

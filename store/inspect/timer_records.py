@@ -379,7 +379,7 @@ _LAST_MS = 1 << 53
 
 @dataclass
 class WheelPosition:
-    """Where a broker goes on: times in ms, offsets in the timer topic's queue and in the log.
+    """Where a broker continues: times in ms, offsets in the timer topic's queue and in the log.
 
     last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms if the store stood still
     for longer than the wheel goes round. queue_end: behind the last unit of that queue, None if not known.

@@ -5,7 +5,7 @@ topic already, or the wheel or the timer topic's queue leads to it, or nothing d
 
 With timerRocksDBEnable (5.4+; spec 04, 4.10) timers are kept in the RocksDB `rocksdbstore/`: a row for each message,
 under the time when it fires. The broker notes up to which time it has delivered, and from where it reads the timer
-topic's queue. Wheel and timer log go on beside it: they have the cancel messages. A message that the broker reads from
+topic's queue. Wheel and timer log stay in use: they have the cancel messages. A message that the broker reads from
 the queue after its time goes to its topic at once, even if it has a row or was cancelled.
 """
 
@@ -449,7 +449,7 @@ def in_database(store: StoreReader, note: Note) -> TimersKept | None:
 def with_database(
     wheel: WheelPosition, chained: Chained, kept: TimersKept, now_ms: int, note: Note
 ) -> tuple[WheelPosition, Chained]:
-    """Return where a broker goes on, and what leads to messages, with the rows of the RocksDB added."""
+    """Return where a broker continues, and what leads to messages, with the rows of the RocksDB added."""
     entries, count = chained.entries, len(kept.due_ms)
     waits = int(((chained.fires_ms != NOWHERE) & ~entries.deletes).sum())
     if waits:

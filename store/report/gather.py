@@ -39,7 +39,7 @@ _HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 15
 """The wheel turns in two weeks; what is due later, or was due before, is one number each."""
 _PENDING = 1 << 16
-"""So many new rows wait to be added up."""
+"""Limit of new rows that wait to be added up."""
 _CELL_BITS = 34
 CELL_MAX = (1 << _CELL_BITS) - 1
 

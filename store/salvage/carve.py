@@ -30,7 +30,7 @@ from . import runs
 from .runs import Grade, SalvageRun, SalvageSource, Sources, append, grades, plausible, runs_of, structural
 
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
-"""At most so many bytes are in front of the body, with the two lengths behind it."""
+"""Most bytes that are in front of the body, with the two lengths behind it."""
 _KEPT_FRAGMENTS = 100_000
 """Further fragments are only counted."""
 
@@ -80,7 +80,7 @@ def carve(
 ) -> None:
     """Add what one source holds to `found`.
 
-    told: called with further bytes done. rate_bytes: read at most so many a second. Raises Unreadable.
+    told: called with bytes done. rate_bytes: most bytes to read per second. Raises Unreadable.
     """
     carver = _Carver(source, number, found)
     at = 0
@@ -98,7 +98,7 @@ def carve(
 
 
 class _Carver:
-    """One pass over a source. `_need`: the next window has at least so many bytes."""
+    """One pass over a source. `_need`: least size of the next window."""
 
     def __init__(self, source: SalvageSource, number: int, found: Carved) -> None:
         self._source = source
@@ -244,7 +244,7 @@ BLOCK_BYTES = 4096
 """Block size of nearly all file systems that hold a store."""
 _LARGEST_JOINED = 4 << 20
 _JOINED_BYTES_MAX = 256 << 20
-"""Joined records are held in memory, at most so many bytes of them."""
+"""Limit of bytes of joined records, which are held in memory."""
 _TRIED_BYTES_MAX = 4 << 30
 """An image may be crafted so that everything is tried with everything."""
 _FOLLOWING_MAX = 8

@@ -34,7 +34,7 @@ from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
 
 OPEN_SOURCES = 32
-"""At most so many sources are open at a time."""
+"""Limit of sources that are open at a time."""
 LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what claims to be larger than this is no record."""
 _LARGEST_POSITION = 1 << 62
@@ -399,7 +399,7 @@ def _pattern() -> re.Pattern[bytes]:
 
 _MAGIC = _pattern()
 OVERLAP_BYTES = HEAD.sizeof() - 1
-"""So many bytes at the end of a window may be the front of a head."""
+"""This many bytes at the end of a window may be the front of a head."""
 
 
 def first(data: bytearray, begin: int, end: int) -> int | None:

@@ -51,7 +51,7 @@ NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
 _FEW = 16
 LARGEST_GAP_FILES = 1000
-"""At most so many files of the log may be missing in a row; what is farther away is another log."""
+"""Limit of log files missing in a row; what is farther away is another log."""
 _FREE, _SAME, _OTHER = 0, 1, 2
 _SPLIT = "a record header without its body"
 _EMBEDDED = "inside another, damaged record"
@@ -401,7 +401,7 @@ class LayoutKind(StrEnum):
 @dataclass(frozen=True)
 class SalvageRequest:
     """What is asked for. grade: the worst that the new store takes. version: of the brokers that will run on it, None
-    for a guess. rate_bytes: read at most so many a second."""
+    for a guess. rate_bytes: most bytes to read per second."""
 
     layout: LayoutKind = LayoutKind.ORIGINAL
     grade: Grade = Grade.BODY

@@ -133,7 +133,7 @@ _MS_PER_S = 1000
 
 
 class TieredIndex(NamedTuple):
-    """A segment. slots: their number. room: for so many items. problem: why the items cannot be read, or ""."""
+    """A segment. slots: their number. room: number of items that fit. problem: why the items cannot be read, or ""."""
 
     file: MappedFile
     header: dict[str, Any]
@@ -224,7 +224,7 @@ def slot_of(hash_code: Ints, slots: int) -> Ints:
 _SLOTS_OPTION = "tieredStoreIndexFileMaxHashSlotNum"
 _WINDOW_BYTES = 1 << 20
 _LOOKED_AT = 16
-"""One of so many items at the end must have a slot."""
+"""At least one of this many items at the end must have a slot."""
 
 
 class TieredIndexFile(NamedTuple):

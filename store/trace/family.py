@@ -199,7 +199,7 @@ def due_of(message: Message) -> int | None:
 
 
 def _decimal(text: str, digits: int = 19) -> int | None:
-    """Return a decimal number of at most so many digits, else None; the default fits a Java long."""
+    """Return a decimal number of at most `digits` digits, else None; the default fits a Java long."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
 
 

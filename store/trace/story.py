@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _ORDER = {kind: number for number, kind in enumerate(EventKind)}
 MOST_NAMED = 64
-"""Units and index items are shown for so many records of a message."""
+"""Units and index items are shown for the first records of a message, at most this many."""
 _LAST_MS = 1 << 62
 
 
