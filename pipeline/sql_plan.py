@@ -139,7 +139,7 @@ def needed_of(plan: str) -> tuple[Needed, ...]:
 
 def _view_of(line: str) -> View | None:
     """Return the view whose table a line of a plan is, or None."""
-    if not _words(line).startswith(_LEAVES):
+    if not _without_tree(line).startswith(_LEAVES):
         return None
     names = tuple(name for name, _ in _COLUMN.findall(line))
     return next((view for view in VIEWS.values() if tuple(view.columns) == names), None)
@@ -148,14 +148,14 @@ def _view_of(line: str) -> View | None:
 def _below_union(lines: Sequence[str], number: int) -> bool:
     depth = _depth(lines[number])
     above = next((line for line in reversed(lines[:number]) if _depth(line) < depth), _UNION)
-    return _words(above).startswith(_UNION)
+    return _without_tree(above).startswith(_UNION)
 
 
 def _depth(line: str) -> int:
-    return len(line) - len(_words(line))
+    return len(line) - len(_without_tree(line))
 
 
-def _words(line: str) -> str:
+def _without_tree(line: str) -> str:
     return _TREE.sub("", line, count=1)
 
 

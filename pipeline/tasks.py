@@ -1,9 +1,9 @@
-"""Work as a task for each store or part of one: `mapInArrow` runs the tasks, with an answer each. A Python data source
-would make Spark start three more kinds of Python processes for its plan, which takes half a second each.
+"""Work as a task for each store or part of one, on Spark; each task gives an answer.
 
-Small tasks share a Spark task, by bytes, and large ones start first. Tasks and answers are JSON; bytes as an answer
-stay on the workers. A store that cannot be read is an answer, too, and does not end the others. Rows name a store by a
-number: a path may have bytes that are no text in Arrow and in Java.
+`mapInArrow` runs the tasks: a Python data source would make Spark start three more kinds of Python processes for its
+plan, which takes half a second each. Small tasks share a Spark task, by bytes, and large ones start first. Tasks and
+answers are JSON; bytes as an answer stay on the workers. A store that cannot be read is an answer, too, and does not
+end the others. Rows name a store by a number: a path may have bytes that are no text in Arrow and in Java.
 """
 
 from __future__ import annotations

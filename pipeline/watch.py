@@ -43,11 +43,11 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
         yield
         return
     if not hasattr(spark, "_jsparkSession"):
-        yield from _told_by_server(spark, tell)
+        yield from _from_server(spark, tell)
         return
     ended = threading.Event()
     tracker, records = spark.sparkContext.statusTracker(), partial(records_of, spark)
-    thread = threading.Thread(target=_ask, args=(tracker, records, ended, tell), daemon=True)
+    thread = threading.Thread(target=_poll, args=(tracker, records, ended, tell), daemon=True)
     thread.start()
     try:
         yield
@@ -61,7 +61,7 @@ class JobProgress:
 
     def __init__(self, tell: Tell | None) -> None:
         self._tell = tell
-        self._before = self._told = 0
+        self._before = self._reported = 0
 
     @contextmanager
     def of(self, spark: SparkSession, sizes: Sequence[int]) -> Iterator[None]:
@@ -71,14 +71,14 @@ class JobProgress:
         def tell(done: Done) -> None:
             assert self._tell is not None
             now = self._before + reached[min(done.tasks, len(sizes))]
-            self._told = max(self._told, now)  # a stage that is over has no active task
-            self._tell(replace(done, bytes=self._told))
+            self._reported = max(self._reported, now)  # a stage that is over has no active task
+            self._tell(replace(done, bytes=self._reported))
 
         with watched(spark, self._tell and tell):
             yield
         self._before += reached[-1]
         if self._tell is not None:
-            self._told = self._before
+            self._reported = self._before
             self._tell(Done(0, bytes=self._before))
 
 
@@ -92,7 +92,7 @@ def records_of(spark: SparkSession, stage: int) -> int:
     return int(max(data.inputRecords(), data.shuffleReadRecords()))
 
 
-def _ask(tracker: Any, records: Callable[[int], int], ended: threading.Event, tell: Tell) -> None:
+def _poll(tracker: Any, records: Callable[[int], int], ended: threading.Event, tell: Tell) -> None:
     """Tell the progress again and again. A stage that is no longer active counts as done."""
     shares: dict[int, float] = {}
     begun: dict[int, float] = {}
@@ -110,7 +110,7 @@ def _ask(tracker: Any, records: Callable[[int], int], ended: threading.Event, te
         tell(Done(sum(shares.values()), tasks, of_tasks, rate))
 
 
-def _told_by_server(spark: SparkSession, tell: Tell) -> Iterator[None]:
+def _from_server(spark: SparkSession, tell: Tell) -> Iterator[None]:
     """Let a Connect server tell of stages and tasks; it does not tell of records."""
     finished: list[float] = []
 

@@ -123,7 +123,7 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
     A missing queue stays unnoticed if nobody has read from it. reached_too: whether to look at what was consumed or
     delivered. Raises Unreadable.
     """
-    reached, there = _known_of(store, topic) if reached_too else {}, set[int]()
+    reached, there = _offsets_reached(store, topic) if reached_too else {}, set[int]()
     if empty := store.empty_queues(topic):
         return f"queue {empty[0]} has no unit"
     for directory in store.queues.of_topic(topic):
@@ -148,7 +148,7 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
     return ""
 
 
-def _known_of(store: StoreReader, topic: str) -> dict[int, int]:
+def _offsets_reached(store: StoreReader, topic: str) -> dict[int, int]:
     """Return queue → how far consumers, or the delivery of a delay level, have got in it."""
     found = dict(store.consumed.get(topic, {}))
     if topic == SCHEDULE_TOPIC:

@@ -328,13 +328,13 @@ class Pop:
 
 def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     """Return what consumers have of a store at `now_ms`. Raises Unreadable."""
-    _tell(store, note)
+    _note_order_info(store, note)
     records = pop_records(store, note)
     found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
     found.stray_acks = records.stray_acks
     progress = read_progress(store.layout.config, store.layout.broker_config)
     found.revive = [
-        ReviveQueue(*queue, _reached(progress, *queue), newest, *(_stop(records, progress, queue) or ()))
+        ReviveQueue(*queue, _reached(progress, *queue), newest, *(_blocker(records, progress, queue) or ()))
         for queue, newest in sorted(records.newest.items())
     ]
     for key, point in records.check_points.items():
@@ -350,11 +350,11 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
     _locate(store, found.rows, records)
     points = [each for point in records.check_points.values() for each in (point, *point.again.values())]
     read = {point.position for point in points if _is_read(point, progress)}
-    stopped = {point.position: _stopped(store, point, records, progress) for point in points}
+    blocked = {point.position: _why_blocked(store, point, records, progress) for point in points}
     stays = _stay_in_the_timer(store, records, now_ms)
     for row in found.rows:
         at = row.check_point
-        row.state, row.reason = _state(row, now_ms, at in read, stopped.get(at or -1, ""), stays.get(at, ""))
+        row.state, row.reason = _state(row, now_ms, at in read, blocked.get(at or -1, ""), stays.get(at, ""))
         found.groups[row.group, row.topic][row.state] += 1
     found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point or 0, row.queue_offset))
     return found
@@ -365,7 +365,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
 
     Raises Unreadable.
     """
-    _tell(store, note)
+    _note_order_info(store, note)
     progress = read_progress(store.layout.config, store.layout.broker_config)
     # a record that no broker gets past may stand in front of the messages
     begins = [one.position for one in about] + list(_unread(store, progress))
@@ -386,7 +386,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
                 row,
                 now_ms,
                 _is_read(newest, progress),
-                _stopped(store, newest, records, progress),
+                _why_blocked(store, newest, records, progress),
                 stays.get(newest.position, ""),
             )
         )
@@ -400,7 +400,7 @@ def given_out(store: StoreReader, about: Sequence[PoppedMessage], now_ms: int, n
     return sorted([*found, *kept], key=lambda row: (row.pop_timestamp, row.check_point or 0))
 
 
-def _tell(store: StoreReader, note: Note) -> None:
+def _note_order_info(store: StoreReader, note: Note) -> None:
     """Note where POP keeps data that `pop` does not read."""
     if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
         note(f"pop: config/{ORDER_FILE} holds what groups consume in order: `mqstore dump` shows that file")
@@ -497,21 +497,21 @@ def _is_read(point: CheckPoint, progress: Progress) -> bool:
     return reached is not None and offset < reached
 
 
-def _stop(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tuple[int, int] | None:
+def _blocker(records: PopRecords, progress: Progress, queue: tuple[str, int]) -> tuple[int, int] | None:
     """Return offset and position of the first record of a revive queue that no broker gets past, or None."""
     reached = _reached(progress, *queue) or 0
     return min((item for item in records.stops.get(queue, {}).items() if item[0] >= reached), default=None)
 
 
-def _stopped(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
+def _why_blocked(store: StoreReader, point: CheckPoint, records: PopRecords, progress: Progress) -> str:
     """Return why no broker gets to a check point that it has not read; "" if one does."""
     if not store.config.get_bool("timerWheelEnable", True):
         return "it does not come back: with timerWheelEnable=false no broker reads the revive topic"
-    stop = None if point.revived is None else _stop(records, progress, point.revived[:2])
-    if stop is None or point.revived is None:
+    blocker = None if point.revived is None else _blocker(records, progress, point.revived[:2])
+    if blocker is None or point.revived is None:
         return ""
     place = "/".join(map(str, point.revived[:2]))
-    return f"it does not come back: a broker cannot read the body of record {stop[0]} of {place}, and stops there"
+    return f"it does not come back: a broker cannot read the body of record {blocker[0]} of {place}, and stops there"
 
 
 def _stay_in_the_timer(store: StoreReader, records: PopRecords, now_ms: int) -> dict[int | None, str]:
@@ -547,7 +547,7 @@ def _locate(store: StoreReader, rows: list[Popped], records: PopRecords) -> None
             identities[position] = identity(batch, number, keys)
     for row in rows:
         if row.position is not None and (known := identities.get(row.position)) is not None:
-            row.returned = _came_back(row, known, records)
+            row.returned = _returned_at(row, known, records)
         else:
             row.position = None
 
@@ -567,7 +567,7 @@ def _by_queue(rows: Iterator[Popped]) -> Iterator[tuple[tuple[str, int], list[Po
     yield from queues.items()
 
 
-def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
+def _returned_at(row: Popped, known: bytes, records: PopRecords) -> int | None:
     """Return the position where the message was written again, behind its check point; None if it was not."""
     places = [
         position

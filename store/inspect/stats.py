@@ -32,7 +32,7 @@ from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.units import is_used, is_valid
 from ..search.store import StoreReader
-from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, DimensionColumns
+from .stats_dimensions import DEAD_LETTER, OF_UNITS, RETRY, USER, DimensionColumns, highest_bit
 
 GROUPS_MAX = 200_000
 PERCENTILES = (50, 90, 99)
@@ -424,9 +424,7 @@ def _bins_of_small() -> Ints:
 
 def size_bin(size: Ints) -> Ints:
     """Return the bin of each size: sizes below 32 have one each, above that the bins grow with the size."""
-    # a float64 holds a size exactly: its exponent is that of the highest bit
-    exponent = np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1
-    shift = np.maximum(exponent - _FINE_BITS, 0)
+    shift = np.maximum(highest_bit(size) - _FINE_BITS, 0)
     return (shift << _FINE_BITS) + (np.maximum(size, 0) >> shift)
 
 

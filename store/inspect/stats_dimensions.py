@@ -141,9 +141,7 @@ class DimensionColumns:
 
     @property
     def _sizes(self) -> Dimension:
-        # a float64 holds a size exactly: its exponent is that of the highest bit
-        exponent = np.frexp(np.maximum(self._size, 1).astype(np.float64))[1].astype(np.int64) - 1
-        return _numbers(np.left_shift(1, exponent))
+        return _numbers(np.left_shift(1, highest_bit(self._size)))
 
     @property
     def _files(self) -> Dimension:
@@ -155,6 +153,12 @@ class DimensionColumns:
     @property
     def _queue_ids(self) -> Dimension:
         return _numbers(self._queue_id)
+
+
+def highest_bit(size: Ints) -> Ints:
+    """Return the number of the highest bit of each size, int64[n]; 0 for sizes below 2."""
+    # a float64 holds a size exactly: its exponent is that of the highest bit
+    return np.frexp(np.maximum(size, 1).astype(np.float64))[1].astype(np.int64) - 1
 
 
 def _joined(ids: Ints, values: list[str]) -> Dimension:

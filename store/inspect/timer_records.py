@@ -157,7 +157,7 @@ def timer_records(log: CommitLog) -> Scanned:
             if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
                 found.damage = item.position
         elif item.mark <= Mark.AFTER_DAMAGE:
-            for part, mask in zip(parts, _timed(item), strict=True):
+            for part, mask in zip(parts, _timer_masks(item), strict=True):
                 if mask.any():
                     rows = item.take(mask)
                     topic = None if part is parts[0] else rows.columns.ragged("topic")
@@ -166,7 +166,7 @@ def timer_records(log: CommitLog) -> Scanned:
     return found
 
 
-def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
+def _timer_masks(batch: Batch) -> tuple[Flags, Flags, Flags]:
     """bool[n]: the message is in the timer topic; it was there; its producer asked for a timer, but it was not there.
 
     A message that a consumer sent back is neither of the last two: it keeps the properties of what was consumed.
@@ -311,7 +311,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
     waits = chained & _readable(entries, records, wheel)
     newest, of_any = _newest(entries.offset_py, records.position)
     next_, of_waiting = _newest(entries.offset_py[waits], records.position)
-    magic = _at(entries.magic[waits], next_, of_waiting, empty=0)
+    magic = _values_at(entries.magic[waits], next_, of_waiting, empty=0)
     _, of_chained = _newest(entries.offset_py[chained], records.position)
     in_queue = records.queue_offset >= wheel.queue_offset
     if wheel.queue_end is not None:
@@ -323,9 +323,9 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: WheelPosition, know
         known_to.stuck_ms,
         group,
         out,
-        _at(known_to.fires_ms[waits], next_, of_waiting),
+        _values_at(known_to.fires_ms[waits], next_, of_waiting),
         (magic & MAGIC_ROLL) != 0,
-        _at(entries.tick_ms, newest, of_any),
+        _values_at(entries.tick_ms, newest, of_any),
         (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
         of_chained & ~of_waiting,
         in_queue,
@@ -353,7 +353,7 @@ def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Flags]:
     return rows.astype(np.int64), (at >= 0) & (offsets[rows] == positions)
 
 
-def _at(values: Ints, rows: Ints, found: Flags, empty: int = NOWHERE) -> Ints:
+def _values_at(values: Ints, rows: Ints, found: Flags, empty: int = NOWHERE) -> Ints:
     if not len(values):
         return np.full(len(rows), empty, np.int64)
     return np.where(found, values[rows], empty).astype(np.int64)
@@ -425,7 +425,7 @@ class Chained(NamedTuple):
 def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | None = None) -> WheelPosition:
     """Return the wheel of a broker that starts at `now_ms`. started: that start, if it is known. Raises Unreadable."""
     if started is not None:
-        return _after(started, store, now_ms)
+        return _after_start(started, store, now_ms)
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
     from ..start.log import switches_of
@@ -439,13 +439,13 @@ def wheel_of(store: StoreReader, now_ms: int, note: Note, started: Outcome | Non
         why = error.message
     else:
         if outcome.refusal is None:
-            return _after(outcome, store, now_ms)
+            return _after_start(outcome, store, now_ms)
         why = f"a broker does not start on this store ({outcome.refusal.reason})"
     note(f"timers: {why}: the timer files are shown as they are now")
-    return _as_it_lies(store, now_ms)
+    return _from_files(store, now_ms)
 
 
-def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
+def _after_start(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
     """Return the wheel after a start; an empty one if no broker used a wheel before."""
     from ..timer.start import QUEUE
 
@@ -463,7 +463,7 @@ def _after(outcome: Outcome, store: StoreReader, now_ms: int) -> WheelPosition:
     return wheel
 
 
-def _as_it_lies(store: StoreReader, now_ms: int) -> WheelPosition:
+def _from_files(store: StoreReader, now_ms: int) -> WheelPosition:
     layout = store.layout
     ticks = Ticks.of_store(store.layout)
     check = read_timer_check(layout.config / TIMER_CHECK) or TimerCheck()

@@ -142,11 +142,11 @@ class Cancel:
 
 
 class _CancelMessage(NamedTuple):
-    """A cancel message. slot: its tick. heard: the wheel has it in its tick, had it, or will have it."""
+    """A cancel message. slot: its tick. in_its_tick: the wheel has it in its tick, had it, or will have it."""
 
     cancel: Cancel
     slot: int
-    heard: bool
+    in_its_tick: bool
 
 
 class Cancels:
@@ -160,7 +160,7 @@ class Cancels:
         self._version = store.generation.version
         self._named: dict[str, list[_CancelMessage]] = {}
         for rows in facts.messages(facts.records.cancels.length > 0):
-            named = _named(facts, rows, now_ms)
+            named = _cancel_message(facts, rows, now_ms)
             self.all.append(named.cancel)
             self._named.setdefault(named.cancel.cancels, []).append(named)
 
@@ -186,10 +186,10 @@ class Cancels:
             return "its target is due at another tick"
         if self._compared != form:
             return f"a {self._version} broker compares the {self._compared}, not the {form}"
-        return "" if named.heard else _UNREAD
+        return "" if named.in_its_tick else _UNREAD
 
 
-def _named(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
+def _cancel_message(facts: TimerFacts, rows: Ints, now_ms: int) -> _CancelMessage:
     records, ticks = facts.records, facts.wheel.ticks
     last = int(rows[-1])
     out_ms = int(records.out_ms[last])
@@ -263,7 +263,7 @@ def timers(
         return Timers(now_ms)
     wheel = wheel_of(store, now_ms, note, started)
     chained = entries_of(store, wheel)
-    _tell(chained, note)
+    _note_chain_ends(chained, note)
     if kept is not None:
         wheel, chained = with_database(wheel, chained, kept, now_ms, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
@@ -277,13 +277,13 @@ def timers(
     if scanned.at_once is not None:
         found.rows += _at_once(scanned.at_once)
     known = np.empty(0, np.int64) if records is None else records.position
-    found.rows += _strangers(store, chained, known)
+    found.rows += _entries_without_record(store, chained, known)
     if found.rows and not store.config.get_bool("timerWheelEnable", True):
         note("timers: with timerWheelEnable=false a broker delivers none of them")
     return found
 
 
-def _tell(chained: Chained, note: Note) -> None:
+def _note_chain_ends(chained: Chained, note: Note) -> None:
     if chained.cut:
         leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
         note(f"timers: {leads} to a place without an entry")
@@ -390,7 +390,7 @@ def _at_once(records: TimerRecords) -> Iterator[Timer]:
         )
 
 
-def _strangers(store: StoreReader, chained: Chained, known: Ints) -> list[Timer]:
+def _entries_without_record(store: StoreReader, chained: Chained, known: Ints) -> list[Timer]:
     """Return the waiting entries that name no record of the timer topic."""
     entries = chained.entries
     waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))

@@ -260,7 +260,7 @@ def _add(stage: Stage) -> None:
 def _replace(stage: Stage) -> None:
     """Let the tree become the target. The stage lies in the old target, and goes with it."""
     files, target = stage.files, stage.target
-    new, old = _beside(target)
+    new, old = _new_and_old(target)
     if stage.tree.exists():
         if new.exists():
             remove_tree(new, files)
@@ -278,19 +278,19 @@ def _replace(stage: Stage) -> None:
 
 def put_back(target: Path, files: Files) -> None:
     """Give its name back to a data set whose replacement in two steps was cut off."""
-    _, old = _beside(target)
+    _, old = _new_and_old(target)
     if not target.exists() and old.exists():
         files.rename(old, target)
 
 
 def remove_beside(target: Path, files: Files) -> None:
     """Remove what was replaced, or begun. The caller knows that `target` is as it should be."""
-    for folder in (*_beside(target), _unfinished(target)):
+    for folder in (*_new_and_old(target), _unfinished(target)):
         if folder.exists():
             remove_tree(folder, files)
 
 
-def _beside(target: Path) -> tuple[Path, Path]:
+def _new_and_old(target: Path) -> tuple[Path, Path]:
     return _hidden(target, "new"), _hidden(target, "old")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ..counted import bytes_text, counted
 from ..inspect.stats import least_of_bin
+from ..inspect.stats_dimensions import highest_bit
 from ..queues.read import QueueSummary
 from .gather import ALL_QUEUES, MAP_COLUMNS, OTHERS, TIME_STEPS_S, LogPicture, PlaceContent, Seen
 from .shapes import GUTTER, Box, Label, LegendLine, NumbersTable, Picture, across, squarified
@@ -101,7 +102,7 @@ def queue_spans(seen: Seen, topics: TopicRanking) -> Picture:
     )
     legend = [LegendLine("span", "records in the log"), LegendLine("reach", "end of what its units name")]
     height = min(_QUEUES, len(queues)) * _ROW_PX
-    table = NumbersTable(head, [_line(queue) for queue in queues[:ROWS_SHOWN]], max(0, len(queues) - ROWS_SHOWN))
+    table = NumbersTable(head, [_table_row(queue) for queue in queues[:ROWS_SHOWN]], max(0, len(queues) - ROWS_SHOWN))
     notes = [f"The {_QUEUES} queues with most bytes of {len(queues):,}."] if len(queues) > _QUEUES else []
     if empty := sum(not queue.sums for queue in queues):
         notes.append(f"Without a record of their own in the log: {counted(empty, 'queue', form=',')}.")
@@ -134,7 +135,7 @@ def _queues(seen: Seen, topics: TopicRanking) -> list[_Queue]:
     return [*found, *(_Queue(f"{topic}/{queue_id}", unseen[topic, queue_id], ()) for topic, queue_id in sorted(unseen))]
 
 
-def _line(queue: _Queue) -> tuple[str, ...]:
+def _table_row(queue: _Queue) -> tuple[str, ...]:
     _, units, sums = queue
     sums_text = [f"{number:,}" for number in sums] if sums else ["0", "0", "", ""]
     return (
@@ -222,7 +223,7 @@ def sizes(seen: Seen) -> Picture:
     """Show how large records are."""
     bins = np.flatnonzero(seen.picture.sizes)
     least = np.array([least_of_bin(int(number)) for number in bins], np.int64)
-    power = np.frexp(np.maximum(least, 1).astype(np.float64))[1].astype(np.int64) - 1
+    power = highest_bit(least)
     first, last = int(power.min()), int(power.max())
     counts = np.bincount(power - first, seen.picture.sizes[bins]).astype(np.int64)
     total = np.bincount(power - first, seen.picture.size_bytes[bins]).astype(np.int64)
@@ -483,11 +484,11 @@ def _step_text(seconds: int) -> str:
     for size, name in ((604800, "week"), (86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds % size == 0:
             number = seconds // size
-            return _one(name) if number == 1 else f"{number} {name}s"
+            return _with_article(name) if number == 1 else f"{number} {name}s"
     return "a second" if seconds == 1 else f"{seconds} seconds"
 
 
-def _one(name: str) -> str:
+def _with_article(name: str) -> str:
     return f"an {name}" if name == "hour" else f"a {name}"
 
 

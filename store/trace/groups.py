@@ -68,10 +68,7 @@ class GroupTables:
         """Return the groups that something in config/ connects with a topic."""
         found = {group for group, topics in self.reads.items() if topic in topics}
         found |= {one.group for one in self.filters.get(topic, ())}
-        for queue, groups in self.progress.items():
-            if queue.topic == topic:
-                found |= groups.keys()
-        for queue, groups in self.before.items():
+        for queue, groups in (*self.progress.items(), *self.before.items()):
             if queue.topic == topic:
                 found |= groups.keys()
         return {group for group in found if not is_system_group(group)}

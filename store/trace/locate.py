@@ -117,8 +117,9 @@ def _without_unit(store: StoreReader, address: Address, note: Note) -> tuple[Mes
 def _is_named(store: StoreReader, address: Address, asked: TraceTarget) -> bool:
     """Whether a unit names the place: then the number is no key."""
     at = address.position
-    inside = at is not None and store.log_files.start <= at < store.log_files.end
-    return at is not None and inside and any(naming(store, at, asked.topic))
+    if at is None or not store.log_files.start <= at < store.log_files.end:
+        return False
+    return any(naming(store, at, asked.topic))
 
 
 def _found_by(asked: TraceTarget) -> str:

@@ -75,16 +75,16 @@ def trace(store: StoreReader, question: TraceQuestion, note: Note) -> Iterator[T
     note: called with a line for each thing worth knowing. Raises InvalidInput, Unreadable.
     """
     located = locate(store, question.asked, note)
-    about = _About(store, question, note)
+    tracer = _Tracer(store, question, note)
     for family in located.families:
-        yield about.family(family)
+        yield tracer.family(family)
     for gone in located.gone:
-        found = about.gone(gone)
+        found = tracer.gone(gone)
         if found is not None:
             yield found
 
 
-class _About:
+class _Tracer:
     """What is read once for all messages, and the answers made of it."""
 
     def __init__(self, store: StoreReader, question: TraceQuestion, note: Note) -> None:
@@ -282,8 +282,7 @@ class _About:
             return None
         events.insert(0, Event(EventKind.UNREADABLE, judged.reason, None, gone.position))
         in_queue = address is not None and address.queue_offset is not None
-        by = By.QUEUE if in_queue else By.POSITION
-        by = question.asked.by or by
+        by = question.asked.by or (By.QUEUE if in_queue else By.POSITION)
         found = Trace(question.asked.text, by.value, "address", *place, position=gone.position)
         if gone.by_key:
             found.found_by, found.via = "key", "index"

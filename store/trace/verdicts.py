@@ -244,8 +244,7 @@ def _jumped(known: Known, reached: int) -> Judgement | None:
         reason = "the group's offset was past this place before the message was stored: the group skips the message"
         evidence = (early, Evidence("written within minutes of the offset file", beside))
         return Judgement(DeliveryVerdict.OFFSET_MOVED, reason, evidence)
-    ends = unit is not None and unit.state is Naming.NAMES and known.settled
-    if ends and unit is not None and reached > unit.max_offset:
+    if unit is not None and unit.state is Naming.NAMES and known.settled and reached > unit.max_offset:
         reason = f"the group's offset {reached} is past the end of the queue, {unit.max_offset}"
         return Judgement(DeliveryVerdict.OFFSET_MOVED, reason)
     return None

@@ -1,6 +1,6 @@
-"""Why a message is not in its topic: an open or rolled-back transaction, a delay level, a timer; or, in a compaction
-topic, a later message with its key.
+"""Why a message is not in its topic, or why compaction removed it.
 
+It waits for a transaction, a delay level or a timer; in a compaction topic a later message with its key replaces it.
 The answers are the same for every group. An answer is None if the message waits for something else.
 """
 

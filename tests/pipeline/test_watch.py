@@ -50,7 +50,7 @@ def test_stages_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         if not tracker.answers:
             ended.set()
 
-    watch._ask(tracker, lambda number: 100 * (number + 1), ended, tell)
+    watch._poll(tracker, lambda number: 100 * (number + 1), ended, tell)
     assert [done.stages for done in told] == [0, 0.25, 0.75, 1.5, 2, 2]
     assert [(done.tasks, done.of_tasks) for done in told[1:5]] == [(1, 4), (3, 4), (1, 2), (2, 2)]
     assert [round(done.records_per_s) for done in told] == [0, 0, 50, 0, 150, 0]
