@@ -68,7 +68,8 @@ def export(
         note = Note.of(how, wanted, ended).to_text()
         beside = bool(found.files) and not overwrites
         made = replace(how, series=found.newest + 1 if beside else 0, note=note)
-        done = list(job(asked, made, stage, _parts(ask, ranges)))
+        parts = parts_of(ask, {root: one.split for root, one in ranges.items() if one.split})
+        done = list(job(asked, made, stage, parts))
         telling = not beside or any(one.moved for one in ranges.values())
         if telling and not any(one["files"] for one in done):
             empty = write_empty(ask, made, stage.attempt(_EMPTY), stage.files)
@@ -88,10 +89,6 @@ def export(
         )
 
     return publish_job(target, fill, lambda found: found.get("job") == what, files, into=Into(adds, _HINT))
-
-
-def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogSplit]:
-    return parts_of(ask, {root: one.split for root, one in ranges.items() if one.split})
 
 
 def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:

@@ -341,7 +341,7 @@ def pop(store: StoreReader, now_ms: int, note: Note) -> Pop:
         fields = point.fields
         counts = found.groups.setdefault((fields["group"], fields["topic"]), dict.fromkeys(PopState, 0))
         rows = list(_open(point, records.acked(key)))
-        counts[PopState.ACKED] += _size(point) - len(rows)
+        counts[PopState.ACKED] += sum(1 for _ in pop_format.offsets_of(fields)) - len(rows)
         found.rows += rows
     kept = _kept(store, note)
     for row in kept:
@@ -442,10 +442,6 @@ def _ordered(store: StoreReader) -> Iterator[dict[str, Any]]:
     except Missing:
         return
     yield from file.records()
-
-
-def _size(point: CheckPoint) -> int:
-    return sum(1 for _ in pop_format.offsets_of(point.fields))
 
 
 def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:

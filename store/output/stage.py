@@ -90,7 +90,11 @@ class Stage(NamedTuple):
 
     def manifest(self) -> dict[str, Any]:
         """Return what `seal` was given. Raises Unreadable."""
-        return _read_json(self._manifest, "not a manifest")
+        try:
+            found: dict[str, Any] = json.loads(read_regular(self._manifest, LARGEST_JOURNAL_BYTES))
+        except ValueError as error:
+            raise Unreadable("not a manifest", path=self._manifest) from error
+        return found
 
     def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
         """Move files from their attempts into the tree: (attempt, path below the target).
@@ -108,14 +112,10 @@ class Stage(NamedTuple):
             self.files.sync_directory(folder)
 
     def seal(self, manifest: Mapping[str, Any]) -> None:
-        """Record that the job has succeeded: the tree is complete."""
-        self._write(self._manifest, json.dumps(manifest, indent=1))
-
-    def _write(self, path: Path, text: str) -> None:
-        """Write a file so that it is there whole or not at all."""
-        draft = path.with_suffix(".draft")
-        write_new(self.files, draft, text.encode())
-        self.files.rename(draft, path)
+        """Record that the job has succeeded: the tree is complete. The manifest appears whole or not at all."""
+        draft = self._manifest.with_suffix(".draft")
+        write_new(self.files, draft, json.dumps(manifest, indent=1).encode())
+        self.files.rename(draft, self._manifest)
         self.files.sync_directory(self.folder)
 
     def publish(self) -> None:
@@ -218,14 +218,6 @@ def may_be_left_in(target: Path) -> bool:
     """Whether a job was cut off in `target`, or works there."""
     journal = target / JOURNAL
     return any(any(journal.glob(name)) for name in (_PREFIX + "*", _ROWS + "*", _LOCK))
-
-
-def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(read_regular(path, LARGEST_JOURNAL_BYTES))
-    except ValueError as error:
-        raise Unreadable(otherwise, path=path) from error
-    return found
 
 
 REPLACES = "replaces"

@@ -226,7 +226,7 @@ class GroupedSums(NamedTuple):
 
 
 Fold = Callable[[GroupedSums], tuple[Ints, Ints]]
-"""If there are too many sums: returns the new group and cell of each, fewer of at least one of them."""
+"""Returns the groups and cells that too many sums are folded into: fewer groups, or fewer cells."""
 
 
 class Sums:

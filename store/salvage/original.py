@@ -286,12 +286,8 @@ def close_holes(
     tombstones = sum(len(fill.lost) for fill in closed)
     fillers = sum(len(fill.fillers) for fill in closed)
     wanted = sum(each.offsets for each in missing)
-    count = len({begin // file_bytes for begin, _ in holes} | _files_of(layer, file_bytes))
+    count = len({begin // file_bytes for begin, _ in holes} | {run.position // file_bytes for run in layer.runs})
     return Restored(count, file_bytes, tombstones, fillers, wanted - tombstones), offsets
-
-
-def _files_of(layer: Layer, file_bytes: int) -> set[int]:
-    return {run.position // file_bytes for run in layer.runs}
 
 
 def _gaps(holes: list[tuple[int, int]], offsets: MissingOffsets, file_bytes: int) -> Iterator[Gap]:

@@ -261,7 +261,7 @@ def read_index_file(files: MappedFileQueue, file: MappedFile, config: BrokerConf
     slots = _slots(files, file, header["item_count"], config or BrokerConfig())
     if slots is None:
         problem = f"the number of its slots is not known: name it with --set {_SLOTS_OPTION}=N"
-        return TieredIndexFile(file, header, None, 0, problem if _is_used(files, file) else "")
+        return TieredIndexFile(file, header, None, 0, problem if _last_byte(files, file) is not None else "")
     room = (items_of(file.size, slots) or 1) - 1
     count = header["item_count"]
     problem = "" if 0 <= count <= room else f"it counts {counted(count, 'item')}, but has room for {room}"
@@ -301,11 +301,6 @@ def _last_byte(files: MappedFileQueue, file: MappedFile) -> int | None:
         if used := len(bytes(data).rstrip(b"\0")):
             last = at + used - 1
     return last
-
-
-def _is_used(files: MappedFileQueue, file: MappedFile) -> bool:
-    """Whether anything but zeros is behind the header."""
-    return _last_byte(files, file) is not None
 
 
 def index_items(files: MappedFileQueue, index: TieredIndexFile) -> Iterator[SegmentItems]:
