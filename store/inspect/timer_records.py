@@ -366,7 +366,7 @@ _COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
 
 
 def compared_by(store: StoreReader) -> str:
-    """Return what a broker of the store's generation compares with the key in a cancel message."""
+    """Return what a broker of the store's generation compares a cancel message with: BY_KEY or BY_TOPIC."""
     version = store.generation.version
     if version >= _SINCE:
         return BY_TOPIC if store.config.get_bool(_OPTION) else BY_KEY

@@ -182,7 +182,7 @@ class _Tracer:
         )
 
     def _pops(self, messages: list[Message]) -> list[Popped]:
-        """Return each time that a consumer was given one of the messages by POP."""
+        """Return each time that POP gave a consumer a message: a check point waits in the timer topic first."""
         store = self._store
         if not messages:
             return []
@@ -215,7 +215,7 @@ class _Tracer:
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
     def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """Return what is known for the queue that counts: an LMQ if the group reads only that, or a broken retry."""
+        """Return what is known for the group: in the queue of a retry that this does not name, or in an LMQ that it reads."""
         from dataclasses import replace
 
         again = None if known.family is None else awaited(known.family, group)
