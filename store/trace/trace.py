@@ -159,15 +159,15 @@ class _Tracer:
             self._question.subscription,
             self._not_read,
         )
-        found = self._of(family, chosen or family.records[-1])
+        found = self._answer(family, chosen or family.records[-1])
         found.events = events
         found.topic, found.queue_id, found.queue_offset = family.place
         found.for_all = for_all(known)
         self._judge(found, known, units)
-        self._ends(found, family, chosen or family.records[-1])
+        self._add_next(found, family, chosen or family.records[-1])
         return found
 
-    def _of(self, family: Family, message: Message) -> Trace:
+    def _answer(self, family: Family, message: Message) -> Trace:
         return Trace(
             self._question.asked.text,
             family.found_by,
@@ -208,14 +208,14 @@ class _Tracer:
         names = sorted(connected) if wanted is None else [wanted]
         found.other_groups = len(groups.known - connected) if wanted is None else 0
         for group in names:
-            mine = self._at(known, group, lmq)
+            mine = self._known_for(known, group, lmq)
             judgement = judge(mine, group)
             given = self._question.given
             next_ = command_for(judgement, mine.place, self._store.layout, given, group)
             found.groups.append(GroupVerdict(group, judgement, *mine.place, next_))
 
-    def _at(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
-        """Return what is known for the group: in the queue of a retry that this does not name, or in an LMQ that it reads."""
+    def _known_for(self, known: Known, group: str, lmq: dict[QueuePlace, FoundUnit]) -> Known:
+        """Return what is known in the group's queue: that of a retry, if it does not name that, or an LMQ."""
         from dataclasses import replace
 
         again = None if known.family is None else awaited(known.family, group)
@@ -234,7 +234,7 @@ class _Tracer:
     def _unit_of(self, message: Message) -> FoundUnit:
         return named(self._store, message, places_of(message)[0])
 
-    def _ends(self, found: Trace, family: Family, message: Message) -> None:
+    def _add_next(self, found: Trace, family: Family, message: Message) -> None:
         """Add the next start, and the commands that help. message: the one in its topic, or what stands for it.
 
         A start that keeps the record that was asked for may still lose `message`, or a retry that a group waits for.
