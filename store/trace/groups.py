@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, steps_to_next
@@ -68,7 +69,7 @@ class GroupTables:
         """Return the groups that something in config/ connects with a topic."""
         found = {group for group, topics in self.reads.items() if topic in topics}
         found |= {one.group for one in self.filters.get(topic, ())}
-        for queue, groups in (*self.progress.items(), *self.before.items()):
+        for queue, groups in chain(self.progress.items(), self.before.items()):
             if queue.topic == topic:
                 found |= groups.keys()
         return {group for group in found if not is_system_group(group)}
