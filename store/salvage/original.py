@@ -51,6 +51,7 @@ from ..recover.recovery import analyze
 from ..session.apply import apply, put_barrier, remove_barriers
 from ..session.journal import Journal
 from ..session.undo import purge
+from ..settings.generation import generation_of
 from .runs import Layer, SalvageRun, Sources
 
 
@@ -344,8 +345,8 @@ def complete(
 ) -> Restored:
     """Make queues, index, checkpoint and topics from the log, as a recovery does.
 
-    Torn properties and wrong headers are repaired as there. Nothing is done if the plan would give up a record, unless
-    the caller knows that some are `damaged`. Raises as `recover` does.
+    Torn properties and wrong headers are repaired as there. Only the topics are written if the plan would give up a
+    record, unless the caller knows that some are `damaged`. Raises as `recover` does.
     """
     settings = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
     if offsets.lmq:
@@ -353,22 +354,22 @@ def complete(
     if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
         settings.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(settings))
-    found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
-    restored = restored._replace(version=found.main_version)
-    left = str(found.refusal) if found.plan is None else ""
-    if found.plan is not None and not damaged and gives_up(found.plan):
-        left = MORE
-    if left:
-        remove_barriers(layout, files)
-        return restored._replace(left=left)
-    profile = writer_profile(found.main_version)
+    version = version or generation_of(layout).version
+    # a plan goes by the topics: one with batches has other queues
     topics = Topics.read(layout.config)
+    profile = writer_profile(version)
     topics.add(offsets.highest_queue, profile, offsets.batch_topics)
     topics.write(files, profile, now_ms)
+    layout = Layout.open(root, layout.broker_config)
+    found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
+    restored, plan = restored._replace(version=found.main_version), found.plan
+    left = str(found.refusal) if plan is None else ""
+    if plan is not None and not damaged and gives_up(plan):
+        left = MORE
+    if plan is None or left:
+        remove_barriers(layout, files)
+        return restored._replace(left=left)
     confine(files, layout)
-    found = analyze(Layout.open(root, layout.broker_config), found.main_version, options=RecoveryOptions(Policy.KEEP))
-    plan = found.plan
-    assert plan is not None  # as above: files of config/ do not change it
     del found  # it may be large
     # nobody else writes into a store that is being made: the plan still fits
     try:
