@@ -1,18 +1,18 @@
-"""What a scan of the commit log yields: batches of records, and the extents between them.
+"""Batches of records and the extents between them, as a scan of the commit log yields them.
 
-A record is told to be torn or dead here, which its own checks do not tell. *Torn*: body and header are good, keys and
-tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never reached the disk leaves zero
-bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log leaves the bytes behind the cut
-as they are, then writes new records over the first of them. What remains is whole and in place, but older than the
-records before it, or of a queue offset that has been given again. A clock that was set back makes good records behind
-damage look old, too, and a spoilt queue offset before it makes them look given again: there a queue names the record
-that stood where the damage begins, while nothing names what a broker has written over (`references.py`).
-*Contradictory*: fields that no checksum covers have values that do not go together, or that no writer gives.
+This module also tells torn, dead and contradictory records, which the checks of a single record cannot. *Torn*: body
+and header are good, keys and tags are not. No broker checks properties (spec 01, 1.6; 7.12, B27): a page that never
+reached the disk leaves zero bytes there, which no writer does. *Dead* (spec 7.4, step 4): a broker that cuts the log
+leaves the bytes behind the cut, then overwrites the first of them. The remaining records are whole and in place, but
+older than the records before them, or their queue offsets have been given again. A clock that was set back makes good
+records behind damage look old, too, and a spoilt queue offset before them makes them look given again. In these cases a
+queue still names the record that stood where the damage begins; nothing names what a broker has overwritten
+(`references.py`). *Contradictory*: fields without a checksum disagree, or have values that no writer gives.
 
-Messages inside of batch records are as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
-broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its
-own flag, body and properties, and the queue offset of the record plus its number. All else, the position and
-the message id too, is the record's. A record whose body is no such batch stays as it is: so a client passes it on.
+Messages inside of batch records are shown as consumers get them (spec 01, 1.9). In a topic with queue.type=BatchCQ a
+broker stores what a client sent together as one record. A client of 5.x takes it apart: each message has its own flag,
+body and properties, and the record's queue offset plus its number in the batch. Everything else, position and message
+id included, is the record's. A record whose body is no such batch stays as it is, as clients pass it on.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ NO_FILE = "no file holds this range"
 
 @dataclass(frozen=True)
 class Extent:
-    """`size` bytes from log position `position` that are no records, and why.
+    """`size` bytes from log position `position` that are not records, and why.
 
-    unread: so many of them the disk does not give.
+    unread: how many of these bytes the disk does not give.
     """
 
     kind: ExtentKind
@@ -79,18 +79,18 @@ class Extent:
 
     @property
     def told(self) -> str:
-        """Its reason in the answers, with the kind before it where it is no damage between records."""
-        return ": ".join(part for part in (_TOLD.get(self.kind), self.reason) if part)
+        """The reason as answers show it, with the kind in front unless it is damage, BLANK or zeros."""
+        return ": ".join(part for part in (_KIND_TEXTS.get(self.kind), self.reason) if part)
 
 
-_TOLD = {ExtentKind.TORN_TAIL: "torn tail", ExtentKind.STALE_BYTES: "stale bytes", ExtentKind.MISSING: "missing"}
+_KIND_TEXTS = {ExtentKind.TORN_TAIL: "torn tail", ExtentKind.STALE_BYTES: "stale bytes", ExtentKind.MISSING: "missing"}
 
 
 class Inner(Rows):
-    """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).
+    """Which rows of a batch are messages inside of records (made by `unwrapped`).
 
-    records: the records as they are stored; row int64[n]: which of them each row is, or is inside of. number int64[n]:
-    which message of its record, from 0 on; -1: the row is the record itself. count int64[n]: messages in its record.
+    records: the records as stored. row int64[n]: index of the record that each row is, or lies in. number int64[n]:
+    index of the message in its record; -1: the row is the record itself. count int64[n]: messages in the record.
     """
 
     records: Batch
@@ -102,16 +102,16 @@ class Inner(Rows):
         return len(self.row)
 
     def take(self, key: Key) -> Self:
-        """Some of the rows; the records are those of all."""
+        """Select rows; `records` stays complete."""
         return type(self)(self.records, self.row[key], self.number[key], self.count[key])
 
 
 class Batch(Rows):
     """n records in log order; `columns` of MESSAGE point into a buffer.
 
-    One of a scan that reuses its buffer is valid until the next one is asked for; `copy` makes one that stays.
-    `position` int64[n]; `mark` is one for all; `body_crc_ok` bool[n], None if not computed.
-    `inner`: None where each row is a record; else a row may be a message inside of one.
+    A batch of a scan that reuses its buffer is valid until the next batch is asked for; `copy` makes a lasting one.
+    `position` int64[n]; `mark` is the same for all rows; `body_crc_ok` bool[n], None if not computed.
+    `inner`: None if each row is a record; otherwise rows may be messages inside of records.
     """
 
     columns: Columns
@@ -127,8 +127,8 @@ class Batch(Rows):
 
     @property
     def taken(self) -> Iterator[tuple[int, int]]:
-        """Ranges of the log that its records take up, but for those that stand for what is lost there (they have port
-        0): whatever else names a place in them names no message.
+        """Yield the log ranges (begin, end) that the records occupy, without placeholders for lost records (store host
+        port 0): whatever else names a place inside these ranges names no message.
         """
         ours = self.columns.ints("store_host.port") != 0
         if ours.all():
@@ -139,7 +139,7 @@ class Batch(Rows):
             yield int(self.position[begin]), int(ends[end - 1])
 
     def copy(self) -> Batch:
-        """The same records in a buffer of their own."""
+        """The same records in their own buffer."""
         total = self.columns.ints("total_size").astype(np.int64)
         source = self.columns.ragged("body").buffer
         packed = Ragged(source, self.columns.starts, total).packed()
@@ -148,7 +148,7 @@ class Batch(Rows):
         return self.replace(columns=columns, position=self.position.copy(), body_crc_ok=crc_ok)
 
     def checked(self) -> Batch:
-        """The same with the CRC of its bodies computed, that of a record for each message inside of it."""
+        """The batch with the CRC of its bodies computed; a message inside of a record has the result of the record."""
         if self.body_crc_ok is not None:
             return self
         if self.inner is None:
@@ -167,11 +167,10 @@ class Batch(Rows):
 
 
 class LogEnd(NamedTuple):
-    """Where the log ends and what lies behind it. reason: the first thing there.
+    """Where the log ends and what lies behind the end. reason: the first thing there.
 
-    store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was met on the way,
-    missing files included, and first_damage the first of it. torn: a record behind the end that is not whole.
-    damaged_behind: what lies there is damaged, or missing.
+    store_timestamp: of the last record (ms). damaged_ranges, damaged_bytes, first_damage: damage and missing files
+    before the end. torn: a torn record behind the end. damaged_behind: damage or a missing file is behind the end.
     """
 
     position: int
@@ -184,28 +183,28 @@ class LogEnd(NamedTuple):
     damaged_behind: bool = False
 
 
-#: Records before a gap whose queue offsets are compared with those behind it.
+#: How many records before a gap have their queue offsets compared with those behind the gap.
 LOOK_BACK = 512
 
 
 class NamesRecords(Protocol):
-    """The queues of a store, as far as they name records of its log."""
+    """The queues of a store, as names of log records."""
 
     @property
     def known(self) -> bool:
-        """There are queues."""
+        """Whether there are queues."""
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
-        """A unit names a record at log position `begin` that ends at or before `end`. unknown: what is said
+        """Whether a unit names a record at log position `begin` that ends at or before `end`. unknown: the answer
         where no queue has a unit.
         """
 
     def has_unit(self, record: Batch) -> bool:
-        """The unit that a record says to have, by its queue and offset there, names the record's place."""
+        """Whether the unit at the record's own queue and queue offset names the record's position."""
 
 
 class ScannedLog(Protocol):
-    """What a scan asks of a commit log."""
+    """What a scan needs of a commit log."""
 
     queue: MappedFileQueue
 
@@ -223,14 +222,14 @@ class ScannedLog(Protocol):
 
 
 class ItemObserver(Protocol):
-    """What looks at everything in a log but its good records; who inherits it writes only the methods it needs."""
+    """Receiver of everything in a log but its good records; subclasses override only the methods they need."""
 
     def extent(self, extent: Extent) -> None:
-        """What is no record."""
+        """Take an extent between records."""
         return  # a body: no method is abstract
 
     def stale(self, batch: Batch) -> None:
-        """Whole records that are none of this log, or no longer."""
+        """Take whole records that do not, or no longer, belong to this log."""
         return
 
 
@@ -239,9 +238,9 @@ def good_records(
     observers: Sequence[ItemObserver] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch]:
-    """The good records that a scan finds; everything else goes to its observers.
+    """Yield the good records of a scan; pass everything else to the observers.
 
-    progress: called with the position reached. Raises as the scan.
+    progress: called with the log position reached. Raises what the scan raises.
     """
     for item in items:
         if isinstance(item, Extent):
@@ -255,17 +254,17 @@ def good_records(
                 observer.stale(item)
             continue
         only = [item]
-        del item  # who takes it decides how long its columns are kept
+        del item  # keep no reference: the consumer decides how long the columns live
         yield only.pop()
 
 
 class TailHistory:
-    """Time of the newest record and places of the last ones."""
+    """Store time of the last good record, and positions of the last LOOK_BACK records."""
 
     def __init__(self) -> None:
         self._store_timestamp = 0
         self._position: Ints = np.empty(0, np.int64)
-        #: By position, of those that were asked for: each is read once, however many gaps there are.
+        #: What records say of their queues, by position: each is read once, however many gaps there are.
         self._numbers: dict[int, _Number | None] = {}
 
     def note(self, position: Ints, columns: Columns) -> None:
@@ -273,16 +272,16 @@ class TailHistory:
         self.remember(position, int(columns.ints("store_timestamp")[-1]))
 
     def remember(self, position: Ints, store_timestamp: int) -> None:
-        """Remember the last of the records at `position`, and as many before them as there is room for; when
-        the very last one was stored.
+        """Remember the last LOOK_BACK records: those at `position`, then earlier ones. store_timestamp: of the last
+        record (ms).
         """
         self._store_timestamp = store_timestamp
         self._position = last_of(self._position, position)
 
     def is_dead(self, columns: Columns, log: ScannedLog, gap: tuple[int, int]) -> bool:
-        """The records behind a gap were cut off by a broker before: they are older than those before it, or
-        have queue offsets that those have taken. gap: its log positions. Where a unit names a record in its
-        place that was lost there, and a record before it with a spoilt time or number proves nothing.
+        """Whether a broker has cut off the records behind a gap: they are older than the records before the gap, or
+        repeat queue offsets of those. gap: its log positions. If a unit still names a lost record in the gap, a
+        record before the gap has a spoilt time or queue offset, which proves nothing.
         """
         if not len(self._position):
             return False
@@ -292,13 +291,13 @@ class TailHistory:
         highest = dict[_Queue, int]()
         for _, queue, offset in _queue_offsets(columns):
             highest[queue] = max(offset, highest.get(queue, -1))
-        taken = self._given_out(log, highest)
+        taken = self._last_queue_offsets(log, highest)
         again = any(offset <= taken.get(queue, -1) for queue, offset in highest.items())
         return again and not (log.naming and log.naming.names(*gap, unknown=False))
 
-    def _given_out(self, log: ScannedLog, queues: Container[_Queue]) -> dict[_Queue, int]:
-        """The last queue offset of some queues, if there is room for so many messages behind the one before it:
-        else it is spoilt. One that is spoilt and has others behind it does not count either.
+    def _last_queue_offsets(self, log: ScannedLog, queues: Container[_Queue]) -> dict[_Queue, int]:
+        """The last plausible queue offset of each of `queues`. An offset is plausible if the log has room for so many
+        messages since the queue's previous plausible record. An offset that is too high is replaced by the next one.
         """
         known, places = self._numbers, self._position.tolist()
         new = [place for place in places if place not in known]
@@ -322,7 +321,7 @@ _Queue = tuple[bytes, int]
 
 
 class _Number(NamedTuple):
-    """What a record says of its queue. least: bytes that a message of it takes."""
+    """What a record says of its queue. least: the least number of bytes that a message of the record takes."""
 
     queue: _Queue
     offset: int
@@ -330,7 +329,7 @@ class _Number(NamedTuple):
 
 
 def _numbers(records: Batch) -> dict[int, _Number | None]:
-    """By position, of records that have a queue offset of their own."""
+    """What records say of their queues, by position; only records that have a queue offset of their own."""
     places = records.position.tolist()
     several = is_batch_record(records.columns.ints("sys_flag")).tolist()
     return {
@@ -340,14 +339,14 @@ def _numbers(records: Batch) -> dict[int, _Number | None]:
 
 
 def last_of(before: Ints, position: Ints) -> Ints:
-    """The last of the records at `position`, and of those before them: so many as are looked back at."""
+    """Positions of the last LOOK_BACK records: the last of `position`, and of `before` if there is room."""
     if len(position) >= LOOK_BACK:
         return position[-LOOK_BACK:].copy()
     return np.concatenate([before[before < position[0]], position])[-LOOK_BACK:]
 
 
 def _queue_offsets(columns: Columns) -> Iterator[tuple[int, _Queue, int]]:
-    """Row, queue and queue offset of the records that have one of their own."""
+    """Yield row, queue and queue offset of the records with a queue offset: neither prepared nor rolled back."""
     state = columns.ints("sys_flag") & TRANSACTION_MASK
     rows = np.flatnonzero((state == 0) | (state == SysFlag.COMMIT))
     topics, queue_ids = columns.ragged("topic")[rows].tolist(), columns.ints("queue_id")[rows]
@@ -357,10 +356,10 @@ def _queue_offsets(columns: Columns) -> Iterator[tuple[int, _Queue, int]]:
 
 
 def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
-    """The messages of a batch of records: each record that holds several gives way to them.
+    """Replace each record that holds several messages by these messages.
 
-    max_bytes: a body that is larger when decompressed stays a record. The columns that a message
-    has of its own are `flag`, `queue_offset`, `body`, `properties` and their lengths.
+    max_bytes: a record whose body is larger when decompressed stays. A message has its own `flag`, `queue_offset`,
+    `body`, `properties` and their lengths; other columns are the record's.
     """
     rows = np.flatnonzero(is_batch_record(batch.columns.ints("sys_flag")))
     if batch.inner is not None or not len(rows):
@@ -381,7 +380,7 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     inside = apart[row]
     taken = batch.take(row)
     own = decode(CLIENT_MESSAGE, bodies.buffer, here, ends)
-    _put(taken.columns, own, inside, number)
+    _set_inner_columns(taken.columns, own, inside, number)
     inner = Inner(batch, row, np.where(inside, number, -1), times[row])
     return taken.replace(inner=inner)
 
@@ -391,7 +390,7 @@ def _ints(numbers: list[int]) -> Ints:
 
 
 def _starts(body: bytes) -> list[int]:
-    """Where the messages begin, none of what is no batch."""
+    """Where the messages of a body begin; none if the body is no batch."""
     from ...formats.client_batch import starts_of
 
     try:
@@ -401,9 +400,9 @@ def _starts(body: bytes) -> list[int]:
 
 
 def _bodies(batch: Batch, rows: Ints, max_bytes: int) -> Ragged:
-    """The bodies of some records, decompressed; empty where that fails.
+    """The bodies of some records in one buffer, decompressed; empty where that fails.
 
-    All lie in one buffer, that of the batch in front.
+    The buffer of the batch comes first, then the decompressed bodies.
     """
     bodies = batch.columns.ragged("body")[rows]
     start, length = bodies.start.copy(), bodies.length.copy()
@@ -420,8 +419,8 @@ def _bodies(batch: Batch, rows: Ints, max_bytes: int) -> Ragged:
     return Ragged(buffer, start, length)
 
 
-def _put(columns: Columns, own: Columns, inside: Flags, number: Ints) -> None:
-    """Give the rows `inside` what they have of their own, in their order."""
+def _set_inner_columns(columns: Columns, own: Columns, inside: Flags, number: Ints) -> None:
+    """Set the columns that messages have of their own in the rows `inside`. own: these messages, in row order."""
     for name in ("flag", "body_length", "properties_length"):
         column = columns.ints(name).copy()
         column[inside] = own.ints(name)
@@ -435,7 +434,7 @@ def _put(columns: Columns, own: Columns, inside: Flags, number: Ints) -> None:
 
 
 def messages_in(batch: Batch) -> Ints:
-    """How many queue offsets each record has, int64[n]: INNER_NUM of a whole batch, else 1."""
+    """How many queue offsets each row takes, int64[n]: INNER_NUM of a whole batch record, else 1."""
     number = np.ones(len(batch), np.int64)
     whole = is_batch_record(batch.columns.ints("sys_flag"))
     if batch.inner is not None:
@@ -447,7 +446,7 @@ def messages_in(batch: Batch) -> Ints:
 
 
 def inner_numbers(texts: Ragged) -> Ints:
-    """Messages of n batches, int64[n], as a broker reads their INNER_NUM; 1 where that is none or below."""
+    """INNER_NUM of n batch records as a broker reads it, int64[n]; 1 if it is no number or less than 1."""
     values = [java_integer(java_string(text), 16) for text in texts.tolist()]
     return np.array([max(1, value or 1) for value in values], np.int64)
 
@@ -457,7 +456,7 @@ _BATCH_BITS = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 def odd_flags(columns: Columns, properties: PropertyItems) -> Flags:
-    """bool[n]: sys_flag has unknown bits, or not those together that belong together."""
+    """bool[n]: sys_flag has unknown bits, a compression type without COMPRESSED, or a batch bit without INNER_NUM."""
     flags = columns.ints("sys_flag")
     odd: Flags = flags & ~_KNOWN_BITS != 0
     odd |= (flags & COMPRESSION_MASK != 0) & (flags & SysFlag.COMPRESSED == 0)
@@ -468,20 +467,20 @@ def odd_flags(columns: Columns, properties: PropertyItems) -> Flags:
 
 
 def numbered_halves(columns: Columns) -> Flags:
-    """bool[n]: prepared or rolled back, but with a queue offset."""
+    """bool[n]: prepared or rolled back, but with a queue offset other than 0."""
     found: Flags = (columns.ints("sys_flag") & SysFlag.PREPARED != 0) & (columns.ints("queue_offset") != 0)
     return found
 
 
 def odd_ports(columns: Columns, host: str) -> Flags:
-    """bool[n]: no address has this port."""
+    """bool[n]: the port of `host` is out of range."""
     port = columns.ints(f"{host}.port")
     found: Flags = (port < 0) | (port > PORT_MAX)
     return found
 
 
 def odd_crc_items(columns: Columns, properties: PropertyItems) -> Flags:
-    """bool[n]: a `__CRC32#` that is not the last property, or not that of the record."""
+    """bool[n]: `__CRC32#` is not the last property, or not the CRC of the record."""
     if not properties.has_name(names.CRC32):
         return np.zeros(len(columns.starts), np.bool_)
     texts = columns.ragged("properties")
@@ -495,7 +494,7 @@ def odd_crc_items(columns: Columns, properties: PropertyItems) -> Flags:
 
 
 def contradictory(batch: Batch, properties: PropertyItems) -> Flags:
-    """bool[n]: fields that no checksum of the body covers show that they are damaged."""
+    """bool[n]: fields that the body's checksum does not cover are damaged."""
     columns = batch.columns
     found: Flags = (columns.ints("physical_offset") != batch.position) | properties.has_lost_items()
     found |= odd_flags(columns, properties) | numbered_halves(columns) | odd_crc_items(columns, properties)
@@ -504,7 +503,7 @@ def contradictory(batch: Batch, properties: PropertyItems) -> Flags:
 
 
 def backwards(batch: Batch) -> Batch:
-    """The rows of each record the last one first; the records stay in their order."""
+    """Reverse the messages inside of each record; the records keep their order."""
     if batch.inner is None:
         return batch
     row = batch.inner.row
@@ -516,12 +515,12 @@ def backwards(batch: Batch) -> Batch:
 
 
 def messages(batch: Batch) -> Iterator[Message]:
-    """The records of a batch one by one; what they hold stays valid.
+    """Yield the records of a batch as `Message`s, which stay valid.
 
-    A batch of small records has many of them: it is taken in parts.
+    Takes the batch in parts of _MESSAGES_AT_ONCE: a batch of small records has many.
     """
-    for first in range(0, len(batch), _AT_ONCE):
-        yield from _messages(batch.take(slice(first, first + _AT_ONCE)))
+    for first in range(0, len(batch), _MESSAGES_AT_ONCE):
+        yield from _messages(batch.take(slice(first, first + _MESSAGES_AT_ONCE)))
 
 
 def _messages(batch: Batch) -> Iterator[Message]:
@@ -556,7 +555,7 @@ def _messages(batch: Batch) -> Iterator[Message]:
 
 
 def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
-    """Of each row where it is inside of a record, None for a record itself."""
+    """Yield for each row its place inside of a record, None if the row is a record."""
     needed = np.unique(inner.row[inner.number >= 0])
     records = dict(zip(needed.tolist(), messages(inner.records.take(needed)), strict=True))
     columns = (inner.row, inner.number, inner.count)
@@ -564,7 +563,7 @@ def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
         yield InnerMessage(records[row], number, count) if number >= 0 else None
 
 
-_AT_ONCE = 1024
+_MESSAGES_AT_ONCE = 1024
 
 
 _BEFORE_BORN_HOST = (

@@ -1,17 +1,16 @@
-"""Reading the commit log: records in log order, whatever lies between them (spec 1.14).
+"""The commit log for reading: its records in log order, and what lies between them (spec 1.14).
 
-A scan yields `Batch`es of records and `Extent`s of everything else. Damage never stops it: the
-range is told and the scan goes on at the next good record. What a record is worth is its mark.
+A scan yields `Batch`es of records and an `Extent` for everything else. Damage never ends a scan: it reports the range
+and continues at the next good record. `Mark` says what a record is worth.
 
-A log may be read in parts, as many readers at once do. A part (`Split`) owns the records and extents
-that begin in it. A record names its own position, so a reader that starts in the middle of one finds
-the next. It starts so far before its part that it is in step when it gets there: then all parts
-together give exactly what one walk over the log gives. A body may hold records that name their
-positions, too, but none that a queue names; without queues one of more than LOOK_BACK_BYTES may deceive.
+Several readers can each read a part (`Split`) of the log. A part owns the records and extents that begin in it. A
+record names its own position, so a reader that starts in the middle of a record finds the next one. It starts so far
+before its part that it is in step when it reaches the part: all parts together give exactly what one walk over the log
+gives. A body may hold records that name their positions, too, but no queue names these; without queues, a body of more
+than LOOK_BACK_BYTES may deceive the reader.
 
-A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. A file is made at its full
-size, so the end of what is written is found by its holes and zeros. Nothing is believed: a unit that does
-not name itself is invalid.
+A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. Index files are made at full size, so
+holes and zeros show where the written part ends. A unit that does not name its own number is invalid.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ from .message import Mark, mark_stories
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
 
-_NEAR_BYTES = 8 << 10
-"""Records that begin no further apart are read together: that is quicker than a read for each."""
-_AT_ONCE_BYTES = 4 << 20
+_GROUP_GAP_BYTES = 8 << 10
+"""Records that begin no further apart are read together: one read is quicker than many."""
+_GROUP_BYTES = 4 << 20
 _FEW = 16
-"""So many are read one by one."""
+"""Groups of so few records, or fewer, are read record by record."""
 _BATCH_BYTES = 16 << 20
 _BATCH_RECORDS = 1 << 12
-_TOGETHER = 1 << 20
-"""Names that are put in order together; those that several units have are one afterwards."""
+_UNSORTED_MAX = 1 << 20
+"""How many added names wait before they are sorted and duplicates are removed."""
 
 __all__ = [
     "Batch",
@@ -67,9 +66,9 @@ __all__ = [
 
 
 class CommitLog:
-    """The commit log of a store, or a single file of one. Opens files only for reading.
+    """The commit log of a store, or a single file of a log. Opens files only for reading.
 
-    naming: the queues that name its records; None: they are not known.
+    naming: the queues that name its records, None if unknown. rate_bytes: read at most so many bytes a second.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class CommitLog:
 
     @classmethod
     def of_file(cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None) -> CommitLog:
-        """One file, wherever it lies; its start comes from its name, else from its first record.
+        """The log of a single file. The start position comes from the file's name, else from its first record.
 
         Raises Missing, Unreadable.
         """
@@ -110,17 +109,17 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """Position of the first byte there is."""
+        """Log position of the first byte."""
         return self.queue.start
 
     @property
     def max_file_end(self) -> int:
-        """Position behind the last file."""
+        """Log position behind the last file."""
         return self.queue.end
 
     @property
     def misnamed(self) -> list[tuple[int, str]]:
-        """Position and path of files before and behind all others whose names only begin as those of a log's files."""
+        """Position and path of files outside of the log's range whose names only begin like those of log files."""
         names = ((one.path, os.path.basename(one.path).partition(".")[0]) for one in self.queue.foreign)  # noqa: PTH119
         found = ((position, path) for path, name in names if (position := start_of(name)) is not None)
         return sorted(one for one in found if not self.queue.start <= one[0] < self.queue.end)
@@ -130,23 +129,23 @@ class CommitLog:
         return DLEDGER if os.path.dirname(file.path) == self._dledger else PLAIN  # noqa: PTH120
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position` on, from one file; shorter at its end."""
+        """Up to `size` bytes from log position `position`, of one file; fewer at the file's end."""
         return self.queue.read(position, size)
 
     def record(self, position: int) -> Batch:
-        """The record at a position. Raises NotFound where no whole record begins there."""
+        """The record at a log position. Raises NotFound if no whole record begins there."""
         found = self.records(np.array([position], np.int64))
         if not len(found):
             raise NotFound("no record begins here", offset=position)
         return found
 
     def records(self, positions: Ints) -> Batch:
-        """The whole records that begin at `positions` (int64[n]), in that order; others left out.
+        """The whole records that begin at `positions` (int64[n]), in that order; other positions are left out.
 
-        Memory is that of the records; ask for a bounded number.
+        All records are in memory at once: ask for a bounded number.
         """
         where = np.asarray(positions, np.int64)
-        texts = self._texts(where)
+        texts = self._record_texts(where)
         if (gone := texts.length < 0).any():
             where, texts = where[~gone], texts[~gone]
         columns = decode(MESSAGE, texts.buffer, texts.start, texts.start + texts.length)
@@ -155,7 +154,7 @@ class CommitLog:
         return batch if checked.whole.all() else batch.take(checked.whole)
 
     def begins_at(self, position: int) -> bool:
-        """A record, or the BLANK at the end of a file, begins at a position. Raises Unreadable."""
+        """Whether a record, or the BLANK at the end of a file, begins at a position. Raises Unreadable."""
         if len(self.records(np.array([position], np.int64))):
             return True
         return any(
@@ -163,22 +162,22 @@ class CommitLog:
             for item in self.scan(position, position + 1, crc=False)
         )
 
-    def _texts(self, positions: Ints) -> Ragged:
-        """The record at each position, as long as its size says; none where that cannot be.
+    def _record_texts(self, positions: Ints) -> Ragged:
+        """The bytes of the record at each position, as many as its size field says; missing if that is impossible.
 
-        Those that lie near one another are read together, others, and what cannot be read, one by one.
+        Records near one another are read together; others, and groups that cannot be read, record by record.
         """
         order = np.argsort(positions, kind="stable")
         ascending = positions[order]
         parts, rows, alone = list[Ragged](), list[Ints](), list[int]()
-        for begin, end, file in self._near(ascending):
+        for begin, end, file in self._groups(ascending):
             own = order[begin:end]
-            found = self._read_near(file, ascending[begin:end]) if file is not None else None
+            found = self._read_group(file, ascending[begin:end]) if file is not None else None
             if found is None:
                 alone += own.tolist()
                 continue
             texts, unread = found
-            parts.append(texts[~unread].packed())  # what lies between them is not kept
+            parts.append(texts[~unread].packed())  # drop the bytes between the records
             rows.append(own[~unread])
             alone += own[unread].tolist()
         parts.append(Ragged.of(map(self._record_bytes, positions[alone].tolist())))
@@ -187,22 +186,22 @@ class CommitLog:
         back[np.concatenate(rows)] = np.arange(len(positions))
         return Ragged.concat(parts)[back]
 
-    def _near(self, positions: Ints) -> Iterator[tuple[int, int, MappedFile | None]]:
-        """Ascending positions in parts begin ≤ i < end that are near enough for one read of a file; alone: no file."""
-        begin, near = 0, _NEAR_BYTES if self._rate_bytes is None else min(_NEAR_BYTES, PEEK_BYTES)
+    def _groups(self, positions: Ints) -> Iterator[tuple[int, int, MappedFile | None]]:
+        """Yield (begin, end, file) of ascending positions that one read can get; file None: read each on its own."""
+        begin, near = 0, _GROUP_GAP_BYTES if self._rate_bytes is None else min(_GROUP_GAP_BYTES, PEEK_BYTES)
         for stop in [*(np.flatnonzero(np.diff(positions) > near) + 1).tolist(), len(positions)]:
             while begin < stop:
                 file = self.queue.file_at(int(positions[begin])) if stop - begin > _FEW else None
                 end = begin + 1
                 if file is not None:
-                    limit = min(int(positions[begin]) + _AT_ONCE_BYTES, file.end)
+                    limit = min(int(positions[begin]) + _GROUP_BYTES, file.end)
                     end = min(stop, int(np.searchsorted(positions, limit)))
                 yield begin, end, file
                 begin = end
 
-    def _read_near(self, file: MappedFile, positions: Ints) -> tuple[Ragged, Flags] | None:
-        """The records at ascending positions, with one read, and which of them it did not get to their end; None
-        where not all can be read.
+    def _read_group(self, file: MappedFile, positions: Ints) -> tuple[Ragged, Flags] | None:
+        """Read the records at ascending positions at once. Returns their bytes, and which of them lie only partly in
+        the bytes read; None if some bytes cannot be read.
         """
         first = int(positions[0])
         block = np.empty(min(int(positions[-1]) + PEEK_BYTES, file.end) - first, np.uint8)
@@ -218,7 +217,7 @@ class CommitLog:
         return Ragged(block, at, np.where(possible, size, -1)), not_read
 
     def _record_bytes(self, position: int) -> bytes | None:
-        """Bytes of the record at `position` as long as its size says, None if that cannot be."""
+        """Bytes of the record at `position`, as many as its size field says; None if that is impossible."""
         file = self.queue.file_at(position) if position >= 0 else None
         if file is None:
             return None
@@ -247,22 +246,22 @@ class CommitLog:
         reuse: bool = False,
         noting: Noting | None = None,
     ) -> Iterator[Batch | Extent]:
-        """Records and extents in log order, from position `start` to before `stop`.
+        """Yield records and extents in log order, from log position `start` to before `stop`.
 
-        `reuse`: batches lie in one buffer, each valid until the next is asked for: the fastest way
-        where none is kept. Else each has its own bytes and stays what it is.
+        `reuse`: all batches share one buffer, and each is valid until the next is asked for; the fastest way if no
+        batch is kept. Otherwise each batch has its own bytes.
 
-        `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
-        good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
-        that a scan which begins there has the same ones. `noting`: for who asks all records for topics and
-        properties: they are looked at while the bytes are at hand. Raises Unreadable for an I/O error.
+        `crc`: compute the CRC of bodies. `recent`: good records before `start`, if there were any. `cut_bytes`: no
+        batch crosses a multiple of it within a file, so a scan that begins at a multiple yields the same batches.
+        `noting`: for callers that need topics and properties of all records, which are noted while the bytes are in
+        memory. Raises Unreadable for an I/O error.
         """
         begin = None if start is None else self._item_of(start)
         items = LogScan(self, begin, stop, crc, recent, cut_bytes, noting=noting).run()
         return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
 
     def _item_of(self, position: int) -> int:
-        """Where the item begins whose record stands at `position`: of a DLedger log the entry around it."""
+        """Position of the item that holds the record at `position`: in a DLedger log the entry around the record."""
         file = self.queue.file_at(position)
         if file is None or (frame := self.frame_of(file)) is PLAIN:
             return position
@@ -274,9 +273,7 @@ class CommitLog:
         return begin if own == begin.to_bytes(POSITION_BYTES, "big") else position
 
     def end(self, start: int | None = None, recent: TailHistory | None = None) -> LogEnd:
-        """Where the last record ends, walking from `start` (a record's position) on; `recent` as for
-        `scan`.
-        """
+        """Find where the last record ends, walking from `start` (a record's position); `recent` as for `scan`."""
         position = self.min_offset if start is None else start
         reason, stored_ms, damage, stale = "no record", None, list[Extent](), False
         behind: Extent | Mark | None = None
@@ -287,8 +284,8 @@ class CommitLog:
                 if not stale:
                     position, reason, behind, torn = item.end, "the last file ends", None, None
                     stored_ms = int(item.columns.ints("store_timestamp")[-1])
-                elif behind is None or (item.mark is Mark.DEAD_TAIL and _is_rest(behind)):
-                    behind = item.mark if item.mark is not Mark.EMBEDDED else None  # what that lies in comes next
+                elif behind is None or (item.mark is Mark.DEAD_TAIL and _may_be_rest_of_cut_record(behind)):
+                    behind = item.mark if item.mark is not Mark.EMBEDDED else None  # the extent around it comes next
             elif item.kind is ExtentKind.BLANK:
                 if self.queue.file_at(item.end) and not stale:  # the BLANK of stale records is stale
                     position, behind, torn = item.end, None, None
@@ -301,12 +298,12 @@ class CommitLog:
         inside = [item for item in damage if item.position < position]
         size, first = sum(item.size for item in inside), inside[0] if inside else None
         return LogEnd(
-            position, _told(behind) or reason, stored_ms, len(inside), size, first, torn, len(damage) > len(inside)
+            position, _reason_of(behind) or reason, stored_ms, len(inside), size, first, torn, len(damage) > len(inside)
         )
 
     def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]:
-        """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it
-        cannot be read. Raises as that of `MappedFileQueue`.
+        """Fill `buffer` from byte `offset` of a file. Returns how many bytes there were, and the ranges that cannot be
+        read. Keeps to the reading rate. Raises as `MappedFileQueue.read_around`.
         """
         began = time.monotonic()
         got, unread = self.queue.read_around(file, offset, buffer)
@@ -316,25 +313,25 @@ class CommitLog:
 
 
 class RecordPlaces(Rows):
-    """n records: where they begin and how many bytes they have, as far as known (0: not)."""
+    """n records: log positions and sizes in bytes (0: unknown)."""
 
     position: Ints
     size: Ints
 
     @classmethod
     def of(cls, positions: Iterable[int]) -> RecordPlaces:
-        """Places of unknown size."""
+        """Places of records of unknown size."""
         found = np.fromiter(positions, np.int64)
         return cls(found, np.zeros_like(found))
 
     def sorted(self, *, reverse: bool = False) -> RecordPlaces:
-        """By position, each position once."""
+        """By position, duplicates removed."""
         _, first = np.unique(self.position, return_index=True)
         return self.take(first[::-1] if reverse else first)
 
 
 def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> Iterator[RecordPlaces]:
-    """Several streams as one, by position; each must be in that order itself.
+    """Merge streams that are each sorted by position into one stream without duplicates.
 
     Memory: one window of each stream.
     """
@@ -357,7 +354,9 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
 
 
 class _StreamWindow(NamedTuple):
-    """The window of a stream whose rows from `begin` on are still to come. keys: of its rows, ascending."""
+    """The current window of a stream; rows from `begin` on are still to come. keys: sort keys of its rows,
+    ascending.
+    """
 
     window: RecordPlaces
     keys: Ints
@@ -366,47 +365,47 @@ class _StreamWindow(NamedTuple):
 
 
 def _advance(heads: list[_StreamWindow], stream: Iterator[RecordPlaces], reverse: bool) -> None:
-    """Add the next window of a stream, if there is one."""
+    """Append the next window of a stream to `heads`, if there is one."""
     window = next(stream, None)
     if window is None:
         return
     keys = -window.position if reverse else window.position
-    if (keys[1:] < keys[:-1]).any():  # as damaged units name them
+    if (keys[1:] < keys[:-1]).any():  # damaged units name records out of order
         order = np.argsort(keys, kind="stable")
         window, keys = window.take(order), keys[order]
     heads.append(_StreamWindow(window, keys, 0, stream))
 
 
 class RecordNames:
-    """What queues name: positions and sizes of records, int64[n] each, in any order."""
+    """Records that queues name: positions and sizes, int64[n] each, added in any order."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Ints, Ints]] = []
-        self._more = 0
+        self._unsorted = 0
 
     def add(self, position: Ints, size: Ints) -> None:
-        """Some more."""
+        """Add some names."""
         self._parts.append((position, size))
-        self._more += len(position)
-        if self._more > _TOGETHER:
-            self._in_order()
+        self._unsorted += len(position)
+        if self._unsorted > _UNSORTED_MAX:
+            self._sorted()
 
     def sizes(self, position: int) -> Ints:
-        """The sizes of all records that are named at a log position."""
+        """All sizes that are named with a log position."""
         if not self._parts:
             return np.zeros(0, np.int64)
-        positions, sizes = self._in_order()
+        positions, sizes = self._sorted()
         first, stop = np.searchsorted(positions, [position, position + 1])
         return sizes[first:stop]
 
-    def _in_order(self) -> tuple[Ints, Ints]:
-        """All by position, each once."""
-        if self._more or len(self._parts) > 1:
+    def _sorted(self) -> tuple[Ints, Ints]:
+        """All names by position and size, duplicates removed."""
+        if self._unsorted or len(self._parts) > 1:
             position, size = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
             order = np.lexsort((size, position))
             position, size = position[order], size[order]
             other = np.append(True, (np.diff(position) != 0) | (np.diff(size) != 0))[: len(order)]
-            self._parts, self._more = [(position[other], size[other])], 0
+            self._parts, self._unsorted = [(position[other], size[other])], 0
         return self._parts[0]
 
 
@@ -414,9 +413,9 @@ _Places = TypeVar("_Places", bound=RecordPlaces)
 
 
 def batches(log: CommitLog, places: _Places) -> Iterator[tuple[_Places, Batch]]:
-    """(places, records there) in this order, in batches of bounded size.
+    """Yield (places, records there), in batches of bounded size and in the order of `places`.
 
-    A batch leaves out places where no record begins.
+    Places where no record begins have no record in the batch.
     """
     room = np.minimum(np.where(places.size > 0, places.size, _BATCH_BYTES // 16), _BATCH_BYTES)
     chunk = np.cumsum(room) // _BATCH_BYTES
@@ -429,20 +428,20 @@ def batches(log: CommitLog, places: _Places) -> Iterator[tuple[_Places, Batch]]:
         begin = end
 
 
-def _is_rest(behind: Extent | Mark) -> bool:
-    """What dead records follow is the rest of one that a start has cut, where it can be read."""
+def _may_be_rest_of_cut_record(behind: Extent | Mark) -> bool:
+    """Whether dead records may follow: what lies behind is readable damage, as a start leaves of a cut record."""
     return isinstance(behind, Extent) and behind.kind is ExtentKind.DAMAGE and not behind.unread
 
 
-def _told(behind: Extent | Mark | None) -> str:
-    """What lies behind the last record, "" for nothing."""
+def _reason_of(behind: Extent | Mark | None) -> str:
+    """Text of what lies behind the last record, "" for nothing."""
     if isinstance(behind, Mark):
         return mark_stories()[behind.name.lower()].shown
     return "" if behind is None else behind.told
 
 
 def _own_position(head: bytes, frame: Frame) -> int:
-    """Position that the first item of a file names, 0 if that makes no sense."""
+    """Log position that the first item of a file names, 0 if it makes no sense."""
     at = frame.position_offset
     if len(head) < at + 8 or number_at(Window(bytearray(head), len(head), 0), 0) == 0:
         return 0
@@ -451,21 +450,21 @@ def _own_position(head: bytes, frame: Frame) -> int:
 
 
 LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
-"""Room for the largest record of a default broker (`maxMessageSize`, and what is around a body). Where that finds no
-record, one is larger, or there is damage, a walk begins farther back.
+"""Room for the largest record of a broker with default `maxMessageSize`. If this range has no record, because one is
+larger or there is damage, a walk begins farther back.
 """
 
 
 SPLIT_BYTES_MIN = 32 << 20
-"""Below this a split costs more to start than to read."""
+"""A smaller split costs more to start than to read."""
 SPLIT_BYTES_MAX = 256 << 20
 _STEP_BYTES = 1 << 16
 _PROBES = 8
-"""Records of so far back that are asked for: the first one may have a unit no more, or not yet."""
+"""How many places of the look-back range are tried: the first record may have no unit any more, or not yet."""
 
 
 class Split(NamedTuple):
-    """Log positions start ≤ p < stop."""
+    """Log positions p with start ≤ p < stop."""
 
     start: int
     stop: int
@@ -480,7 +479,7 @@ def splits(start: int, stop: int, split_bytes: int) -> Iterator[Split]:
 
 
 def split_bytes_for(total_bytes: int, cores: int) -> int:
-    """The size of a split that gives every core work, within what pays."""
+    """The size of a split that gives work to every core, within SPLIT_BYTES_MIN and SPLIT_BYTES_MAX."""
     return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
 
 
@@ -492,14 +491,14 @@ def scan_split(
     crc: bool = False,
     noting: Noting | None = None,
 ) -> Iterator[Batch | Extent]:
-    """What begins in a split; missing files first, then in log order. crc, noting: as of `CommitLog.scan`.
+    """Yield what begins in a split: missing files first, the rest in log order. crc, noting: as of `CommitLog.scan`.
 
-    A reader of the middle of the log cannot see what a record is worth: whether it stands behind
-    damage of another split, or behind the log's end (end the last split there). A batch is valid
-    until the next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
+    Marks of records are not reliable: a reader of the middle of the log cannot know whether a record stands behind
+    damage of another split, or behind the log's end (the last split should end there). A batch is valid until the
+    next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
     """
     for gap in log.queue.gaps:
-        followed = gap.position + gap.size < log.max_file_end  # by more than an empty file
+        followed = gap.position + gap.size < log.max_file_end  # not only an empty file follows
         if followed and split.start <= gap.position < split.stop:
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
     begin = in_step(log, split.start, look_back_bytes)
@@ -514,10 +513,10 @@ def scan_split(
 
 
 def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTES) -> int:
-    """Where a walk begins that knows what lies at `position`: at a good record before it, or where its file does.
+    """Where to begin a walk that has to be in step at `position`: at a good record before it, or at its file's start.
 
-    From the middle of a record on nobody tells damage from the rest of that record, nor other records from those that
-    its body holds: a record is good where its unit names it, or where its queue is not there. Raises Unreadable.
+    From the middle of a record nobody can tell damage from the rest of the record, or a real record from one inside a
+    body: a record is good if its unit names it, or if its queue does not exist. Raises Unreadable.
     """
     file = log.queue.file_at(position)
     if file is None:
@@ -537,7 +536,7 @@ def in_step(log: CommitLog, position: int, look_back_bytes: int = LOOK_BACK_BYTE
 
 
 def record_behind(log: CommitLog, position: int, stop: int | None = None) -> int | None:
-    """Log position of the first record from there on in the same file, and before `stop`; None without one.
+    """Log position of the first record from `position` on in the same file, and before `stop`; None without one.
 
     Raises Unreadable.
     """
@@ -549,13 +548,13 @@ def record_behind(log: CommitLog, position: int, stop: int | None = None) -> int
 
 
 def used_bytes(log: CommitLog, file: MappedFile) -> int:
-    """About how much of a file is written: what lies behind is zeros. Raises Unreadable."""
+    """About how many bytes of a file are written; zeros follow them. Raises Unreadable."""
     low, high = 0, file.size
     while high - low > _STEP_BYTES:
         middle = (low + high) // 2
         room = bytearray(min(_STEP_BYTES, file.size - middle))
         _, unread = log.queue.fill(file, middle, memoryview(room))
-        if unread or any(room):  # who reads it all tells of what cannot be read
+        if unread or any(room):  # unreadable counts as written: the full read reports it
             low = middle
         else:
             high = middle
@@ -566,20 +565,20 @@ WINDOW_UNITS = 1 << 14
 
 
 class IndexUnits(NamedTuple):
-    """Units that were written: their numbers int64[n] and a structured array of UNIT."""
+    """Units that were written: unit numbers int64[n], and a structured array of UNIT."""
 
     number: Ints
     units: Structs
 
 
 def index_units(files: MappedFileQueue, start: int = 0) -> Iterator[IndexUnits]:
-    """Units from number `start` on, without those that are all zeros. Raises Unreadable."""
+    """Yield units from number `start` on, except all-zero ones. Raises Unreadable."""
     for file in files.files:
         if start * UNIT_BYTES < file.end:
-            yield from _file(files, file, max(0, start - file.start // UNIT_BYTES))
+            yield from _index_units_of(files, file, max(0, start - file.start // UNIT_BYTES))
 
 
-def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[IndexUnits]:
+def _index_units_of(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[IndexUnits]:
     window = WINDOW_UNITS * UNIT_BYTES
     for offset, data in files.windows(file, first * UNIT_BYTES, file.size, window, UNIT_BYTES):
         count = len(data) // UNIT_BYTES
@@ -590,7 +589,7 @@ def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[Inde
 
 
 def is_valid(part: IndexUnits) -> Flags:
-    """bool[n]: which units are of an entry and name their own number."""
+    """bool[n]: the unit is of an entry and names its own number."""
     units = part.units
     valid: Flags = (units["magic"] >= MAGIC_ENTRY) & (units["pos"] >= 0)
     valid &= (units["magic"] <= MAGIC_CONFIG_CHANGE) & (units["size"] >= HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON, made of columns: the text is that of `Message.to_json`."""
+"""Lines of JSON for messages, made from columns: the same text as `Message.to_json`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .batch import Batch, messages
 from .message import FORMS, MARKS, Message
 
 _FEW = 32
-"""So few messages are made one by one."""
+"""So few messages, or fewer, are converted one by one."""
 
 
 class Lines(NamedTuple):
-    """Lines of JSON, and how many."""
+    """Lines of JSON, and how many there are."""
 
     data: memoryview
     records: int
 
 
 def lines(batch: Batch) -> Iterator[Lines | Message]:
-    """The records of a batch in order; a message where its line is not made of columns.
+    """Yield the records of a batch in order: lines, and a `Message` where columns cannot give its line.
 
-    That is one whose body is compressed or no text, and one with anything odd about it.
+    That is a message with a compressed or non-text body, or with anything unusual.
     """
     if len(batch) <= _FEW or batch.inner is not None:
         yield from messages(batch)
@@ -54,7 +54,7 @@ def lines(batch: Batch) -> Iterator[Lines | Message]:
 
 
 def _is_plain(batch: Batch, items: PropertyItems) -> Flags:
-    """bool[n]: the line has the usual names, and is made of what is stored."""
+    """bool[n]: the line has only the usual JSON members, with values as they are stored."""
     columns = batch.columns
     plain: Flags = batch.position == columns.ints("physical_offset")
     plain &= columns.ints("sys_flag") & FORMS == 0
@@ -63,7 +63,7 @@ def _is_plain(batch: Batch, items: PropertyItems) -> Flags:
 
 
 def _template(batch: Batch, items: PropertyItems, rows: Ints) -> JsonLines:
-    """Lines of some rows, which are plain; names and their order are those of `Message.to_json`."""
+    """Lines of the plain records in `rows`; members and their order are those of `Message.to_json`."""
     tags, keys, unique_key = (items.find(n)[rows] for n in (names.TAGS, names.KEYS, names.UNIQ_KEY))
     batch = batch.take(rows)
     columns, position = batch.columns, batch.columns.ints("physical_offset")
@@ -72,7 +72,7 @@ def _template(batch: Batch, items: PropertyItems, rows: Ints) -> JsonLines:
     made.constant('{"type":"message","physical_offset":')
     made.number(position)
     _numbers(made, columns, "total_size")
-    magics, known = _few(columns.ints("magic_code"))
+    magics, known = _distinct(columns.ints("magic_code"))
     made.chosen(magics, [f',"magic_code":"{magic:08x}"' for magic in known])
     _numbers(made, columns, "body_crc")
     if batch.body_crc_ok is None:
@@ -111,8 +111,8 @@ def _numbers(made: JsonLines, columns: Columns, *fields: str) -> None:
         made.number(columns.ints(field).astype(np.int64))
 
 
-def _few(values: Ints) -> tuple[Ints, list[int]]:
-    """The number of each value, and the values."""
+def _distinct(values: Ints) -> tuple[Ints, list[int]]:
+    """For each value its index among the distinct values, and these."""
     wide = np.ascontiguousarray(values, np.int64)
     size = wide.itemsize
     starts = np.arange(len(wide), dtype=np.int64) * size
@@ -121,9 +121,9 @@ def _few(values: Ints) -> tuple[Ints, list[int]]:
 
 
 def _hosts(columns: Columns, field: str) -> tuple[Ints, list[tuple[bytes, int]]]:
-    """The number of the host of each row, and the hosts."""
+    """For each row the index of its host, and the hosts as (ip, port)."""
     ports, ips = columns.ints(f"{field}.port"), dictionary(columns.ragged(f"{field}.ip"))
-    which, found = _few(ports.astype(np.int64) * len(ips.values) + ips.ids)
+    which, found = _distinct(ports.astype(np.int64) * len(ips.values) + ips.ids)
     both = (divmod(number, len(ips.values)) for number in found)
     return which, [(ips.values[ip], port) for port, ip in both]
 

@@ -1,13 +1,11 @@
 """One message, as the library and `--format json` show it.
 
-What a record is worth is its mark, and what readers say of records and ranges that are not simply
-messages is told here for people; some records stand for lost messages (formats.tombstone): they are no
-messages of anybody. A body that the producer compressed (spec/01-commitlog.md, 1.3) is shown unpacked,
-up to a bound: a small body may unpack to anything.
+`Mark` says what a record is worth; its texts for people are here, too. Some records stand for lost messages
+(formats.tombstone) and belong to no producer or consumer. A body that the producer compressed (spec/01-commitlog.md,
+1.3) is shown decompressed, up to a limit: a small body may decompress to any size.
 
-One record by its position is read without construct and numpy (`read_message`): `get` of one message is
-over before they would be imported (`cli/declared.py` has the budget). `CommitLog.records` reads many; a
-test holds the two together.
+`read_message` reads the record at one position without construct and numpy, so that `get` of one message ends before
+these would be imported (`cli/declared.py` has the budget). `CommitLog.records` reads many; a test compares the two.
 """
 
 from __future__ import annotations
@@ -40,13 +38,13 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 64 << 20
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_NAMES = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
+_COMPRESSIONS = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
 
 
 class Body(NamedTuple):
-    """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("").
+    """A body as shown: `data`, its compression ("" if none), and why decompressing failed ("" if it did not).
 
-    too_large: it is in order as far as it was decompressed, up to the limit of who reads it.
+    too_large: the body is in order as far as it was decompressed, up to the caller's limit.
     """
 
     data: bytes
@@ -59,14 +57,14 @@ def compression_of(sys_flag: int) -> str:
     """`zlib`, `lz4` or `zstd` by the flag, "" for a body that is not compressed."""
     if not sys_flag & _COMPRESSED:
         return ""
-    return _NAMES.get(sys_flag & COMPRESSION_MASK, "zlib")
+    return _COMPRESSIONS.get(sys_flag & COMPRESSION_MASK, "zlib")
 
 
 def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
-    """The body as the producer gave it.
+    """Return the body as the producer gave it.
 
-    What does not decompress as its flag says, or to more than `max_bytes`, comes as stored with an
-    error. No exception.
+    A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an
+    error. Raises nothing.
     """
     compression = compression_of(sys_flag)
     if not compression:
@@ -78,11 +76,11 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
 
 
 class BodyTooLarge(ValueError):
-    """A body that decompresses to more than is wanted."""
+    """A body decompresses to more bytes than the caller allows."""
 
 
 def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """A compressed body decompressed. Raises ValueError, `BodyTooLarge` for more than `max_bytes`."""
+    """Decompress a compressed body. Raises ValueError, `BodyTooLarge` for more than `max_bytes`."""
     compression = compression_of(sys_flag)
     try:
         return _UNPACKERS[compression](stored, max_bytes)
@@ -92,7 +90,7 @@ def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) 
         raise ValueError(f"does not decompress with {compression}: {error}") from None
 
 
-def _unzlib(stored: bytes, max_bytes: int) -> bytes:
+def _unpack_zlib(stored: bytes, max_bytes: int) -> bytes:
     unpacker = zlib.decompressobj()
     data = unpacker.decompress(stored, max_bytes + 1)
     if len(data) > max_bytes:
@@ -102,7 +100,7 @@ def _unzlib(stored: bytes, max_bytes: int) -> bytes:
     return data
 
 
-def _unlz4(stored: bytes, max_bytes: int) -> bytes:
+def _unpack_lz4(stored: bytes, max_bytes: int) -> bytes:
     import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
@@ -114,7 +112,7 @@ def _unlz4(stored: bytes, max_bytes: int) -> bytes:
     return data
 
 
-def _unzstd(stored: bytes, max_bytes: int) -> bytes:
+def _unpack_zstd(stored: bytes, max_bytes: int) -> bytes:
     import zstandard
 
     # a stream reader would bound the output, but takes a cut stream for a whole one
@@ -133,46 +131,46 @@ def _unzstd(stored: bytes, max_bytes: int) -> bytes:
     raise EOFError("the stream is cut")
 
 
-#: Bytes that zstd is given at once: four of them can unpack to 128 KiB.
+#: Input bytes per step of zstd: four bytes can decompress to 128 KiB.
 _ZSTD_BYTES = 512
-_UNPACKERS = {"zlib": _unzlib, "lz4": _unlz4, "zstd": _unzstd}
+_UNPACKERS = {"zlib": _unpack_zlib, "lz4": _unpack_lz4, "zstd": _unpack_zstd}
 
 
 def pack(data: bytes, sys_flag: int) -> bytes:
-    """A body compressed as the flag says, as it is where that says nothing.
+    """Compress a body as the flag says; return it unchanged if the flag names no compression.
 
-    The bytes need not be those of another writer: only what they unpack to is the same.
+    Other writers may give other bytes; they decompress to the same body.
     """
     compression = compression_of(sys_flag)
     return _PACKERS[compression](data) if compression else data
 
 
 _ZLIB_LEVEL = 5
-"""The level of the Java client, which gives the same bytes in most cases."""
+"""The level of the Java client; mostly gives the same bytes."""
 
 
-def _zlib(data: bytes) -> bytes:
+def _pack_zlib(data: bytes) -> bytes:
     return zlib.compress(data, _ZLIB_LEVEL)
 
 
-def _lz4(data: bytes) -> bytes:
+def _pack_lz4(data: bytes) -> bytes:
     import lz4.frame
 
     packed: bytes = lz4.frame.compress(data)
     return packed
 
 
-def _zstd(data: bytes) -> bytes:
+def _pack_zstd(data: bytes) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor().compress(data)
 
 
-_PACKERS = {"zlib": _zlib, "lz4": _lz4, "zstd": _zstd}
+_PACKERS = {"zlib": _pack_zlib, "lz4": _pack_lz4, "zstd": _pack_zstd}
 
 
 class Mark(IntEnum):
-    """Where a record lies, as far as that makes a difference; the names are those of the JSON."""
+    """Where a record lies, as far as that makes a difference; JSON has the names in lower case."""
 
     NONE = 0
     AFTER_DAMAGE = 1
@@ -182,7 +180,7 @@ class Mark(IntEnum):
 
 
 class MarkStory(NamedTuple):
-    """One mark. label: as in JSON; shown: as in text. next: a command that has to do with it, or ""."""
+    """Texts for one mark. label: as in JSON; shown: as in text. next: a command to go on with, or ""."""
 
     label: str
     shown: str
@@ -203,8 +201,8 @@ def mark_stories() -> dict[str, MarkStory]:
 
 
 class UndecodableBody(NamedTuple):
-    """The body in `row` of some records, and what its decompression said. put_back: 4.3.1 has put it back after a
-    check of its transaction: decompressed, with the mark left on (B39). too_large: as of `Body`.
+    """The body in `row` of some records, and the error of its decompression. put_back: a 4.3.1 broker has put the body
+    back decompressed, after a check of its transaction, and left the flag on (B39). too_large: as in `Body`.
     """
 
     row: int
@@ -214,7 +212,7 @@ class UndecodableBody(NamedTuple):
 
 
 def undecodable_bodies(columns: Columns) -> Iterator[UndecodableBody]:
-    """Bodies that do not decompress as their flags say, or to more than is looked at."""
+    """Yield bodies that do not decompress as their flags say, or to more than MAX_BODY_BYTES."""
     flags, bodies, texts = columns.ints("sys_flag"), columns.ragged("body"), columns.ragged("properties")
     for row in (flags & SysFlag.COMPRESSED).nonzero()[0].tolist():
         if (body := unpack(bodies[row], int(flags[row]))).error:
@@ -223,7 +221,7 @@ def undecodable_bodies(columns: Columns) -> Iterator[UndecodableBody]:
 
 
 def tombstones(columns: Columns) -> Flags:
-    """bool[n]: which records of MESSAGE are tombstones. No broker has port 0, so it is quick."""
+    """bool[n]: which records of MESSAGE are tombstones. Only those with port 0, which no broker has, are parsed."""
     import numpy as np
 
     from ...formats.property_columns import find
@@ -236,11 +234,11 @@ def tombstones(columns: Columns) -> Flags:
     return found
 
 
-_BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-FORMS = _BATCH | int(SysFlag.COMPRESSED)
-"""Flags of bodies that are not shown as they are stored."""
+_BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+FORMS = _BATCH_BITS | int(SysFlag.COMPRESSED)
+"""Flags of bodies that are not shown as stored."""
 
-#: JSON of a mark.
+#: Members that a mark adds to the JSON of a message.
 MARKS: dict[Mark, dict[str, Any]] = {
     Mark.NONE: {},
     Mark.AFTER_DAMAGE: {"after_damage": True},
@@ -251,7 +249,7 @@ MARKS: dict[Mark, dict[str, Any]] = {
 
 
 class _Fields(NamedTuple):
-    """What a message is made of: a tuple, since a scan makes many of them."""
+    """Fields of a message: a tuple, since a scan makes many of them."""
 
     position: int
     total_size: int
@@ -277,7 +275,7 @@ class _Fields(NamedTuple):
 
 
 class InnerMessage(NamedTuple):
-    """Where a message is that lies inside of a batch record: which one of how many, from 0 on."""
+    """Place of a message in a batch record. number: from 0 on."""
 
     record: Message
     number: int
@@ -285,12 +283,12 @@ class InnerMessage(NamedTuple):
 
 
 class Message(_Fields):
-    """One record of the commit log; names and units as in `formats.message`.
+    """One record of the commit log, or a message inside of a batch record; names and units as in `formats.message`.
 
-    `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
-    `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
-    None where the CRC was not computed. Of a message inside of a batch record (`inner`) flag,
-    queue_offset, stored_body and raw_properties are its own, all else the record's.
+    `position` is where the record was found, `physical_offset` the position that the record itself names.
+    `stored_body`, `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is None
+    if the CRC was not computed. A message inside of a batch record (`inner`) has its own flag, queue_offset,
+    stored_body and raw_properties; everything else is the record's.
     """
 
     def __repr__(self) -> str:
@@ -304,12 +302,12 @@ class Message(_Fields):
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """Properties as Java reads them: of duplicates the last, items without a value dropped."""
+        """Properties as Java reads them: the last of duplicates, items without a value dropped."""
         return names.parse(self.raw_properties)
 
     @property
     def tags(self) -> str | None:
-        """TAGS, None without."""
+        """TAGS, None if there are none."""
         return self.properties.get(names.TAGS)
 
     @property
@@ -320,29 +318,29 @@ class Message(_Fields):
 
     @property
     def unique_key(self) -> str | None:
-        """UNIQ_KEY, the id that the client gave; None without."""
+        """UNIQ_KEY, the id that the client gave; None if there is none."""
         return self.properties.get(names.UNIQ_KEY)
 
     @property
     def message_id(self) -> str:
-        """The id that the broker gave: its address and the position, as upper-case hex."""
+        """The id that the broker gave: its address and the position, in upper-case hex."""
         ip, port = self.store_host
         return message_id(ip, port, self.physical_offset)
 
     def is_of(self, topic: str) -> bool:
-        """The message was stored under the topic, or dispatched to it besides (spec 2.9)."""
+        """Whether the message was stored under the topic, or dispatched to it besides (spec 2.9)."""
         if self.raw_topic == topic.encode("utf-8", "surrogateescape"):
             return True
         return topic in self.properties.get(names.INNER_MULTI_DISPATCH, "").split(",")
 
     def body(self, max_bytes: int = MAX_BODY_BYTES) -> Body:
-        """The body as the producer gave it, see `body.unpack`."""
+        """The body as the producer gave it, see `unpack`."""
         if self.inner is not None:  # the batch was compressed, and has been taken apart
             return Body(self.stored_body, compression_of(self.sys_flag))
         return unpack(self.stored_body, self.sys_flag, max_bytes)
 
     def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
-        """The message as a JSON object; `raw`: the stored bytes as they are."""
+        """The message as a JSON object. `raw`: the body as stored. `max_body`: limit of a decompressed body (bytes)."""
         properties = self.properties
         record: dict[str, Any] = {"type": "message", "physical_offset": self.physical_offset}
         if self.position != self.physical_offset:
@@ -377,7 +375,7 @@ class Message(_Fields):
         return record
 
     def _stands_for_lost(self) -> dict[str, Any]:
-        """What `recover` wrote for something that was lost; no broker has port 0."""
+        """JSON members of a record that `recover` wrote in place of a lost one; no broker has port 0."""
         if self.store_host[1]:
             return {}
         if is_filler(self.raw_topic, self.sys_flag):
@@ -385,7 +383,7 @@ class Message(_Fields):
         return {"tombstone": True} if is_mark(self.properties.get(LOST, "")) else {}
 
     def _in_batch(self) -> dict[str, Any]:
-        """Which message of which record, with what only the record has."""
+        """JSON members of a message inside of a batch record: its number, and the record's flag and properties."""
         if self.inner is None:
             return {}
         record, number, count = self.inner
@@ -393,7 +391,7 @@ class Message(_Fields):
         return {"inner_number": number, "batch_size": count, "batch_record": own | record._raw_properties(raw=False)}
 
     def _raw_properties(self, raw: bool) -> dict[str, Any]:
-        """`properties_raw` where the text cannot be rebuilt from the object."""
+        """`properties_raw`, or its Base64, where the stored text cannot be rebuilt from `properties`."""
         if rebuilds(self.properties, self.raw_properties, any_ending=not raw):
             return {}
         try:
@@ -416,7 +414,7 @@ class Message(_Fields):
         return shown
 
     def _batch_error(self, body: bytes) -> str:
-        """Why a batch record is shown instead of its messages; "" if it can be taken apart."""
+        """Why a batch record is shown instead of its messages; "" if it can be taken apart, or is no batch record."""
         if self.inner is not None or not is_batch_record(self.sys_flag):
             return ""
         from ...formats.client_batch import starts_of
@@ -433,8 +431,8 @@ def is_batch_record(sys_flag: int) -> bool: ...
 @overload
 def is_batch_record(sys_flag: npt.NDArray[Any]) -> Flags: ...
 def is_batch_record(sys_flag: Any) -> Any:
-    """Whether clients take a record apart; of columns bool[n]. They ask for both bits."""
-    return sys_flag & _BATCH == _BATCH
+    """Whether clients take a record apart, which they do if both bits are set; for columns bool[n]."""
+    return sys_flag & _BATCH_BITS == _BATCH_BITS
 
 
 def _text_or_base64(body: bytes) -> dict[str, Any]:
@@ -450,7 +448,7 @@ def _base64(data: bytes) -> str:
 
 @lru_cache(maxsize=4096)
 def topic_json(stored: bytes) -> dict[str, str]:
-    """The topic as text, with the bytes beside it where they are no UTF-8. Shared: read it only."""
+    """JSON members of a topic: text, with Base64 if it is not UTF-8. The result is cached: do not change it."""
     try:
         return {"topic": stored.decode("utf-8")}
     except UnicodeDecodeError:
@@ -466,12 +464,12 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
-    """The stored text can be made from the object (`any_ending`: but for a last separator)."""
+    """Whether `stored` can be rebuilt from `properties` (`any_ending`: except for a last separator)."""
     ended = stored.endswith(names.ITEM_SEPARATOR) or not stored
     items = stored.count(names.ITEM_SEPARATOR) + (not ended)
     plain = items == stored.count(names.NAME_VALUE_SEPARATOR) == len(properties)
     if plain and (ended or any_ending) and _is_utf8(stored):
-        return True  # none dropped, none twice
+        return True  # no item was dropped, no name is there twice
     try:
         text = names.format_properties(properties)
     except ValueError:
@@ -480,14 +478,14 @@ def rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> 
 
 
 _PEEK_BYTES = 4096
-"""Read at once; a second time only for a larger record."""
+"""Size of the first read; only a larger record takes a second read."""
 
 
 def read_message(log: MappedFileQueue, position: int) -> Message:
-    """The whole record that begins at a position of the log.
+    """Read the whole record that begins at a position of the log.
 
-    A body whose CRC is wrong is no reason to refuse it: `Message.body_crc_ok` tells. Raises NotFound
-    where no whole record begins, Unreadable.
+    A record with a wrong body CRC is returned: see `Message.body_crc_ok`. Raises NotFound if no whole record begins
+    there, Unreadable.
     """
     file = log.file_at(position)
     if file is None:
@@ -507,7 +505,7 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
 
 
 def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
-    """Why no file of the log has a position."""
+    """The error that says why no log file has a position."""
     if not log.files:
         return NotFound("no log file holds this position: there are no log files", offset=position)
     why, path = f"the log has {log.start} to {log.end}", None
@@ -515,13 +513,13 @@ def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
     if position < log.end and before:
         why = "a file is missing"
     for file in before:
-        if position < file.end:  # it is longer than the others, and the next one begins earlier
+        if position < file.end:  # longer than the others: the next file begins before this one's end
             why, path = (f"bytes of a file behind its first {counted(log.file_size, 'byte')} do not count", file.path)
     return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
 
 
 def _message(data: bytes, position: int) -> Message | None:
-    """The message in `data`, None where its fields do not add up to exactly these bytes."""
+    """The message in `data`; None if its fields do not add up to exactly these bytes."""
     found = quick.message(data)
     if found is None:
         return None
@@ -534,13 +532,13 @@ def _message(data: bytes, position: int) -> Message | None:
         raw_topic=found["topic"],
         raw_properties=found["properties"],
         body_crc_ok=not body or zlib.crc32(body) & CRC_MASK == found["body_crc"],
-        **{name: found[name] for name in _SAME},
+        **{name: found[name] for name in _COPIED_FIELDS},
     )
 
 
-_SAME = (
+_COPIED_FIELDS = (
     *("total_size", "magic_code", "body_crc", "queue_id", "flag", "queue_offset"),
     *("physical_offset", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times"),
     "prepared_transaction_offset",
 )
-"""Fields that a message has as they are."""
+"""Fields that `Message` has under the same names and with the same values as `quick.message`."""

@@ -1,11 +1,8 @@
-"""One pass over the commit log: chains of records, and what lies where a chain stops.
+"""One pass over the commit log: chains of records, and what lies where a chain breaks off.
 
-`CommitLog.scan` is the way in.
-
-One item of a log file at a time: what stands at a byte, where the next good record is.
-
-The careful half of a scan, for the places where a chain of records stops. No length is trusted:
-what a size asks for is read only if the fields beside it say the same.
+`CommitLog.scan` is the way in. `LogScan` is the pass; `LogItems` looks at single items of a file: which item begins at
+a byte, and where the next good record is. `LogItems` is the careful half, for the places where a chain breaks off. It
+trusts no length: what a size asks for is read only if the fields beside it agree.
 """
 
 from __future__ import annotations
@@ -30,25 +27,25 @@ from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
 from .message import Mark
 from .window import CheckedRecords, PlainChain, Window, check, find_item, number_at, walk
 
-#: A window.
+#: The usual size of a window.
 WINDOW_BYTES = 8 << 20
-#: Of large records a window has as many as are worth a step of Python, up to so many bytes.
+#: The largest window: wide enough for large records to be worth a step of Python.
 _WIDEST_BYTES = 32 << 20
 _RECORDS_AT_ONCE = 1 << 14
-#: The first window behind a break, and what is read to judge a chain.
+#: Size of the first window behind a break, and of what is read to judge a chain.
 NARROW_BYTES = 1 << 16
-#: How much larger the next window is.
+#: Factor by which the next window grows.
 WIDEN = 4
-#: What is read to look at the head of an item.
+#: Size of the read that looks at the head of an item.
 PEEK_BYTES = 4096
 #: An item up to this size is read whatever its lengths say.
 SMALL_BYTES = 1 << 20
-#: Records that are looked at to judge a chain.
+#: Number of records that are looked at to judge a chain.
 SAMPLE = 64
 
 
 class Fault(StrEnum):
-    """Why no item stands somewhere."""
+    """Why no item stands at a byte."""
 
     NO_ROOM = "no room"
     NO_MAGIC = "no magic code"
@@ -57,7 +54,7 @@ class Fault(StrEnum):
 
 
 class LogItems:
-    """Items of one file of the log; `frame` tells how they are chained."""
+    """Items of one file of the log; `frame` says how they are chained."""
 
     def __init__(self, log: ScannedLog, file: MappedFile) -> None:
         self._log = log
@@ -65,17 +62,17 @@ class LogItems:
         self.frame: Frame = log.frame_of(file)
 
     def peek(self, at: int, size: int = PEEK_BYTES) -> Window:
-        """Up to `size` bytes from byte `at` in a buffer of their own."""
+        """Up to `size` bytes from byte `at`, in their own buffer."""
         data = bytearray(max(0, min(size, self._file.size - at)))
         got, unread = self._log.queue.read_around(self._file, at, memoryview(data))
         return Window(data, got, self._file.start + at, places_in(unread, at))
 
     def unread_in(self, at: int, end: int) -> list[Unread]:
-        """Ranges of bytes [at, end) that were met and that cannot be read."""
+        """The unreadable ranges that earlier reads have found in bytes [at, end)."""
         return [u for u in noted_of(self._file.path) if u.offset < end and u.end > at]
 
     def size(self, at: int) -> int | None:
-        """Size of the item at byte `at`; None if its head is that of none."""
+        """Size of the item at byte `at`; None if no item has such a head."""
         head = self.peek(at, HEAD_BYTES)
         if head.size < HEAD_BYTES:
             return None
@@ -90,16 +87,16 @@ class LogItems:
         return has_body(self.peek(at).array[self.frame.payload :], size - self.frame.payload)
 
     def find(self, at: int, end: int) -> int | None:
-        """First byte in [at, end) where an item names its own position. Reads all of it."""
+        """First byte in [at, end) where an item names its own position. Reads the whole range."""
         found = find_item(self.peek(at, end - at + PEEK_BYTES), self.frame, 0, end - at)
         return None if found is None else at + found
 
     def in_place(self, at: int) -> bool:
-        """An item of this log begins at byte `at`: it names its own position."""
+        """Whether an item at byte `at` names its own position."""
         return self.find(at, at + 1) is not None
 
     def records(self, at: int, mark: Mark, count: int = 1) -> Batch | None:
-        """Up to `count` whole records of the chain at byte `at`, in a buffer of their own."""
+        """Up to `count` whole records of the chain at byte `at`, in their own buffer; None if there is none."""
         size = self.size(at)
         if size is None:
             return None
@@ -112,7 +109,7 @@ class LogItems:
         return Batch(checked.columns, checked.position, mark, checked.body_crc_ok)
 
     def blank(self, at: int) -> Extent | None:
-        """The BLANK at byte `at`; the reason says what is wrong with its size."""
+        """The BLANK at byte `at`, None if there is none; `reason` says what is wrong with its size."""
         head = self.peek(at, HEAD_BYTES)
         if head.size < HEAD_BYTES:
             return None
@@ -125,15 +122,15 @@ class LogItems:
         return Extent(ExtentKind.BLANK, self._file.start + at, rest, reason)
 
     def has_room(self, at: int) -> bool:
-        """A whole record could stand behind a BLANK at byte `at`."""
+        """Whether a BLANK and a whole record behind it fit from byte `at` on."""
         needed = HEAD_BYTES + self.frame.smallest + self.frame.spare
         return self._file.size - at >= needed
 
     def claimed_end(self, at: int) -> int | None:
-        """Where the broken item at byte `at` ends, as far as it can be told.
+        """Where the broken item at byte `at` ends, as far as anyone can know; None if not.
 
-        Its size or its lengths lead to another item or a BLANK; else, if its head is good, it
-        reaches to the end of its body at least. What stands before is inside it.
+        Its size, or the sum of its lengths, leads to another item or a BLANK; else, if its head is good, it reaches
+        at least to the end of its body. Whatever stands before this end lies inside the item.
         """
         head = self.peek(at)
         if head.size < self.frame.smallest:
@@ -153,13 +150,13 @@ class LogItems:
         return at + self.frame.payload + body
 
     def _by_lengths(self, at: int, bound: int) -> int:
-        """Size of the item by the lengths in it, 0 if they do not fit."""
+        """Size of the item as the sum of its lengths; 0 if they do not fit into `bound` bytes."""
         window = self.peek(at, self.frame.payload + bound)
         columns = decode(MESSAGE, window.array, _first(self.frame.payload))
         return int(columns.ends[0]) if columns.ok[0] else 0
 
     def chain_end(self, at: int, enough: int) -> int:
-        """Byte where the chain from byte `at` on stops, or the first from `enough` on."""
+        """Byte where the chain from byte `at` on ends, or the first end of a part of it from `enough` on."""
         while at < enough:
             batch = self.records(at, Mark.AFTER_DAMAGE, SAMPLE)
             if batch is None:
@@ -168,7 +165,7 @@ class LogItems:
         return at
 
     def search(self, at: int, end: int | None = None) -> int | None:
-        """Byte of the next good record that names its own position, before byte `end`; None if there is none."""
+        """Byte of the next good record that names its own position, before byte `end`; None without one."""
         end = self._file.size if end is None else end
         overlap = self.frame.position_offset + self.frame.payload + POSITION_BYTES
         reach = NARROW_BYTES
@@ -192,14 +189,14 @@ class LogItems:
         return None
 
     def _is_good(self, at: int) -> bool:
-        """The record is whole and its body fits, or the chain goes on with another in place."""
+        """Whether the record is whole, and its body's CRC is right or another item in place follows it."""
         batch = self.records(at, Mark.AFTER_DAMAGE)
         if batch is None or batch.body_crc_ok is None:
             return False
         return bool(batch.body_crc_ok[0]) or self.in_place(batch.end - self._file.start)
 
     def is_zero(self, at: int, end: int) -> bool:
-        """Bytes [at, end) are all zero; holes are not read."""
+        """Whether bytes [at, end) are all zero; holes are not read."""
         reach = NARROW_BYTES
         while at < end:
             data = self._log.queue.next_data(self._file, at)
@@ -226,12 +223,12 @@ class LogItems:
         return Fault.UNEVEN if fits else Fault.BAD_SIZE
 
     def reason(self, at: int) -> str:
-        """The same in words."""
+        """`fault` in words."""
         window = self.peek(at)
         fault = self._fault(at, window)
         if fault is Fault.NO_ROOM:
-            left = counted(window.size, "byte is left", "bytes are left")
-            return f"{left}: the file does not end with a BLANK"
+            remaining = counted(window.size, "byte is left", "bytes are left")
+            return f"{remaining}: the file does not end with a BLANK"
         if fault is Fault.NO_MAGIC:
             return f"no magic code: {number_at(window, self.frame.magic_offset):08x}"
         size = number_at(window, self.frame.size_offset)
@@ -241,20 +238,20 @@ class LogItems:
 
 
 def places_in(unread: Iterable[Unread], at: int) -> tuple[tuple[int, int], ...]:
-    """Unreadable ranges of a file in the window that begins at its byte `at`."""
+    """Unreadable ranges of a file, relative to a window that begins at byte `at`."""
     return tuple((each.offset - at, each.end - at) for each in unread)
 
 
 def has_body(head: Bytes, size: int) -> bool:
-    """The body explains the size of the record that begins with `head`.
+    """Whether the body explains the size of the record that begins with `head`.
 
-    Nobody reads 1 GiB for a flipped bit. `head`: PEEK_BYTES, or the whole record.
+    Prevents that 1 GiB is read because of a flipped bit. `head`: PEEK_BYTES, or the whole record.
     """
     return 0 <= size - body_length(head) <= BYTES_AROUND_BODY_MAX
 
 
 def body_length(head: Bytes) -> int:
-    """What a record that begins with `head` says of its body."""
+    """The body length that a record names. `head`: its first bytes."""
     return int(decode(MESSAGE, head, _first(0)).ints("body_length")[0])
 
 
@@ -263,7 +260,7 @@ def _first(at: int) -> Ints:
 
 
 class LogScan:
-    """One pass over the log: state between files and chains."""
+    """One pass over the log, with the state that goes from chain to chain and file to file."""
 
     def __init__(
         self,
@@ -283,18 +280,18 @@ class LogScan:
         self._to_the_end = stop is None
         self._crc = crc
         self._buffer = bytearray(0)
-        #: Bytes of the next window: few behind a break, since the next may be near.
+        #: Size of the next window: small behind a break, since the next break may be near.
         self._reach = WINDOW_BYTES
         self._mark = Mark.NONE
-        #: The mark of the next file where this one has dead records behind its BLANK.
+        #: The mark for the next file, if this file has records behind its BLANK.
         self._mark_behind_blank: Mark | None = None
-        #: The file before ended without a BLANK.
-        self._broken_off = False
-        #: Log position where the last chain stopped.
+        #: The previous file ended without a BLANK.
+        self._ended_without_blank = False
+        #: Log position where the last chain broke off.
         self._stopped = 0
         self._recent = recent or TailHistory()
         self._plain = PlainChain(noting=noting)
-        self._has_record: dict[str, bool] = {}
+        self._good_record_in: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:
         files = self._log.files
@@ -302,8 +299,8 @@ class LogScan:
         for number, whole in enumerate(files):
             if not (self._begins_before(whole) and self._is_asked_for(whole)):
                 continue
-            later = files[number + 1 :]  # behind the end of the scan, too: they tell what a break is
-            # a file that is too long reaches into the next one's place; the next one counts
+            later = files[number + 1 :]  # behind the end of the scan, too: they decide what a break is
+            # a file that is too long reaches into the place of the next file, which counts there
             room = later[0].start - whole.start if later else None
             content = self._log.queue.content(whole)
             file = whole._replace(size=min(content.size, room or content.size))
@@ -311,26 +308,26 @@ class LogScan:
                 size = file.start - previous.end
                 yield Extent(ExtentKind.MISSING, previous.end, size, NO_FILE)
                 self._mark = Mark.AFTER_DAMAGE
-                self._broken_off = False
+                self._ended_without_blank = False
             yield from self._file(file, max(0, self._start - file.start), later)
             previous = file
             if content.problem and (file.end < self._stop or self._to_the_end):
                 expected = max(whole.size, self._log.queue.file_size)
-                lost = _not_unpacked(file, content.problem, min(expected, room or expected))
+                lost = _broken_rest(file, content.problem, min(expected, room or expected))
                 previous = file._replace(size=file.size + lost.size)
                 yield lost
                 self._mark = Mark.AFTER_DAMAGE if lost.size else self._mark
 
     def _is_asked_for(self, file: MappedFile) -> bool:
-        """It begins before the end of the scan; a broken compressed file may have nothing in it."""
+        """Whether the file begins before the end of the scan; a broken compressed file may be empty."""
         return file.start < self._stop or (self._to_the_end and file.compressed)
 
     def _begins_before(self, file: MappedFile) -> bool:
-        """The scan begins before the end of the file; of an empty one before its place."""
+        """Whether the scan begins before the end of the file, or before the place of an empty file."""
         return file.end > self._start or self._start <= file.start
 
     def _file(self, file: MappedFile, at: int, later: list[MappedFile]) -> Iterator[Batch | Extent]:
-        """One file from byte `at` on."""
+        """Yield what is in one file from byte `at` on. later: the files behind it."""
         items = LogItems(self._log, file)
         self._begin_file(items, at)
         while at < file.size and file.start + at < self._stop:
@@ -340,32 +337,32 @@ class LogScan:
                 break
             blank = items.blank(at)
             if blank is None:
-                at = yield from self._broken(file, items, at, later)
+                at = yield from self._handle_break(file, items, at, later)
                 continue
             found = items.search(at + HEAD_BYTES) if items.has_room(at) else None
             if found is None:
                 yield blank
                 break
-            # a broker goes on in the next file, whatever stands here
+            # a broker continues in the next file, whatever stands here
             before = self._mark
             self._begin_chain(items, found)
-            yield _before_records(blank, found - at, dead=self._mark is Mark.DEAD_TAIL)
+            yield _blank_before_records(blank, found - at, dead=self._mark is Mark.DEAD_TAIL)
             if self._mark_behind_blank is None:
                 self._mark_behind_blank = before
             at = found
 
     def _begin_file(self, items: LogItems, at: int) -> None:
-        """What the records of a file are worth follows from how the one before ended."""
+        """Set the mark for the records of a file, by the end of the file before."""
         if self._mark_behind_blank is not None:
             self._mark, self._mark_behind_blank = self._mark_behind_blank, None
-        elif (self._broken_off or self._mark is Mark.DEAD_TAIL) and items.in_place(at):
+        elif (self._ended_without_blank or self._mark is Mark.DEAD_TAIL) and items.in_place(at):
             self._begin_chain(items, at)
-        self._broken_off = False
+        self._ended_without_blank = False
 
-    def _broken(
+    def _handle_break(
         self, file: MappedFile, items: LogItems, at: int, later: list[MappedFile]
     ) -> Generator[Batch | Extent, None, int]:
-        """The chain stops at byte `at`: tell why; returns where it goes on."""
+        """The chain breaks off at byte `at`: yield what lies there, and return where it continues."""
         self._reach = NARROW_BYTES
         stale = yield from self._earlier_life(file, items, at)
         if stale > at:
@@ -384,20 +381,20 @@ class LogScan:
             yield self._extent(file, items, at, found, at_end=False)
             self._begin_chain(items, found)
             return found
-        at_end = not any(self._any_record(other) for other in later)
+        at_end = not any(self._has_good_record(other) for other in later)
         yield from self._up_to_the_end(file, items, at, at_end)
         if not at_end:
             self._mark = Mark.AFTER_DAMAGE
-            self._broken_off = True
+            self._ended_without_blank = True
         return file.size
 
     # -- chains ---------------------------------------------------------------------------------
 
     def _chain(self, file: MappedFile, items: LogItems, at: int) -> Generator[Batch | Extent, None, int]:
-        """Batches of the chain from byte `at` on; returns the byte where it stops."""
-        left = 0
+        """Yield batches of the chain from byte `at` on; return the byte where it breaks off."""
+        seen_bytes = 0
         while file.start + at < self._stop and (size := items.size(at)) is not None:
-            if left >= size:  # the kernel saw it all and stopped: what is odd is judged in small windows
+            if seen_bytes >= size:  # the kernel saw the whole item and ended there: judge it in small windows
                 self._reach = NARROW_BYTES
             window, begin = self._window(file, at, max(self._up_to_cut(at), size)), at
             checked, goes_on = self._plain.checked(window, items.frame, crc=self._crc), True
@@ -409,36 +406,36 @@ class LogScan:
             batch = self._batch(checked)
             last = int(checked.position[-1]) - items.frame.payload - window.position
             at += last + number_at(window, last + items.frame.size_offset)
-            left = begin + window.size - at if is_plain else 0
+            seen_bytes = begin + window.size - at if is_plain else 0
             if len(batch):
                 yield batch
-            del checked, batch, window  # the next one needs the room
+            del checked, batch, window  # frees room for the next window
             if not goes_on:
                 break
             if is_plain or not kernel.is_wanted():
-                self._widen()
+                self._widen_reach()
         return at
 
-    def _widen(self) -> None:
-        """The next window may be larger: columns of few large records take little."""
+    def _widen_reach(self) -> None:
+        """Let the next window be larger: columns of few large records take little memory."""
         enough = self._plain.record_bytes * _RECORDS_AT_ONCE
-        enough -= enough % WINDOW_BYTES  # else the buffer is made anew for a few bytes more
+        enough -= enough % WINDOW_BYTES  # else the buffer is reallocated for a few bytes more
         most = max(WINDOW_BYTES, min(enough, _WIDEST_BYTES))
         self._reach = min(most, self._reach * WIDEN)
 
     def _judge(self, window: Window, items: LogItems, at: int, size: int) -> tuple[CheckedRecords, bool]:
-        """The records of a window that belong to the chain, and whether it may go on behind them."""
+        """The records of a window that belong to the chain, and whether the chain may continue behind them."""
         window = self._plain.narrowed(window, max(NARROW_BYTES, size))
         starts, _ = walk(window, items.frame)
         checked = check(window, items.frame, starts, crc=self._crc)
         good = _chained(checked)
         if not good and len(checked) == 1 and checked.whole[0] and items.in_place(at + size):
-            good = 1  # it fills the window: the one behind it was not seen
-        # the last of a window is looked at again, with what follows it
+            good = 1  # the record fills the window, so the record behind it was not seen
+        # the last record of a window is judged once more, together with what follows it
         return checked.take(slice(0, good)), good >= len(checked) - 1
 
     def _up_to_cut(self, at: int) -> int:
-        """Bytes of the next window of a chain at byte `at`: it does not go over a cut."""
+        """Bytes of the next window of a chain at byte `at`, which crosses no multiple of `cut_bytes`."""
         cut = self._cut_bytes
         return self._reach if cut is None else min(self._reach, cut - at % cut)
 
@@ -451,7 +448,7 @@ class LogScan:
         return batch
 
     def _begin_chain(self, items: LogItems, at: int) -> None:
-        """Good records go on at byte `at` behind something else: of this log, or dead?"""
+        """Set the mark for good records from byte `at` on, behind something else: of this log, or dead."""
         self._mark = Mark.AFTER_DAMAGE
         batch = items.records(at, Mark.AFTER_DAMAGE, SAMPLE)
         if batch is None:
@@ -461,7 +458,7 @@ class LogScan:
             self._mark = Mark.DEAD_TAIL
 
     def _earlier_life(self, file: MappedFile, items: LogItems, at: int) -> Generator[Batch | Extent, None, int]:
-        """Whole records from byte `at` on that name other positions; returns the byte behind."""
+        """Yield whole records from byte `at` on that name other positions; return the byte behind them."""
         while (size := items.size(at)) is not None:
             window = self._window(file, at, max(self._reach, size))
             starts, _ = walk(window, items.frame)
@@ -480,13 +477,13 @@ class LogScan:
             yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
             if count < len(starts):
                 break
-            self._widen()
+            self._widen_reach()
         return at
 
     # -- what is not a record -------------------------------------------------------------------
 
     def _up_to_the_end(self, file: MappedFile, items: LogItems, at: int, at_end: bool) -> Iterator[Extent]:
-        """Name the rest of a file from byte `at` on, in which no good record begins."""
+        """Yield extents for the rest of a file from byte `at` on, in which no good record begins."""
         for unread in items.unread_in(at, file.size) if at_end else ():
             if unread.offset > at and items.is_zero(at, unread.offset):
                 yield self._extent(file, items, at, unread.offset, at_end)
@@ -498,7 +495,7 @@ class LogScan:
             yield self._extent(file, items, at, file.size, at_end)
 
     def _extent(self, file: MappedFile, items: LogItems, at: int, end: int, at_end: bool) -> Extent:
-        """Name what lies in bytes [at, end); `at_end`: nothing good follows anywhere."""
+        """The extent for bytes [at, end). `at_end`: no good record follows anywhere in the log."""
         position, size = file.start + at, end - at
         if unread := items.unread_in(at, end):
             lost = sum(min(each.end, end) - max(each.offset, at) for each in unread)
@@ -514,36 +511,36 @@ class LogScan:
         kind = ExtentKind.TORN_TAIL if items.in_place(at) else ExtentKind.STALE_BYTES
         return Extent(kind, position, size, reason)
 
-    def _any_record(self, file: MappedFile) -> bool:
-        """There is a good record in place in the file; each is searched once."""
-        if file.path not in self._has_record:
-            self._has_record[file.path] = LogItems(self._log, file).search(0) is not None
-        return self._has_record[file.path]
+    def _has_good_record(self, file: MappedFile) -> bool:
+        """Whether the file has a good record that names its own position; each file is searched once."""
+        if file.path not in self._good_record_in:
+            self._good_record_in[file.path] = LogItems(self._log, file).search(0) is not None
+        return self._good_record_in[file.path]
 
     def _window(self, file: MappedFile, at: int, size: int) -> Window:
-        """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
+        """Up to `size` bytes from byte `at`, in the scan's buffer; this overwrites the window before."""
         size = min(size, file.size - at)
         if not size <= len(self._buffer) <= max(size, 2 * _WIDEST_BYTES):
-            self._buffer = bytearray()  # first the old one goes
+            self._buffer = bytearray()  # frees the old buffer first
             self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
         got, unread = self._log.read_around(memoryview(self._buffer)[:size], file, at)
         return Window(self._buffer, got, file.start + at, places_in(unread, at))
 
 
-def _not_unpacked(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
-    """The rest of a compressed file that is broken; 0 bytes where nobody can tell how much it is.
+def _broken_rest(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
+    """The rest of a broken compressed file; 0 bytes if nobody can know its size.
 
-    file: as far as it could be unpacked. whole_bytes: what it should have.
+    file: the part that decompresses. whole_bytes: the size that the file should have.
     """
     size = max(0, whole_bytes - file.size)
     reason = f"{Path(file.path).name} does not decompress: {problem}"
     return Extent(ExtentKind.DAMAGE, file.end, size, reason)
 
 
-def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
-    """A BLANK that does not reach to the end of its file: good records stand behind it.
+def _blank_before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
+    """The BLANK with good records behind it, up to these; it does not reach to the end of its file.
 
-    If these are dead the broker wrote it over others of them; otherwise it is here too early.
+    If the records are dead, the broker has written the BLANK over others of them; otherwise it is misplaced.
     """
     if dead and not blank.reason:
         return replace(blank, size=size, reason="dead records follow it")
@@ -552,9 +549,8 @@ def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
 
 
 def _runs_into_a_record(items: LogItems, at: int, checked: CheckedRecords, i: int) -> bool:
-    """A record in place begins behind the body of record i, inside it: only that one is whole.
-
-    A stale record has lost its end to it then. The CRC does not tell: it is that of the body.
+    """Whether a record in place begins behind the body of record i, inside that record: then only the inner one is
+    whole, and has overwritten the end of stale record i. The CRC does not show this: it covers the body only.
     `at`: byte of the file where the window of `checked` begins.
     """
     body = checked.columns.ragged("body")[i : i + 1]
@@ -563,9 +559,9 @@ def _runs_into_a_record(items: LogItems, at: int, checked: CheckedRecords, i: in
 
 
 def _chained(checked: CheckedRecords) -> int:
-    """How many of the records belong to the chain of this log.
+    """How many of the first records belong to the chain of this log.
 
-    A record that names another position belongs to it if the one behind it names its own.
+    A record that names another position belongs to the chain if the record behind it names its own.
     """
     whole = len(checked) if not len(checked) or checked.whole[-1] else len(checked) - 1
     if checked.in_place[:whole].all():

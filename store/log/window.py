@@ -1,7 +1,7 @@
-"""Walking the chain of records inside one window of the commit log. Pure: bytes in, arrays out.
+"""The chain of records inside one window of the commit log. Pure: bytes in, arrays out.
 
-The next record begins where this one ends, so a chain has to be followed one by one: by the native
-kernel as long as each record is plain, else here. What is odd is judged here.
+Each record begins where the one before it ends, so a chain is followed record by record: by the native kernel as long
+as records are plain, else in Python. Records that are not plain are judged here.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from ...formats.message_properties import KEY_SEPARATOR
 from ...formats.property_columns import NAMES, VALUES
 from ..columns import Rows
 
-#: Items that are walked over in one call of the kernel.
+#: Items that one call of the kernel walks over.
 _ROWS_AT_ONCE = 1 << 16
-#: Log positions beyond it have no place in a record.
-_FARTHEST = np.iinfo(np.int64).max
-#: What is noted of topics and properties for checks of the log, and for who asks what records add to queues and index.
+#: The largest log position that fits into a record.
+_POSITION_MAX = np.iinfo(np.int64).max
+#: Notes on topics and properties, for checks of the log, and for finding what records add to queues and index.
 NOTING = Noting("topic", "properties", NAMES, VALUES, WORDS, WORD_FACTOR - (1 << 64))
 NOTING_HASHES = NOTING._replace(apart=ord(KEY_SEPARATOR))
-#: For who counts records by topic.
+#: Notes for counting records by topic.
 NOTING_TOPICS = Noting("topic")
-#: Rows that there is room for beyond those that are expected of a window.
+#: Room for so many rows more than a window is expected to have.
 _SPARE_ROWS = 1024
 
 
 class Window(NamedTuple):
-    """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on.
+    """Bytes of the log: the first `size` bytes of `data`, from log position `position` on.
 
-    unread: ranges [begin, end) of them that the disk does not give; zeros stand there.
+    unread: ranges [begin, end) of these bytes that the disk does not give, zeros in `data`.
     """
 
     data: bytearray
@@ -59,15 +59,15 @@ class Window(NamedTuple):
 
 
 def number_at(window: Window, at: int, size: int = 4) -> int:
-    """Unsigned big-endian number of `size` bytes at byte `at` of the window."""
+    """The unsigned big-endian number in `size` bytes at byte `at` of the window."""
     return int.from_bytes(window.data[at : at + size], "big")
 
 
 def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
-    """Follow the chain from byte `at`: starts of the items that lie wholly inside the window.
+    """Follow the chain from byte `at`; find the items that lie wholly inside the window.
 
-    Returns (starts int64[n], stop); `stop` is where the chain ends or leaves the window. Only
-    sizes and magic codes are looked at: `check` tells the first start that is none, the rest follow from it.
+    Returns (starts int64[n], end): where the items begin, and where the chain ends or leaves the window. Only sizes
+    and magic codes are looked at: `check` finds the first start that is no item, from which the rest follow.
     """
     if kernel.is_wanted(window.size // frame.smallest):
         return _walk_natively(window, frame, at)
@@ -99,11 +99,11 @@ def _walk_natively(window: Window, frame: Frame, at: int) -> tuple[Ints, int]:
 def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
     """First byte in [at, end) where an item names its own position; None if there is none.
 
-    Magic code and position are compared, nothing else: 12 bytes that agree. An entry around a
-    record is found by its record, which has the rarer magic code, and compared as well.
+    Compares magic code and position, 12 bytes, and nothing else. The entry around a record is found by the record,
+    whose magic code is rarer; then the entry is compared, too.
     """
     while True:
-        found = _find_record(window, at + frame.payload, end + frame.payload)
+        found = _find_plain_record(window, at + frame.payload, end + frame.payload)
         if found is None:
             return None
         if not frame.payload or _in_place(window, frame, found - frame.payload):
@@ -111,8 +111,8 @@ def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
         at = found - frame.payload + 1
 
 
-def _find_record(window: Window, at: int, end: int) -> int | None:
-    """The same for records."""
+def _find_plain_record(window: Window, at: int, end: int) -> int | None:
+    """`find_item` for records without an entry around them."""
     common = _common_prefix(PLAIN)
     find = window.data.find
     to_position = PLAIN.position_offset - PLAIN.magic_offset
@@ -126,14 +126,14 @@ def _find_record(window: Window, at: int, end: int) -> int | None:
 
 
 def _in_place(window: Window, frame: Frame, at: int) -> bool:
-    """Byte `at` has the magic code of an item that names its own position."""
+    """Whether byte `at` has the magic code of an item that names its own position."""
     own = number_at(window, at + frame.position_offset, POSITION_BYTES)
     return own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
 
 
 @lru_cache(maxsize=8)
 def _common_prefix(frame: Frame) -> bytes:
-    """The leading bytes that all magic codes share: one search finds them all."""
+    """The leading bytes that all magic codes share, so that one search finds them all."""
     codes = [magic.to_bytes(4, "big") for magic in frame.magics]
     shared = 0
     while shared < 4 and len({code[shared] for code in codes}) == 1:
@@ -142,11 +142,10 @@ def _common_prefix(frame: Frame) -> bytes:
 
 
 class CheckedRecords(Rows):
-    """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
+    """Records of a window: `columns` of MESSAGE, and checks of each (bool[n]).
 
-    `whole`: magic code and size are possible, all lengths fit and their sum is total_size; it
-    holds of all but perhaps the last. `in_place`: the record names its own position.
-    `body_crc_ok`: None where the CRC was not computed.
+    `whole`: magic code and size are possible, all lengths fit and add up to total_size; true for all but perhaps the
+    last record. `in_place`: the record names its own position. `body_crc_ok`: None if the CRC was not computed.
     """
 
     columns: Columns
@@ -159,8 +158,7 @@ class CheckedRecords(Rows):
 def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> CheckedRecords:
     """Decode and check the items at `starts` (int64[n], from `walk`). Spec 1.14.
 
-    The chain means nothing behind an item that is none, so the answer ends with the first that
-    is not whole.
+    The result ends with the first item that is not whole: behind it the chain means nothing.
     """
     array = window.array
     begin, ends = starts, None
@@ -178,32 +176,32 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
 
 
 def verdict(columns: Columns, position: Ints) -> CheckedRecords:
-    """The same for decoded records that stand anywhere, each for itself."""
+    """Check decoded records at any positions, each on its own."""
     return _verdict(columns, position, _whole(columns, None), crc=True)
 
 
 @dataclass
 class PlainChain:
-    """Follows a chain in the native kernel, as long as each record is plain.
+    """Follows a chain in the native kernel as long as each record is plain.
 
-    record_bytes: about what a record takes, learned from the windows before. noting: what is noted
-    of strings on the way.
+    record_bytes: about the size of a record, learned from earlier windows. noting: what the kernel notes of strings on
+    the way.
     """
 
     record_bytes: int = 512
     noting: Noting | None = None
 
     def narrowed(self, window: Window, size: int) -> Window:
-        """What of a window has to be judged at once: `size` bytes, then the kernel goes on."""
+        """The first `size` bytes of a window, to be judged before the kernel continues; all of it without a kernel."""
         return window._replace(size=min(window.size, size)) if kernel.is_wanted() else window
 
     def checked(
         self, window: Window, frame: Frame, at: int = 0, *, crc: bool, in_place: bool = True
     ) -> CheckedRecords | None:
-        """The records from byte `at` of a window on; None: the first one is odd, or there is no kernel.
-        What stops the chain is for others to judge. in_place: each has to name its own position.
+        """The plain records from byte `at` of a window on; None if the first one is odd, or there is no kernel. Who
+        calls judges what ends the chain. in_place: records have to name their own position.
         """
-        if not kernel.is_wanted() or window.end > _FARTHEST:  # a name of a file can be any number
+        if not kernel.is_wanted() or window.end > _POSITION_MAX:  # a file can be named by any number
             return None
         program = program_of(MESSAGE, IN_ENTRY if frame.payload else IN_FRAME)
         return program and self._follow(program, window, frame, at, crc=crc, in_place=in_place)
@@ -241,7 +239,7 @@ def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> Check
 
 
 def _whole(columns: Columns, ends: Ints | None) -> Flags:
-    """bool[n]: magic code known, fields add up to total_size (and to the entry around it)."""
+    """bool[n]: magic code known, fields add up to total_size (and end where the entry around them ends)."""
     whole: Flags = columns.ends - columns.starts == columns.ints("total_size")
     whole &= columns.ok
     magic = columns.ints("magic_code")
@@ -253,7 +251,7 @@ def _whole(columns: Columns, ends: Ints | None) -> Flags:
 
 
 def body_crc_ok(columns: Columns, whole: Flags) -> Flags:
-    """bool[n]: the CRC of the stored body fits; an empty body has none to fit (spec 7.2)."""
+    """bool[n]: the CRC of the stored body fits; true for an empty body, which has none (spec 7.2)."""
     body = columns.ragged("body")
     if not whole.all():
         body = Ragged(body.buffer, body.start, np.where(whole, body.length, 0))

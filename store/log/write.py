@@ -1,7 +1,7 @@
 """Appending to the commit log: places, roll-over, BLANK, files (spec 01, 1.1, 1.5, 1.12, 1.15).
 
-A record never crosses a file end, and 8 bytes stay free behind it for the BLANK that closes the
-file. Files have their full size from the start, sparse.
+A record never crosses the end of a file, and 8 bytes behind it stay free for the BLANK that closes the file. Files have
+their full size from the start, and are sparse.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 _BLOCK_BYTES = 4096
-"""Of a disk: room is taken by so many bytes, or by more."""
+"""Disk block size: a disk gives room in blocks of at least this size."""
 
 
 class Blank(NamedTuple):
-    """The BLANK that closes a file: its place and its size, which reaches to the file's end."""
+    """The BLANK that closes a file: its log position, and its size up to the end of the file."""
 
     position: int
     size: int
 
 
 class Placement(NamedTuple):
-    """Where n records go: positions int64[n], the BLANKs between them, the end of the last."""
+    """Where n records go: positions int64[n], the BLANKs between them, and the end of the last record."""
 
     positions: Ints
     blanks: list[Blank]
@@ -43,9 +43,9 @@ class Placement(NamedTuple):
 
 
 def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
-    """Place of a record of `size` bytes when the log ends at `position`, and the BLANK before it.
+    """Where a record of `size` bytes goes if the log ends at `position`, and the BLANK before it, if any.
 
-    Raises LimitExceeded for a record that no file can hold.
+    Raises LimitExceeded for a record that is too large for a file.
     """
     if size + BLANK_BYTES > file_size:
         raise LimitExceeded(f"a record of {counted(size, 'byte')} does not fit into a commit log file of {file_size}")
@@ -56,7 +56,7 @@ def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
 
 
 def place_columns(position: int, sizes: Ints, file_size: int) -> Placement:
-    """`place` for records one after the other: sizes int64[n]."""
+    """`place` for consecutive records: sizes int64[n]."""
     import numpy as np
 
     positions = np.empty(len(sizes), np.int64)
@@ -67,7 +67,7 @@ def place_columns(position: int, sizes: Ints, file_size: int) -> Placement:
         start, blank = place(position, int(sizes[first]), file_size)
         if blank is not None:
             blanks.append(blank)
-        # records fit as long as their end leaves room for a BLANK
+        # a record fits if room for a BLANK remains behind it
         room = file_size - start % file_size - BLANK_BYTES
         stop = int(np.searchsorted(ends, before + room, side="right"))
         positions[first:stop] = start + ends[first:stop] - sizes[first:stop] - before
@@ -77,7 +77,7 @@ def place_columns(position: int, sizes: Ints, file_size: int) -> Placement:
 
 
 def place_whole(position: int, sizes: Ints, file_size: int) -> Placement:
-    """Places in one file for records that belong together: sizes int64[n], n > 0."""
+    """Places for records that have to lie in one file: sizes int64[n], n > 0. Raises LimitExceeded."""
     import numpy as np
 
     ends = np.cumsum(sizes)
@@ -89,9 +89,9 @@ def place_whole(position: int, sizes: Ints, file_size: int) -> Placement:
 class LogWriter:
     """Writes records at the end of a log.
 
-    position: where the next record goes, if it fits. directories: those of the log; a new file
-    goes to one after the other, `read_only` ones left out. stale_blank: as brokers up to 4.9.0,
-    fill a BLANK with what an earlier record left in memory.
+    position: where the next record goes, if it fits. directories: those of the log; new files go to them in turn,
+    except to `read_only` ones. stale_blank: fill a BLANK with what an earlier record left in memory, as brokers up to
+    4.9.0 do.
     """
 
     def __init__(
@@ -114,20 +114,20 @@ class LogWriter:
         self._file_start = -1
         self._unsynced: set[Path] = set()
         self._new_names: set[Path] = set()
-        #: what was written: by the start of a file its path, and the range in the log
+        #: by start of a file: its path, and the log range that was written in it
         self._written: dict[int, tuple[Path, int, int]] = {}
-        self._made: set[int] = set()
+        self._new_files: set[int] = set()
         self._flushing = False
 
     def prepare(self) -> None:
-        """Make the first file of a log that has none, on disk with its name."""
+        """Make the first file of an empty log, and bring the file and its name to the disk."""
         if self.position % self.file_size == 0:
-            self._at(self.position)
+            self._file_at(self.position)
             self.sync()
-            self._made.clear()  # it stays, whatever becomes of the records
+            self._new_files.clear()  # the file stays, even if the records are taken back
 
     def append(self, size: int) -> int:
-        """Make room for one record of `size` bytes: its position. Closes the file if needed."""
+        """Make room for a record of `size` bytes and return its position. Closes the file with a BLANK if needed."""
         position, blank = place(self.position, size, self.file_size)
         if blank is not None:
             self.write_blank(blank)
@@ -135,30 +135,30 @@ class LogWriter:
         return position
 
     def write(self, position: int, data: Buffer) -> None:
-        """Write whole records, back to back, that all lie in one file. Moves `position` behind."""
+        """Write whole records, back to back, that all lie in one file, and move the log's end behind them."""
         size = len(memoryview(data).cast("B"))
-        self._put(position, data)
+        self._write_bytes(position, data)
         self.position = position + size
 
-    def _put(self, position: int, data: Buffer) -> None:
-        file = self._at(position)
+    def _write_bytes(self, position: int, data: Buffer) -> None:
+        file = self._file_at(position)
         _, first, end = self._written.get(self._file_start, (file.path, position, position))
         size = len(memoryview(data).cast("B"))
         self._written[self._file_start] = file.path, min(first, position), max(end, position + size)
         file.pwrite(data, position - self._file_start)
 
     def remember(self, record: bytes) -> None:
-        """Keep the bytes of a record for the BLANK of an old broker, which writes its memory."""
+        """Keep the bytes of a record for the next BLANK, if BLANKs are to hold stale memory as of old brokers."""
         if self._memory is not None:
             self._memory[: len(record)] = record
 
     @property
     def remembers(self) -> bool:
-        """Whether `remember` has a use."""
+        """Whether `remember` has an effect."""
         return self._memory is not None
 
     def write_blank(self, blank: Blank) -> None:
-        """Close a file."""
+        """Close a file with a BLANK. Raises Refused if there is no room for it."""
         if blank.size < BLANK_BYTES:
             raise Refused(
                 f"{counted(blank.size, 'byte is left', 'bytes are left')} in the commit log file: no room for a BLANK",
@@ -168,27 +168,27 @@ class LogWriter:
         if self._memory is not None:
             self._memory[:BLANK_BYTES] = data
             data = bytes(self._memory[: blank.size]).ljust(blank.size, b"\0")
-        self._put(blank.position, data)
+        self._write_bytes(blank.position, data)
 
     def clear_head(self) -> None:
-        """Clear the bytes at the end of the log if a record seems to begin there.
+        """Clear the bytes at the end of the log if a record or BLANK seems to begin there.
 
-        Left over from an earlier life of the log, it would be taken for a new one (B14).
+        A broker would take such a leftover of an earlier life of the log for a new record (B14).
         """
         offset = self.position % self.file_size
         if self._file is None or offset == 0:
             return
-        file = self._at(self.position)
+        file = self._file_at(self.position)
         head = file.pread(BLANK_BYTES, offset)
         magics = (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
         if len(head) == BLANK_BYTES and BLANK.parse(head).magic_code in magics:
             file.pwrite(bytes(BLANK_BYTES), offset)
 
-    def _at(self, position: int) -> OpenFile:
-        """The file that holds a position; a new one where none does."""
+    def _file_at(self, position: int) -> OpenFile:
+        """Open the file that holds a position; make it if there is none."""
         start = position - position % self.file_size
         if self._file is None or start != self._file_start:
-            # a power loss may cut the log short, but leaves no hole between its files
+            # flush first: a power loss may cut the log short, but must leave no hole between its files
             self.sync()
             self.close()
             self._file = self._open(start)
@@ -206,7 +206,7 @@ class LogWriter:
                 return file
         directory = self._writable[start // self.file_size % len(self._writable)]
         self._files.make_directory(directory)
-        self._made.add(start)
+        self._new_files.add(start)
         self._new_names.add(directory)
         file = self._files.create(directory / name)
         self._written[start] = file.path, start, start
@@ -214,14 +214,14 @@ class LogWriter:
         return file
 
     def take_back(self) -> bool:
-        """Clear all that was written, and remove the files that were made for it; False where a flush has failed:
-        nobody knows then what the disk holds. Raises NoSpace, Unreadable.
+        """Clear all that was written, and remove the files that were made for it. Returns False after a failed flush:
+        nobody knows then what is on the disk. Raises NoSpace, Unreadable.
         """
         if self._flushing:
             return False
         self.close()
         for start, (path, first, end) in sorted(self._written.items(), reverse=True):
-            if start in self._made:
+            if start in self._new_files:
                 self._files.unlink(path)
                 self._files.sync_directory(path.parent)
             elif first < end:
@@ -232,7 +232,7 @@ class LogWriter:
         return True
 
     def sync(self) -> None:
-        """Bring what was written to the disk, names of new files included."""
+        """Flush what was written to the disk, names of new files included."""
         self._flushing = True
         for path in sorted(self._unsynced):
             if self._file is not None and path == self._file.path:
@@ -247,14 +247,14 @@ class LogWriter:
         self._flushing = False
 
     def close(self) -> None:
-        """Close the file; what is not on disk is still to be flushed."""
+        """Close the current file, without flushing."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def _clear(file: OpenFile, begin: int, end: int) -> None:
-    """Make a range of a file zeros. Blocks of the disk that have none stay so: a full disk would refuse them."""
+    """Overwrite a range of a file with zeros. Blocks of zeros are skipped: a full disk has no room to fill holes."""
     while begin < end:
         stop = min(begin - begin % _BLOCK_BYTES + _BLOCK_BYTES, end)
         data = file.pread(stop - begin, begin).rstrip(b"\0")

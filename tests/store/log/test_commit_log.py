@@ -131,10 +131,10 @@ def test_records_that_lie_near_are_read_as_one_by_one(
     beside = [chance.randrange(-9, log.end + 999) for _ in range(50)]
     wanted = [*begins, *chance.sample(begins, 40), *beside, 1 << 50, 2**63 - 1, -(2**63)]
     chance.shuffle(wanted)
-    monkeypatch.setattr(commit_log, "_AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(commit_log, "_GROUP_BYTES", at_once)
     read = log_of(tmp_path)
     near = read.records(np.array(wanted, np.int64))
-    monkeypatch.setattr(commit_log, "_NEAR_BYTES", -1)
+    monkeypatch.setattr(commit_log, "_GROUP_GAP_BYTES", -1)
     alone = read.records(np.array(wanted, np.int64))
     assert len(near)
     assert near.position.tolist() == alone.position.tolist()

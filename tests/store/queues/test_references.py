@@ -73,7 +73,7 @@ def test_every_record_is_named_and_nothing_else(
     name: str, region: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(references, "REGION_BYTES", region)
-    monkeypatch.setattr("mqstore.store.log.commit_log._TOGETHER", 64)
+    monkeypatch.setattr("mqstore.store.log.commit_log._UNSORTED_MAX", 64)
     monkeypatch.setattr("mqstore.store.queues.units.WINDOW_UNITS", 5)
     layout = _layout(name, tmp_path)
     asked, units = QueueReferences(layout), _units(layout)
