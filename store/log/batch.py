@@ -110,8 +110,8 @@ class Batch(Rows):
     """n records in log order; `columns` of MESSAGE point into a buffer.
 
     A batch of a scan that reuses its buffer is valid until the next batch is asked for; `copy` makes a lasting one.
-    `position` int64[n]; `mark` is the same for all rows; `body_crc_ok` bool[n], None if not computed.
-    `inner`: None if each row is a record; otherwise rows may be messages inside of records.
+    `position` int64[n]; `mark` is the same for all rows; `body_crc_ok` bool[n], None if not computed. `inner`: None if
+    each row is a record; otherwise rows may be messages inside of records.
     """
 
     columns: Columns
@@ -195,8 +195,8 @@ class NamesRecords(Protocol):
         """Whether there are queues."""
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
-        """Whether a unit names a record at log position `begin` that ends at or before `end`. unknown: the answer
-        where no queue has a unit.
+        """Whether a unit names a record at log position `begin` that ends at or before `end`. unknown: the answer where
+        no queue has a unit.
         """
 
     def has_unit(self, record: Batch) -> bool:
@@ -280,8 +280,8 @@ class TailHistory:
 
     def is_dead(self, columns: Columns, log: ScannedLog, gap: tuple[int, int]) -> bool:
         """Whether a broker has cut off the records behind a gap: they are older than the records before the gap, or
-        repeat queue offsets of those. gap: its log positions. If a unit still names a lost record in the gap, a
-        record before the gap has a spoilt time or queue offset, which proves nothing.
+        repeat queue offsets of those. gap: its log positions. If a unit still names a lost record in the gap, a record
+        before the gap has a spoilt time or queue offset, which proves nothing.
         """
         if not len(self._position):
             return False

@@ -9,8 +9,8 @@ before its part that it is in step when it reaches the part: all parts together 
 gives. A body may hold records that name their positions, too, but no queue names these; without queues, a body of more
 than LOOK_BACK_BYTES may deceive the reader.
 
-A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. Index files are made at full size, so
-holes and zeros show where the written part ends. A unit that does not name its own number is invalid.
+A DLedger log has an index (spec 01, 1.13): unit i lies at i times its size. Index files are made at full size, so holes
+and zeros show where the written part ends. A unit that does not name its own number is invalid.
 """
 
 from __future__ import annotations
@@ -354,9 +354,7 @@ def merged(streams: list[Iterator[RecordPlaces]], *, reverse: bool = False) -> I
 
 
 class _StreamWindow(NamedTuple):
-    """The current window of a stream; rows from `begin` on are still to come. keys: sort keys of its rows,
-    ascending.
-    """
+    """The current window of a stream; rows from `begin` on are still to come. keys: their sort keys, ascending."""
 
     window: RecordPlaces
     keys: Ints
@@ -494,8 +492,8 @@ def scan_split(
     """Yield what begins in a split: missing files first, the rest in log order. crc, noting: as of `CommitLog.scan`.
 
     Marks of records are not reliable: a reader of the middle of the log cannot know whether a record stands behind
-    damage of another split, or behind the log's end (the last split should end there). A batch is valid until the
-    next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
+    damage of another split, or behind the log's end (the last split should end there). A batch is valid until the next
+    one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
     """
     for gap in log.queue.gaps:
         followed = gap.position + gap.size < log.max_file_end  # not only an empty file follows

@@ -63,8 +63,8 @@ def compression_of(sys_flag: int) -> str:
 def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
     """Return the body as the producer gave it.
 
-    A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an
-    error. Raises nothing.
+    A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an error.
+    Raises nothing.
     """
     compression = compression_of(sys_flag)
     if not compression:

@@ -129,8 +129,8 @@ class LogItems:
     def claimed_end(self, at: int) -> int | None:
         """Where the broken item at byte `at` ends, as far as anyone can know; None if not.
 
-        Its size, or the sum of its lengths, leads to another item or a BLANK; else, if its head is good, it reaches
-        at least to the end of its body. Whatever stands before this end lies inside the item.
+        Its size, or the sum of its lengths, leads to another item or a BLANK; else, if its head is good, it reaches at
+        least to the end of its body. Whatever stands before this end lies inside the item.
         """
         head = self.peek(at)
         if head.size < self.frame.smallest:
@@ -550,8 +550,8 @@ def _blank_before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
 
 def _runs_into_a_record(items: LogItems, at: int, checked: CheckedRecords, i: int) -> bool:
     """Whether a record in place begins behind the body of record i, inside that record: then only the inner one is
-    whole, and has overwritten the end of stale record i. The CRC does not show this: it covers the body only.
-    `at`: byte of the file where the window of `checked` begins.
+    whole, and has overwritten the end of stale record i. The CRC does not show this: it covers the body only. `at`:
+    byte of the file where the window of `checked` begins.
     """
     body = checked.columns.ragged("body")[i : i + 1]
     begin = at + int(body.start[0] + body.length[0])

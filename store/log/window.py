@@ -66,8 +66,8 @@ def number_at(window: Window, at: int, size: int = 4) -> int:
 def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
     """Follow the chain from byte `at`; find the items that lie wholly inside the window.
 
-    Returns (starts int64[n], end): where the items begin, and where the chain ends or leaves the window. Only sizes
-    and magic codes are looked at: `check` finds the first start that is no item, from which the rest follow.
+    Returns (starts int64[n], end): where the items begin, and where the chain ends or leaves the window. Only sizes and
+    magic codes are looked at: `check` finds the first start that is no item, from which the rest follow.
     """
     if kernel.is_wanted(window.size // frame.smallest):
         return _walk_natively(window, frame, at)

@@ -1,14 +1,13 @@
-"""Queues whose units do not stand at their queue offsets: of batches, and of compaction topics (spec 02, 2.7, 2.8).
+"""Queues whose units are not at their queue offsets: batch queues, and queues of compaction topics (spec 02, 2.7, 2.8).
 
-`batchconsumequeue/TOPIC/QUEUE_ID/` (5.x): units follow one another; each names the first queue offset of its batch
-and how many messages it has, so a queue offset is found by a binary search. The last unit is the last valid
-one; zeros follow. To a broker's load, recovery and dispatch its frame is that of any queue (`BatchQueueState`);
-what differs is a unit, when it is valid, that a queue reaches to the start of its last record, and that
-units are appended whatever offset they tell.
+`batchconsumequeue/TOPIC/QUEUE_ID/` (5.x): units follow one another; each names the first queue offset of its batch and
+the number of messages, so a queue offset is found by binary search. The last unit is the last valid one; zeros follow.
+A broker loads, recovers and dispatches a batch queue like any queue (`BatchQueueState`). The differences: the unit, its
+validity, that a queue's maximum physical offset is where its last record starts, and that units are appended whatever
+queue offset they name.
 
-Sparse queues (5.1+) say where the records of a compaction log lie. A file is named by the log file that it belongs
-to, so names do not follow from sizes; each file is read from its front. Queue offsets increase, with gaps where
-compaction dropped messages.
+Sparse queues (5.1+) say where the records of a compaction log lie. A file has the name of its log file, so names do not
+follow from sizes. A file is read from its front. Queue offsets increase, with gaps where compaction dropped messages.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from .units import UNITS_AT_ONCE, FileUnits, Units, is_valid
 WINDOW_UNITS = 1 << 14
 BATCH_UNIT_DTYPE = dtype_of(UNIT)
 NOT_COMPACTED = -1
-_NO_OFFSET = -1
+_UNKNOWN_OFFSET = -1
 
 
 class BatchUnit(NamedTuple):
-    """One unit; names as in the schema."""
+    """One unit of a batch queue; names as in the schema."""
 
     number: int
     physical_offset: int
@@ -56,7 +55,7 @@ class BatchUnit(NamedTuple):
 class BatchConsumeQueue(Closing):
     """One batch queue, read-only; a context manager.
 
-    files: the stream of its units. Unit numbers count from the first unit of the first file.
+    files: the files of its units. Unit numbers count from the first unit of the first file.
     """
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
@@ -76,7 +75,7 @@ class BatchConsumeQueue(Closing):
 
     @cached_property
     def stop(self) -> int:
-        """Number behind the last valid unit; the file that holds it is searched from its front."""
+        """Number behind the last valid unit; the file with that unit is read from its front."""
         for file in reversed(self.files.files):
             stop = 0
             window = WINDOW_UNITS * UNIT_BYTES
@@ -89,14 +88,14 @@ class BatchConsumeQueue(Closing):
         return self.first
 
     def units(self, first: int, stop: int) -> Iterator[tuple[int, Units]]:
-        """Windows of units [first, stop): number of the first one, structured array of UNIT.
+        """Yield windows of units [first, stop): number of the first unit, structured array of UNIT.
 
-        What no file holds is left out, and what cannot be read, which is noted. Raises Unreadable.
+        Leaves out units that no file holds, and units that cannot be read, which are noted. Raises Unreadable.
         """
         return self.stream.windows(first, stop, most=WINDOW_UNITS, holes=True)
 
     def unit(self, number: int) -> BatchUnit | None:
-        """One unit, None where there is none or it names no record. Raises Unreadable."""
+        """One unit; None if there is none or it names no record. Raises Unreadable."""
         file = self.files.file_at(number * UNIT_BYTES)
         if file is None:
             return None
@@ -105,12 +104,12 @@ class BatchConsumeQueue(Closing):
         if len(data) < UNIT_BYTES:
             return None
         units = np.frombuffer(data, dtype_of(UNIT))
-        return _batch(number, units[0]) if is_valid(units)[0] else None
+        return _batch_unit(number, units[0]) if is_valid(units)[0] else None
 
     def find(self, queue_offset: int) -> BatchUnit | None:
-        """The batch that holds a queue offset: the last one that begins at or before it.
+        """The batch with a queue offset: the last batch that begins at or before it.
 
-        None where the offset lies outside of it. Raises Unreadable.
+        None if the offset is not in that batch. Raises Unreadable.
         """
         number = self._first_from("msg_base_offset", queue_offset + 1) - 1
         unit = self.unit(number) if number >= self.first else None
@@ -119,10 +118,11 @@ class BatchConsumeQueue(Closing):
         return unit
 
     def offset_at(self, time_ms: int, log_start: int = 0, log_end: int | None = None) -> int:
-        """The queue offset that a broker answers for a time, always that of a batch (spec 2.7); 0 for an empty queue.
+        """The queue offset that a broker answers for a time, always the first of a batch (spec 2.7); 0 for an empty
+        queue.
 
-        It looks at one file: the last one, or the one that begins last before that time. Where that ends by then its
-        last batch is the answer, else the first one of that time or later. Raises Unreadable.
+        A broker looks at one file: the last one, or the one that begins last at or before the time. If the last batch
+        of the file was stored by then, it is the answer, else the first batch of that time or later. Raises Unreadable.
         """
         ends, stop = self.summary(log_start, log_end), self._stop(log_end)
         files = [(-(-file.start // UNIT_BYTES), min(file.end // UNIT_BYTES, stop) - 1) for file in self.files.files]
@@ -131,17 +131,17 @@ class BatchConsumeQueue(Closing):
             return ends.min_offset
         before = [one for one in begins if one[0] <= time_ms] or begins[:1]
         _, first, last = begins[-1] if begins[-1][0] <= time_ms else max(before)
-        end = self._edge(last, -1)
+        end = self._nearest_valid(last, -1)
         if end is None or end.store_time > time_ms:
-            end = self._edge(self._first_from("store_time", time_ms, first, last), 1)
+            end = self._nearest_valid(self._first_from("store_time", time_ms, first, last), 1)
         return ends.min_offset if end is None else min(max(end.msg_base_offset, ends.min_offset), ends.max_offset)
 
     def summary(self, log_start: int = 0, log_end: int | None = None) -> QueueSummary:
-        """What the queue holds, for a log that has the bytes log_start ≤ p < log_end."""
-        last = self._edge(self._stop(log_end) - 1, -1)
+        """What the queue holds, for a log with the bytes log_start ≤ p < log_end."""
+        last = self._nearest_valid(self._stop(log_end) - 1, -1)
         if last is None:
             return QueueSummary(self.topic, self.queue_id, 0, 0)
-        first = self._edge(self._first_from("physical_offset", log_start), 1)
+        first = self._nearest_valid(self._first_from("physical_offset", log_start), 1)
         stop = last.msg_base_offset + last.batch_size
         return QueueSummary(
             self.topic,
@@ -153,11 +153,11 @@ class BatchConsumeQueue(Closing):
         )
 
     def _stop(self, log_end: int | None) -> int:
-        """Number behind the last unit of a log that ends there."""
+        """Number behind the last unit whose record begins before `log_end`."""
         return self.stop if log_end is None else self._first_from("physical_offset", log_end)
 
-    def _edge(self, number: int, step: int) -> BatchUnit | None:
-        """The first valid unit from `number` on, in steps of `step`."""
+    def _nearest_valid(self, number: int, step: int) -> BatchUnit | None:
+        """The first valid unit from `number` on, in steps of `step`; None if there is none."""
         while self.first <= number < self.stop:
             unit = self.unit(number)
             if unit is not None:
@@ -166,14 +166,14 @@ class BatchConsumeQueue(Closing):
         return None
 
     def _first_from(self, name: str, value: int, low: int | None = None, high: int | None = None) -> int:
-        """Number of the first unit of low ≤ k < high, of all without them, whose field is `value` or more; `high`
-        without one. The field rises.
+        """Number of the first unit of low ≤ k < high (default: all units) whose field `name` is at least `value`;
+        `high` if there is none. The field must be ascending.
         """
         low, high = self.first if low is None else low, self.stop if high is None else high
         end = high
         while low < high:
             middle = (low + high) // 2
-            unit = self._edge(middle, 1)
+            unit = self._nearest_valid(middle, 1)
             if unit is not None and getattr(unit, name) < value:
                 low = unit.number + 1
             else:
@@ -190,19 +190,19 @@ def _units(data: bytes | bytearray) -> Units:
     return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
 
 
-def _batch(number: int, unit: Any) -> BatchUnit:
+def _batch_unit(number: int, unit: Any) -> BatchUnit:
     return BatchUnit(number, *(int(unit[name]) for name in BatchUnit._fields[1:]))
 
 
 class SparseUnits(NamedTuple):
-    """Units in a row. position: int64[n], the number in the file's name plus the byte in it."""
+    """Consecutive units. position: int64[n], the number in the file's name plus the byte in the file."""
 
     position: Ints
     units: Units
 
 
 class SparseRange(NamedTuple):
-    """Bytes that are no unit although units or other bytes follow, and why."""
+    """Bytes that are no unit although units or other bytes follow; `reason` says why."""
 
     position: int
     size: int
@@ -210,7 +210,7 @@ class SparseRange(NamedTuple):
 
 
 class SparseSummary(NamedTuple):
-    """What a queue holds: units that name a message, the first queue offset, behind the last."""
+    """What a queue holds. units: how many name a message. max_offset: behind the last queue offset."""
 
     units: int
     min_offset: int
@@ -219,16 +219,16 @@ class SparseSummary(NamedTuple):
 
 
 def sparse_units(files: MappedFileQueue, start: int | None = None) -> Iterator[SparseUnits | SparseRange]:
-    """All units in order, from `position` start on, those that name no message too.
+    """Yield all units in order from `position` start on, and ranges without units. Units may name no message.
 
     Zeros at the end of a file are left out. Raises Unreadable.
     """
     for file in files.files:
         if start is None or start < file.end:
-            yield from _file(files, file, max(0, (start or 0) - file.start))
+            yield from _sparse_units_of(files, file, max(0, (start or 0) - file.start))
 
 
-def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[SparseUnits | SparseRange]:
+def _sparse_units_of(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[SparseUnits | SparseRange]:
     expected = -(-start // SPARSE_UNIT_BYTES)
     window = WINDOW_UNITS * SPARSE_UNIT_BYTES
     first = expected * SPARSE_UNIT_BYTES
@@ -250,7 +250,7 @@ def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[Spar
 
 
 def summary_of(files: MappedFileQueue) -> SparseSummary:
-    """What the units of a queue say. Raises Unreadable."""
+    """Sum up the units of a sparse queue. Raises Unreadable."""
     count, damaged, first, last = 0, 0, 0, 0
     for part in sparse_units(files):
         if isinstance(part, SparseRange):
@@ -275,10 +275,10 @@ def batch_summaries(layout: Layout, log_start: int = 0, log_end: int | None = No
 
 @dataclass
 class BatchQueueState(QueueState):
-    """A queue of batches. Its offsets are those of messages, told by its first and last unit."""
+    """A batch queue during a start. Its first and last unit give its offsets, which are those of messages."""
 
     dtype: ClassVar[np.dtype[Any]] = BATCH_UNIT_DTYPE
-    _min_offset: int = _NO_OFFSET
+    _min_offset: int = _UNKNOWN_OFFSET
     _max_offset: int = 0
 
     @property
@@ -291,33 +291,33 @@ class BatchQueueState(QueueState):
         """maxOffsetInQueue."""
         return self._max_offset
 
-    def _reach(self, unit: np.void) -> int:
+    def _max_physical_of(self, unit: np.void) -> int:
         return int(unit["physical_offset"])
 
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
-        """Find the end, then the offsets."""
+        """Find the end, then the min and max offset."""
         super().recover()
         if self.files:
-            self._revise()
+            self._set_offsets()
 
     def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
-        """Give up units at or behind the log end; the offsets are found again."""
+        """Give up units at or behind the log's end, then find the offsets once more."""
         super().cut(log_end)
         if not self.files:
             self.max_physical = log_end - 1
-        self._revise()
+        self._set_offsets()
 
     def clear(self) -> None:
         """Delete all files."""
         super().clear()
-        self._min_offset, self._max_offset = _NO_OFFSET, 0
+        self._min_offset, self._max_offset = _UNKNOWN_OFFSET, 0
 
-    def _revise(self) -> None:
-        """Min and max offset by the first unit and the last one, whatever they hold."""
+    def _set_offsets(self) -> None:
+        """Set min and max offset by the first and the last unit, whatever these hold."""
         if not self.files:
-            self._min_offset, self._max_offset = _NO_OFFSET, 0
+            self._min_offset, self._max_offset = _UNKNOWN_OFFSET, 0
             return
-        self._revise_min()
+        self._set_min_offset()
         last = next((file for file in self.files[:-3:-1] if self._count(file)), None)
         if last is None:
             self._max_offset = 0
@@ -326,26 +326,26 @@ class BatchQueueState(QueueState):
         self._max_offset = int(unit["msg_base_offset"]) + int(unit["batch_size"])
 
     def _last_unit(self, file: LoadedQueueFile) -> np.void:
-        """What ends at the write position; in a file whose number is no multiple of its size, parts of two units."""
+        """The unit-sized bytes before the write position; where a file starts between units, parts of two units."""
         size = self.dtype.itemsize
         number, shift = divmod(file.wrote - size, size)
         data = file.read(number, 2 if shift else 1).tobytes()[shift : shift + size]
         unit: np.void = np.frombuffer(data, self.dtype)[0]
         return unit
 
-    def _revise_min(self) -> None:
+    def _set_min_offset(self) -> None:
         first = self.files[0]
         self.min_logic = first.start
-        self._min_offset = _NO_OFFSET
+        self._min_offset = _UNKNOWN_OFFSET
         if self._count(first):
             self._min_offset = int(first.read(0, 1)["msg_base_offset"][0])
 
     def _count(self, file: LoadedQueueFile) -> int:
-        """Units up to the write position."""
+        """Number of units up to the write position."""
         return file.wrote // self.dtype.itemsize
 
     def put(self, units: Units, offsets: Ints, ext_bytes: int = 0) -> None:
-        """Append units behind the last one, but those of records that it has already."""
+        """Append units, except of records that the queue has already."""
         units = units[(units["msg_base_offset"] >= 0) & (units["batch_size"] >= 0)]
         reach = np.maximum.accumulate(np.append(self.max_physical, units["physical_offset"]))
         units = units[units["physical_offset"] > reach[:-1]]
@@ -360,7 +360,7 @@ class BatchQueueState(QueueState):
         self._max_offset = int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
 
     def lookup(self, offsets: Ints) -> Units:
-        """Units that begin at queue `offsets`; zeros where none does."""
+        """Units whose batches begin at queue `offsets`; zeros where none does."""
         found = np.zeros(len(offsets), self.dtype)
         for file in self.files:
             for start in range(0, self._count(file), UNITS_AT_ONCE):
@@ -373,10 +373,10 @@ class BatchQueueState(QueueState):
         return found
 
     def correct_min_offset(self, log_start: int) -> bool:
-        """Find the min offset: behind the units of the first file that lie before the log."""
+        """Set the min offset behind those first units of the first file whose records lie before the log."""
         if not self.files:
             return True
-        self._revise_min()
+        self._set_min_offset()
         first = self.files[0]
         for start in range(0, self._count(first), UNITS_AT_ONCE):
             units = first.read(start, min(UNITS_AT_ONCE, self._count(first) - start))
@@ -391,7 +391,7 @@ class BatchQueueState(QueueState):
 
 
 def batch_units(columns: Columns, rows: Ints, units: Units) -> Units:
-    """Units of batches for n records: `rows` of the columns, `units` as simple queues have them."""
+    """Units of batches for n records: `rows` of `columns`. units: their units as of a simple queue."""
     found = np.zeros(len(rows), BATCH_UNIT_DTYPE)
     for name in units.dtype.names or ():
         found[name] = units[name]
@@ -407,7 +407,7 @@ def batch_units(columns: Columns, rows: Ints, units: Units) -> Units:
 
 
 def _numbers(texts: Ragged, there: Flags, bits: int) -> Ints:
-    """The numbers of so many bits that some texts are; -1 for what is none."""
+    """Parse n texts as integers of `bits` bits; -1 where `there` is false or the text is no number."""
     found = np.full(len(texts), -1, np.int64)
     for row in np.flatnonzero(there).tolist():
         value = java_integer(java_string(texts[row]), bits)

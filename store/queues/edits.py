@@ -1,12 +1,10 @@
-"""From a queue's fix to changes of its files.
+"""The edits of a plan that mend the files of a queue: its units, and its consumequeue_ext.
 
-What the log says of a queue: offsets without a message, and what becomes of its units.
+`QueueHole` and `QueueFix` hold what the log says of a queue: offsets without a message, and what becomes of its units.
 
-What a plan does to consumequeue_ext: that every broker can read it, with the fewest bytes changed.
-
-A unit whose size leads beyond its file gets a size that leads to the next unit that the queue names;
-none moves. Where the queue names none behind it in that file, the file ends there. A unit without its
-entry costs no message: a broker goes by the record then (spec 2.6).
+consumequeue_ext is changed so that every broker can read it, with the fewest bytes. A unit whose size leads beyond its
+file gets a size that leads to the next unit that the queue names; no unit moves. Without a later unit in that file, the
+file ends there. A queue unit without an entry there costs no message: a broker then goes by the record (spec 2.6).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from .units import Units, is_whole_file, pre_fill, read_units
 
 
 class QueueHole(NamedTuple):
-    """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
+    """Queue offsets begin ≤ k < end without a message; low, high: log positions of the neighbours."""
 
     begin: int
     end: int
@@ -41,11 +39,11 @@ class QueueHole(NamedTuple):
 
 
 class QueueFix(NamedTuple):
-    """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
+    """What becomes of a queue: `units` are written at queue `offsets` (sorted), the queue ends at `end`.
 
-    missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
-    those in the records, which a repair that names it gives. beyond: units behind its end that name
-    records behind the log end. spill: where the content of its edits is kept, None: in memory.
+    missing: how many log messages get a unit. shifted: the queue keeps queue offsets that differ from those in the
+    records, and only a repair that names the queue corrects them. beyond: units behind the queue's end that name
+    records behind the log's end. spill: keeps the content of the edits; None: in memory.
     """
 
     queue: QueueId
@@ -62,16 +60,16 @@ _WINDOW_BYTES = 1 << 20
 _UNIT_GAP_BYTES = 1 << 16
 _ZEROS = bytes(_WINDOW_BYTES)
 _MANY_RUNS = 1000
-_NEAR_UNITS = 256
+_RUN_GAP_UNITS = 256
 
 
 def queue_edits(
     fix: QueueFix, entries: tuple[DirectoryEntry, ...], directory: Path, file_bytes: int, unit_bytes: int = UNIT_BYTES
 ) -> Iterator[Edit]:
-    """Edits that turn the queue's files into what `fix` says; unit_bytes: of the kind of queue.
+    """Yield edits that give the queue's files the content of `fix`. unit_bytes: of this kind of queue.
 
-    Units are written over what is there, missing files made, everything behind the end zeroed or
-    moved away, and so is what is no whole file of the queue.
+    Units are overwritten, missing files made. What lies behind the end is zeroed or moved away, and so is what is no
+    whole file.
     """
     end = fix.end * unit_bytes
     files: dict[int, DirectoryEntry] = {}
@@ -86,25 +84,25 @@ def queue_edits(
         yield Edit("move", entry.path, "neither this file nor any file before it has a unit", ("I-074",))
         del files[int(entry.name)]
     for start in sorted({*written, *files}):
-        mine = _rows_of(starts, start)
-        entry_there = files.get(start)
+        rows = _rows_of(starts, start)
+        existing = files.get(start)
         if start >= end:
-            if entry_there is not None:
-                yield Edit("move", entry_there.path, "behind the end of the queue", ("I-067",))
-        elif entry_there is None:
-            yield _new_file(fix, mine, directory, start, file_bytes, unit_bytes)
+            if existing is not None:
+                yield Edit("move", existing.path, "behind the end of the queue", ("I-067",))
+        elif existing is None:
+            yield _new_file(fix, rows, directory, start, file_bytes, unit_bytes)
         else:
-            yield from _changes(fix, mine, entry_there, start, unit_bytes)
-            yield from _dead_tail(entry_there, end - start, file_bytes)
+            yield from _changes(fix, rows, existing, start, unit_bytes)
+            yield from _dead_tail(existing, end - start, file_bytes)
 
 
 def _rows_of(starts: Ints, start: int) -> slice:
-    """The rows of a file: `starts` of the files of units that are sorted."""
+    """The units that lie in the file with first byte `start`. starts: the file of each unit, sorted."""
     return slice(*np.searchsorted(starts, [start, start + 1]).tolist())
 
 
 def _empty_front(files: dict[int, DirectoryEntry], written: set[int]) -> list[DirectoryEntry]:
-    """The files of zeros before all others, where others are there or made."""
+    """The all-zero files before all others; none if there is no other file, nor one to be made."""
     found: list[DirectoryEntry] = []
     for start in sorted({*files, *written}):
         if start in written or not is_zero_from(files[start], 0):
@@ -114,7 +112,7 @@ def _empty_front(files: dict[int, DirectoryEntry], written: set[int]) -> list[Di
 
 
 def is_zero_from(entry: DirectoryEntry, begin: int) -> bool:
-    """Whether a file has nothing but zeros from a byte on: the first other byte ends the search. Raises Unreadable."""
+    """Whether a file has only zeros from byte `begin` on. Ends at the first other byte. Raises Unreadable."""
     with opened(entry.path) as descriptor:
         for start, stop in data_ranges(descriptor, begin, entry.counting):
             for at in range(start, stop, _WINDOW_BYTES):
@@ -124,10 +122,10 @@ def is_zero_from(entry: DirectoryEntry, begin: int) -> bool:
     return True
 
 
-def _new_file(fix: QueueFix, mine: slice, directory: Path, start: int, size: int, unit_bytes: int) -> Edit:
-    """A file of the queue that is not there; its front is pre-filled where no unit is known."""
-    units = fix.units[mine]
-    at = fix.offsets[mine] - start // unit_bytes
+def _new_file(fix: QueueFix, rows: slice, directory: Path, start: int, size: int, unit_bytes: int) -> Edit:
+    """Make a missing file of the queue, pre-filled at its front where no unit is known."""
+    units = fix.units[rows]
+    at = fix.offsets[rows] - start // unit_bytes
     front = pre_fill(int(at[0]))
     pieces: list[tuple[int, Content]] = [(0, front.tobytes())] if len(front) else []
     for first, count, run in _runs(at):
@@ -135,39 +133,39 @@ def _new_file(fix: QueueFix, mine: slice, directory: Path, start: int, size: int
         if len(data) < count:
             data = np.zeros(count, units.dtype)
             data[at[run] - first] = units[run]
-        pieces.append((first * unit_bytes, _bytes(data, fix.spill)))
+        pieces.append((first * unit_bytes, _content(data, fix.spill)))
     path = str(directory / file_name(start))
     reason = f"{counted(len(units), 'unit')} of messages in the log"
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
 
 
-def _changes(fix: QueueFix, mine: slice, entry: DirectoryEntry, start: int, unit_bytes: int) -> Iterator[Edit]:
-    """Units to be written over an existing file, run by run, with what stands between near ones."""
-    at = fix.offsets[mine] - start // unit_bytes
-    units = fix.units[mine]
+def _changes(fix: QueueFix, rows: slice, entry: DirectoryEntry, start: int, unit_bytes: int) -> Iterator[Edit]:
+    """Write units over an existing file, run by run; a run keeps what stands between its units."""
+    at = fix.offsets[rows] - start // unit_bytes
+    units = fix.units[rows]
     for first, count, run in _runs(at):
         there = read_units(entry, first, count, units.dtype)
         there[at[run] - first] = units[run]
-        data = _bytes(there, fix.spill)
+        data = _content(there, fix.spill)
         reason = f"{counted(run.stop - run.start, 'unit')} of messages in the log"
         yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
 
 
-def _bytes(units: Units, spill: Spill | None) -> Content:
-    """The bytes of an array that nobody else changes, without a copy in memory."""
+def _content(units: Units, spill: Spill | None) -> Content:
+    """The bytes of an array without a copy in memory; nobody may change the array any more."""
     data = units.view(np.uint8)
     return (data if spill is None else spill.keep(data)).data
 
 
 def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
-    """Numbers that follow one another: the first, how many from there to the last, their rows.
+    """Yield runs of numbers: the first number, the count up to the last number, the rows.
 
-    A gap parts them, and of very many only one of some size: each run costs more than its units.
+    Runs end at gaps. If there are many gaps, only larger ones count: a run costs more than its units.
     """
     steps = np.diff(numbers)
     ends = np.flatnonzero(steps != 1)
     if len(ends) > _MANY_RUNS:
-        ends = np.flatnonzero(steps > _NEAR_UNITS)
+        ends = np.flatnonzero(steps > _RUN_GAP_UNITS)
     if not len(numbers):
         return
     ends = np.append(ends + 1, len(numbers))
@@ -178,7 +176,7 @@ def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
 
 
 def _dead_tail(entry: DirectoryEntry, end: int, size: int) -> Iterator[Edit]:
-    """Zeros over what lies behind the end of the queue in its last file."""
+    """Zero what lies behind the end of the queue in its last file. end: byte of the file. size: of a file."""
     if end >= size:
         return
     last = last_unit_byte(entry, end)
@@ -188,10 +186,10 @@ def _dead_tail(entry: DirectoryEntry, end: int, size: int) -> Iterator[Edit]:
 
 
 def last_byte(entry: DirectoryEntry, begin: int, length: int | None = None) -> int:
-    """Offset behind the last byte of a file that is not zero, at least `begin`. length: that it is to have, where it
-    can be too long.
+    """Offset behind the last non-zero byte of a file, at least `begin`. length: count no bytes beyond it; for a file
+    that may be too long.
 
-    Holes of a sparse file are passed over without reading them; it is looked for from the end on. Raises Unreadable.
+    Searches from the end and does not read holes of a sparse file. Raises Unreadable.
     """
     end = entry.counting if length is None else min(length, entry.counting)
     with opened(entry.path) as descriptor:
@@ -204,7 +202,9 @@ def last_byte(entry: DirectoryEntry, begin: int, length: int | None = None) -> i
 
 
 def last_unit_byte(entry: DirectoryEntry, begin: int) -> int:
-    """The same for a queue's file: what broker or crash left behind its end lies close to it, before many zeros."""
+    """`last_byte` for a queue file, searched from `begin` to the first long run of zeros: what a broker or a crash
+    leaves behind the queue's end lies close to it. Raises Unreadable.
+    """
     last = begin
     with opened(entry.path) as descriptor:
         for start, stop in data_ranges(descriptor, begin, entry.counting):
@@ -222,33 +222,33 @@ _EXT_REASON = "this unit's size leads beyond the file: a broker does not start"
 
 
 def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
-    """The edits for all queues. Raises Unreadable."""
+    """Yield the edits of consumequeue_ext for all queues. Raises Unreadable."""
     size = snapshot.ext_file_bytes
     for queue, entries in sorted(snapshot.ext.items()):
         files = [entry for entry in entries if is_whole_file(entry, size)]
         for entry in entries:
             if entry not in files:
                 yield Edit("move", entry.path, "not a whole file of consumequeue_ext", ("I-003",))
-        named = _named_ext(snapshot, queue)
-        for entry in _spare_ext(files, named):
+        named = _named_positions(snapshot, queue)
+        for entry in _empty_ext_files(files, named):
             files.remove(entry)
             yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
         for entry in files:
-            yield from _led_on(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
+            yield from _relink_units(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
 
 
-def _spare_ext(files: list[DirectoryEntry], named: Ints) -> list[DirectoryEntry]:
-    """Files of zeros behind the one with the last unit that the queue names: a start deletes them."""
+def _empty_ext_files(files: list[DirectoryEntry], named: Ints) -> list[DirectoryEntry]:
+    """Files of zeros behind the file with the last unit that the queue names: a start deletes them."""
     if not len(named):
         return []
     end = int(named.max())
     return [entry for entry in files if int(entry.name) > end and is_zero_from(entry, 0)]
 
 
-def _led_on(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> Iterator[Edit]:
-    """Let the units of a file lead from one to the next, up to the last that the queue names."""
+def _relink_units(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> Iterator[Edit]:
+    """Let each unit of a file lead to the next, up to the last unit that the queue names."""
     start, normalized = int(entry.name), data
-    while (offset := _damaged_ext(normalized, entry.path)) is not None:
+    while (offset := _damaged_unit(normalized, entry.path)) is not None:
         here = named[(named >= start + offset) & (named < start + len(data))] - start
         size = int(here[here > offset].min(initial=offset)) - offset
         if not size and offset in here:
@@ -258,7 +258,7 @@ def _led_on(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> I
             normalized = normalized.copy()
             normalized[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
         elif last and not len(here):
-            # nothing is named here, and new units begin here: zeros take the place of the noise
+            # no unit is named here, and new units begin here: replace the noise by zeros
             length = last_byte(entry, offset) - offset
             yield Edit("write", entry.path, _EXT_REASON, _EXT_CODES, offset, length)
             return
@@ -268,8 +268,8 @@ def _led_on(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool) -> I
         yield Edit("write", entry.path, _EXT_REASON, _EXT_CODES, offset, len(new), new)
 
 
-def _damaged_ext(data: Bytes, path: str) -> int | None:
-    """Byte of the unit whose size leads beyond its file, None where none does."""
+def _damaged_unit(data: Bytes, path: str) -> int | None:
+    """Byte of the unit whose size leads beyond its file, None if there is none."""
     try:
         units_end(data, path)
     except ExtDamage as damage:
@@ -282,7 +282,7 @@ def _fits(size: int) -> bool:
 
 
 def _ext_unit(data: Bytes, size: int) -> bytes:
-    """What has to be written at the head of a unit of that size; a bit map that is off goes."""
+    """The bytes to write at the head of a unit of `size` bytes; a bit map of another size is dropped."""
     head = HEAD.parse(data[: HEAD.sizeof()].tobytes())
     field: bytes = END.build({"size": size})
     if head.bit_map_size in (0, size - HEAD.sizeof()):
@@ -291,8 +291,8 @@ def _ext_unit(data: Bytes, size: int) -> bytes:
     return field + plain[len(field) :]
 
 
-def _named_ext(snapshot: Snapshot, queue: QueueId) -> Ints:
-    """The places in consumequeue_ext that the queue's units name, int64[n]."""
+def _named_positions(snapshot: Snapshot, queue: QueueId) -> Ints:
+    """The positions in consumequeue_ext that the queue's units name, int64[n]."""
     found = [np.zeros(0, np.int64)]
     for entry in snapshot.queues.get(queue, ()):
         if not entry.directory:

@@ -1,16 +1,12 @@
 """consumequeue_ext: what does not fit into the units of a queue, read and appended (spec 02, 2.6).
 
-consumequeue_ext: what does not fit into the units of a queue (spec 02, 2.6).
+Units of different lengths follow one another from the start of each file; a file without room for the next unit ends
+with -1. A queue names a unit by its position in the stream. Reading trusts no length: a size that contradicts the
+unit's bit map is damage, and reading continues at the next chain of units.
 
-Units of different lengths follow one another from the start of each file; a file that has no room
-for the next one ends with -1. A queue names a unit by its place in the stream. Nothing here believes a
-length: a size that its own bit map contradicts is damage, and reading goes on at the next chain
-of units.
-
-Appending to consumequeue_ext: tags code, time and bit map of each unit of a queue (spec 02, 2.6).
-
-Only with enableConsumeQueueExt; with enableCalcFilterBitMap, too, a unit says which of the SQL
-filters of config/consumerFilter.json its message passes. Units of the queue then name these.
+Brokers append only with enableConsumeQueueExt: tags code, time and bit map of each unit of a queue. With
+enableCalcFilterBitMap, a bit map says which of the SQL filters of config/consumerFilter.json the message passes. Units
+of the queue then name these units.
 """
 
 from __future__ import annotations
@@ -39,20 +35,20 @@ if TYPE_CHECKING:
 
 
 WINDOW_BYTES = 1 << 18
-_CHAIN = 3
-"""Units in a row that are taken for units again behind damage."""
+_CHAIN_UNITS = 3
+"""Behind damage, so many units in a row count as units again."""
 
 
 class ExtUnits(NamedTuple):
-    """Units in a row: stream positions int64[n] and columns of `consume_queue_ext.UNIT`."""
+    """Consecutive units: stream positions int64[n] and columns of `consume_queue_ext.UNIT`."""
 
     position: Ints
     columns: Columns
 
 
 class ExtRange(NamedTuple):
-    """What is no unit. kind: `end` (of the units of a file), `zeros` (never written), `damage`, `unread`
-    (what the disk does not give, with the units that reach into it).
+    """Bytes that are no unit. kind: `end` (of the units of a file), `zeros` (never written), `damage`, `unread` (what
+    the disk does not give, with the units that reach into it).
     """
 
     kind: str
@@ -69,17 +65,17 @@ class ExtUnit(NamedTuple):
 
 
 def ext_units(files: MappedFileQueue, start: int | None = None) -> Iterator[ExtUnits | ExtRange]:
-    """All units in order, from the one at stream position `start` on.
+    """Yield all units in order, from the unit at stream position `start` on, and ranges without units.
 
-    What cannot be read is noted. Raises Unreadable, UnreadableRange where nobody notes it.
+    Notes what cannot be read. Raises Unreadable; UnreadableRange if nobody takes the notes.
     """
     for file in files.files:
         if start is None or start < file.end:
-            yield from _file(files, file, max(0, (start or 0) - file.start))
+            yield from _ext_units_of(files, file, max(0, (start or 0) - file.start))
 
 
 def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
-    """The unit at a stream position, None where there is none. Raises Unreadable."""
+    """The unit at a stream position, None if there is none. Raises Unreadable."""
     file = files.file_at(position)
     if file is None:
         return None
@@ -87,7 +83,7 @@ def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
     head = files.readable(file, at, UNIT_BYTES_MAX, UNIT_BYTES_MIN)
     starts, _ = _walk(np.frombuffer(head, np.uint8), most=1)
     if not len(starts):
-        if len(head) < min(UNIT_BYTES_MAX, file.size - at):  # it may reach into what is unreadable
+        if len(head) < min(UNIT_BYTES_MAX, file.size - at):  # the unit may reach into what is unreadable
             files.readable(file, at, UNIT_BYTES_MAX, UNIT_BYTES_MAX)
         return None
     unit = UNIT.parse(head)
@@ -95,31 +91,30 @@ def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
 
 
 def ext_units_at(files: MappedFileQueue, positions: Ints) -> dict[int, ExtUnit]:
-    """The units at stream positions (int64[n], any order), by position; those that there are.
+    """The units at stream positions (int64[n], any order), by position; positions without a unit are left out.
 
-    Neighbours are read together. Memory: that of the units; ask for a bounded number. Raises
-    Unreadable.
+    Neighbours are read together. All units are in memory: ask for a bounded number. Raises Unreadable.
     """
     wanted = np.unique(positions[(positions >= files.start) & (positions < files.end)])
     found: dict[int, ExtUnit] = {}
     breaks = np.flatnonzero(np.diff(wanted) > WINDOW_BYTES) + 1
-    for near in np.split(wanted, breaks) if len(wanted) else ():
-        for part in ext_units(files, int(near[0])):
+    for group in np.split(wanted, breaks) if len(wanted) else ():
+        for part in ext_units(files, int(group[0])):
             if isinstance(part, ExtUnits):
-                found |= _some(part, near)
+                found |= _wanted_units(part, group)
                 last = int(part.position[-1])
             else:
                 last = part.position
-            if last >= near[-1]:
+            if last >= group[-1]:
                 break
-    for position in wanted.tolist():  # behind damage the next one may have been passed over
+    for position in wanted.tolist():  # a unit right behind damage may have been skipped
         if position not in found and (one := ext_unit(files, position)) is not None:
             found[position] = one
     return found
 
 
-def _some(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:
-    """Those of some units in a row that are wanted."""
+def _wanted_units(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:
+    """Those of consecutive units that are wanted, by position."""
     rows = np.flatnonzero(np.isin(part.position, wanted))
     some = part.columns.take(rows)
     fields = zip(
@@ -132,7 +127,7 @@ def _some(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:
     return {position: ExtUnit(*values) for position, *values in fields}
 
 
-def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnits | ExtRange]:
+def _ext_units_of(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnits | ExtRange]:
     while at < file.size:
         room = bytearray(min(WINDOW_BYTES, file.size - at))
         got, unread = files.fill(file, at, memoryview(room))
@@ -150,11 +145,11 @@ def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnit
             yield ExtRange("unread", file.start + at, end - at)
             at = end
         else:
-            at = yield from _between(files, file, at, data)
+            at = yield from _gap(files, file, at, data)
 
 
-def _between(files: MappedFileQueue, file: MappedFile, at: int, data: Bytes) -> Generator[ExtRange, None, int]:
-    """No unit begins at byte `at`: say why; returns where the next one may."""
+def _gap(files: MappedFileQueue, file: MappedFile, at: int, data: Bytes) -> Generator[ExtRange, None, int]:
+    """No unit begins at byte `at`: yield why, and return where the next one may begin."""
     rest = file.size - at
     if data[: END.sizeof()].tobytes() == END_MARK:
         yield ExtRange("end", file.start + at, rest)
@@ -168,35 +163,35 @@ def _between(files: MappedFileQueue, file: MappedFile, at: int, data: Bytes) -> 
 
 
 def _has_data(files: MappedFileQueue, file: MappedFile, at: int) -> bool:
-    """Some byte from `at` on is not zero."""
+    """Whether some byte from `at` on is not zero or cannot be read."""
     for begin in range(at, file.size, WINDOW_BYTES):
-        data, unread = _around(files, file, begin, WINDOW_BYTES)
+        data, unread = _read_around(files, file, begin, WINDOW_BYTES)
         if unread or not is_zero(data):
             return True
     return False
 
 
-def _around(files: MappedFileQueue, file: MappedFile, at: int, size: int) -> tuple[bytearray, list[Unread]]:
-    """Up to `size` bytes from byte `at` on, zeros for what cannot be read, and those ranges."""
+def _read_around(files: MappedFileQueue, file: MappedFile, at: int, size: int) -> tuple[bytearray, list[Unread]]:
+    """Up to `size` bytes from byte `at` on, with zeros for what cannot be read, and the unreadable ranges."""
     room = bytearray(max(0, min(size, file.size - at)))
     got, unread = files.read_around(file, at, memoryview(room))
     return room[:got], unread
 
 
 def _next_chain(files: MappedFileQueue, file: MappedFile, at: int) -> int:
-    """First byte from `at` on where several units follow one another, else the end of the file."""
+    """First byte from `at` on where _CHAIN_UNITS units follow one another, else the end of the file."""
     while at < file.size:
-        data = np.frombuffer(_around(files, file, at, WINDOW_BYTES + UNIT_BYTES_MAX)[0], np.uint8)
+        data = np.frombuffer(_read_around(files, file, at, WINDOW_BYTES + UNIT_BYTES_MAX)[0], np.uint8)
         for start in _candidates(data[: WINDOW_BYTES + UNIT_BYTES_MIN]).tolist():
-            found, _ = _walk(data[start : start + _CHAIN * UNIT_BYTES_MAX], most=_CHAIN)
-            if len(found) == _CHAIN:
+            found, _ = _walk(data[start : start + _CHAIN_UNITS * UNIT_BYTES_MAX], most=_CHAIN_UNITS)
+            if len(found) == _CHAIN_UNITS:
                 return int(at + start)
         at += WINDOW_BYTES
     return file.size
 
 
 def _candidates(data: Bytes) -> Ints:
-    """Bytes where a size and the size of a bit map say the same, around a time of a broker."""
+    """Bytes where the size of a unit agrees with the size of its bit map, and a plausible time stands between them."""
     heads = overlapping(data, _HEAD)
     bit_maps = heads["bit_map_size"].astype(np.int64)
     alike = np.flatnonzero((bit_maps >= 0) & (heads["size"] == UNIT_BYTES_MIN + bit_maps))
@@ -205,9 +200,9 @@ def _candidates(data: Bytes) -> Ints:
 
 
 def _walk(data: Bytes, most: int | None = None) -> tuple[Ints, int]:
-    """Starts of the whole units in a row at the front of `data`, and where they stop.
+    """Starts of the whole units that follow one another at the front of `data`, and where these end.
 
-    most: more are not looked for. Neighbours of one size are taken at once: most units are alike.
+    most: find no more than so many. Runs of equal size are found at once: most units are alike.
     """
     heads = overlapping(data, _HEAD)
     bit_maps = heads["bit_map_size"].astype(np.int64)
@@ -232,12 +227,12 @@ _HEAD = dtype_of(HEAD)
 
 
 _WRITTEN_HEAD = numbers_of(HEAD)
-_ROOM = 2 * END.sizeof()
-"""Bytes that a broker leaves at the end of a file."""
+_SPARE_BYTES = 2 * END.sizeof()
+"""Bytes that a broker keeps free at the end of a file."""
 
 
 class BitMaps:
-    """Which SQL filters the messages of a store pass; empty maps unless enableCalcFilterBitMap."""
+    """Finds which SQL filters messages pass; without enableCalcFilterBitMap all bit maps are empty."""
 
     def __init__(self, layout: Layout) -> None:
         config = layout.broker_config
@@ -251,8 +246,6 @@ class BitMaps:
 
     def of(self, records: Columns, topics: Dictionary) -> list[bytes]:
         """The bit maps of n records."""
-        import numpy as np
-
         from ..log.batch import Batch
         from ..log.message import Mark
         from .filter_bits import bit_maps
@@ -270,7 +263,7 @@ class BitMaps:
 
 
 class ExtWriter:
-    """Appends units for all queues of a store; bytes are in the files at once, on disk by `sync`."""
+    """Appends units for all queues of a store. Bytes are in the files at once, and on disk after `sync`."""
 
     def __init__(self, files: Files, layout: Layout) -> None:
         config = layout.broker_config
@@ -283,17 +276,17 @@ class ExtWriter:
         self._bit_maps = BitMaps(layout)
 
     def look_at(self, records: Columns, topics: Dictionary) -> None:
-        """Find the bit maps of n records, for the units that `add` gets of them."""
+        """Compute the bit maps of n records, for the units that `add` gets next."""
         self._maps = self._bit_maps.of(records, topics)
 
     def take_maps(self, maps: list[bytes]) -> None:
-        """The same where they were found elsewhere: bit maps of n records."""
+        """Use bit maps of n records that were computed elsewhere."""
         self._maps = maps
 
     def add(self, topic: str, queue_id: int, units: Units) -> list[int]:
-        """Append a unit for each of these units of one queue; what to write as their tags_code.
+        """Append a unit for each of these units of one queue; return the tags codes of the queue's units.
 
-        A unit that would be too long is left out, as a broker does; its unit keeps its own code.
+        As in a broker, a unit that would be too long is left out, and the queue's unit keeps its own code.
         """
         directory = self.check(topic, queue_id)
         end = self._ends[directory]
@@ -306,7 +299,7 @@ class ExtWriter:
                 codes.append(code)
                 continue
             room = self._file_size - end % self._file_size
-            if size > room - _ROOM:
+            if size > room - _SPARE_BYTES:
                 self._piece(pieces, end).extend(END_MARK)
                 end += room
             self._piece(pieces, end).extend(_WRITTEN_HEAD.pack(size, code, time, len(bits)) + bits)
@@ -317,7 +310,7 @@ class ExtWriter:
         return codes
 
     def check(self, topic: str, queue_id: int) -> Path:
-        """The directory of a queue's units. Raises Refused for one that cannot be gone on with."""
+        """The directory of a queue's units. Raises Refused if nothing can be appended to them."""
         directory = queue_directory(self._root, topic, queue_id)
         if directory not in self._ends:
             self._files.check_inside(directory)
@@ -325,7 +318,7 @@ class ExtWriter:
         return directory
 
     def _piece(self, pieces: dict[int, tuple[int, bytearray]], position: int) -> bytearray:
-        """The bytes for the file that holds a position; they go on where they end."""
+        """The bytes to append to the file that holds a position; new ones begin at that position."""
         offset = position % self._file_size
         return pieces.setdefault(position - offset, (offset, bytearray()))[1]
 
@@ -340,8 +333,7 @@ class ExtWriter:
             self._touched.add(path)
 
     def _end(self, directory: Path) -> int:
-        """Where the next unit goes. Raises Refused for damage."""
-
+        """Where the next unit goes. Raises Refused if the last file is damaged."""
         with MappedFileQueue.open(directory, self._file_size) as files:
             if not files.files:
                 return 0
@@ -357,7 +349,7 @@ class ExtWriter:
             return end
 
     def sync(self) -> None:
-        """Bring what was written to the disk, names included."""
+        """Flush what was written to the disk, names of new files included."""
         for path in sorted(self._touched):
             with self._files.open(path) as file:
                 file.sync()

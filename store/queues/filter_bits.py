@@ -1,8 +1,8 @@
 """The bit map of a consumequeue_ext unit: which SQL filters a message passes (spec 2.6).
 
-A broker gives each consumer group with an SQL92 filter some bits of a bloom filter, keeps them in
-config/consumerFilter.json, and sets them in the bit map of each message that passes, when it
-dispatches the message (enableCalcFilterBitMap). All but `read_filters` are pure.
+With enableCalcFilterBitMap a broker gives each consumer group with an SQL92 filter some bits of a bloom filter, and
+keeps them in config/consumerFilter.json. When it dispatches a message, it sets the bits of each filter that the message
+passes in the message's bit map. All but `read_filters` is pure.
 """
 
 from __future__ import annotations
@@ -28,31 +28,30 @@ if TYPE_CHECKING:
     from ..disk.layout import Layout
     from ..log.batch import Batch
 
-_INT = 1 << 32
+_INT_VALUES = 1 << 32
 _CONFIG_BYTES = 16 << 20
 _BYTE = 8
 SQL92 = "SQL92"
 ERROR_RATE_PERCENT = 20
 CONSUMERS = 32
-"""A broker's `maxErrorRateOfBloomFilter` and `expectConsumerNumUseFilter`."""
+"""Defaults of a broker's `maxErrorRateOfBloomFilter` and `expectConsumerNumUseFilter`."""
 BITS_MAX = 8 * ((1 << 15) - 1)
-"""More fit into no unit: its size is a number of 16 bits."""
+"""A larger bit map fits into no unit, whose size has 16 bits."""
 
 
 class BloomFilter(NamedTuple):
-    """The bloom filter of a broker: so many `bits` in a bit map, `hashes` of them for each group."""
+    """The bloom filter of a broker: `bits` in a bit map, `hashes` of them for each group."""
 
     bits: int
     hashes: int
 
     @classmethod
     def of(cls, error_rate_percent: int = ERROR_RATE_PERCENT, consumers: int = CONSUMERS) -> Self:
-        """For an error rate and a number of consumer groups; defaults are a broker's.
+        """Make a bloom filter for an error rate and a number of consumer groups; defaults are a broker's.
 
         Raises InvalidInput for values with which a broker does not start.
 
-        >>> BloomFilter.of()
-        BloomFilter(bits=112, hashes=3)
+        BloomFilter.of() BloomFilter(bits=112, hashes=3)
         """
         if not 1 <= error_rate_percent < 100 or consumers < 1:
             raise InvalidInput(f"no bloom filter: error rate {error_rate_percent}, of {consumers}")
@@ -65,22 +64,22 @@ class BloomFilter(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> Self:
-        """As a broker with this configuration has it. Raises InvalidInput."""
+        """The bloom filter of a broker with this configuration. Raises InvalidInput."""
         rate = config.get_int("maxErrorRateOfBloomFilter")
         consumers = config.get_int("expectConsumerNumUseFilter")
         return cls.of(ERROR_RATE_PERCENT if rate is None else rate, CONSUMERS if consumers is None else consumers)
 
     @property
     def bytes(self) -> int:
-        """Size of a bit map."""
+        """Bytes of a bit map."""
         return self.bits // _BYTE
 
     def positions(self, group: str, topic: str) -> tuple[int, ...]:
-        """The bits of a consumer group in a topic; some may be there twice."""
+        """The bits of a consumer group in a topic; may contain duplicates."""
         found = murmur3_low(f"{group}#{topic}".encode())
-        first, step = found % _INT, found // _INT
-        combined = ((first + number * step) % _INT for number in range(1, self.hashes + 1))
-        return tuple((n if n < _INT // 2 else _INT - 1 - n) % self.bits for n in combined)
+        first, step = found % _INT_VALUES, found // _INT_VALUES
+        combined = ((first + number * step) % _INT_VALUES for number in range(1, self.hashes + 1))
+        return tuple((n if n < _INT_VALUES // 2 else _INT_VALUES - 1 - n) % self.bits for n in combined)
 
 
 def _log(base: float, number: float) -> float:
@@ -90,8 +89,8 @@ def _log(base: float, number: float) -> float:
 class ConsumerFilter(NamedTuple):
     """The SQL filter of a consumer group in a topic.
 
-    where: None where a broker cannot compile the expression: it sets no bits then. positions: the
-    group's bits of a bit map of `bits`. born_ms: messages not stored after it have no bits of it.
+    where: None if a broker cannot compile the expression, and then sets no bits. positions: the group's bits in a bit
+    map of `bits`. born_ms: messages stored at or before it do not have its bits.
     """
 
     group: str
@@ -103,7 +102,7 @@ class ConsumerFilter(NamedTuple):
     born_ms: int
 
     def may_pass(self, bit_map: bytes, store_timestamp: int) -> bool:
-        """Whether a broker looks further at a message with this bit map; False: it never passes."""
+        """Whether a broker goes on to look at a message with this bit map; False: the message does not pass."""
         if store_timestamp <= self.born_ms or _BYTE * len(bit_map) != self.bits:
             return True
         number = int.from_bytes(bit_map, "little")
@@ -111,9 +110,9 @@ class ConsumerFilter(NamedTuple):
 
 
 def read_filters(layout: Layout) -> dict[str, object]:
-    """config/consumerFilter.json, parsed, or its .bak where that is broken or missing; empty where there is neither.
+    """config/consumerFilter.json, parsed; its .bak if it is broken, missing or empty; {} if there is no .bak either.
 
-    Raises Unsupported where the .bak is broken: no broker starts then.
+    Raises Unsupported if the .bak is needed and broken: no broker starts then.
     """
     path, broken = layout.config / formats.FILE, None
     for each in (path, path.with_name(f"{path.name}.bak")):
@@ -131,7 +130,7 @@ def read_filters(layout: Layout) -> dict[str, object]:
 
 
 def _read_object(path: Path) -> dict[str, object] | None:
-    """An object of JSON, as `null` and an empty list are for a broker; None where nothing is there.
+    """A JSON object, `null` and an empty list included, which a broker reads as empty; None without file or content.
 
     Raises ValueError, RecursionError.
     """
@@ -148,8 +147,8 @@ def _read_object(path: Path) -> dict[str, object] | None:
 def consumer_filters(config: Mapping[str, Any], bloom: BloomFilter | None) -> dict[str, list[ConsumerFilter]]:
     """The filters of a parsed consumerFilter.json by topic.
 
-    bloom: that of the broker; None: each with the bits that it says itself. Empty where one of them has bits of another
-    bloom filter: a broker forgets all of them then. Raises InvalidInput where the object is not of that form.
+    bloom: the broker's filter; None: each group's own bits count. Empty if a group's bits are of another bloom filter:
+    a broker then forgets all filters. Raises InvalidInput if the object does not have the form that brokers write.
     """
     found: dict[str, list[ConsumerFilter]] = {}
     for topic, groups in _object(_object(config).get(formats.FILTER_DATA_BY_TOPIC)).items():
@@ -174,11 +173,11 @@ def _object(value: Any) -> Mapping[str, Any]:
 def _consumer_filter(
     topic: str, group: str, data: Mapping[str, Any], bloom: BloomFilter | None
 ) -> ConsumerFilter | None:
-    """None where the bits are not of this bloom filter."""
+    """The filter of one group; None if its bits are not of this bloom filter."""
     bits = _object(data.get(formats.BLOOM_FILTER_DATA))
     positions = bits.get(formats.BIT_POS)
     if bloom is None:
-        bloom, positions = _own_bloom(bits)
+        bloom, positions = _bloom_of_group(bits)
     if bits.get(formats.BIT_NUM) != bloom.bits or not isinstance(positions, list):
         return None
     if len(positions) != bloom.hashes:
@@ -199,8 +198,8 @@ def _consumer_filter(
     )
 
 
-def _own_bloom(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
-    """The bloom filter that the bits of one group are of, and these; no bits where they are odd."""
+def _bloom_of_group(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
+    """The bloom filter that one group's data names, and the group's bits; no bits if they are odd."""
     number, positions = bits.get(formats.BIT_NUM), bits.get(formats.BIT_POS)
     if not isinstance(number, int):
         return BloomFilter(0, 0), []
@@ -210,8 +209,8 @@ def _own_bloom(bits: Mapping[str, Any]) -> tuple[BloomFilter, list[Any]]:
 
 
 def _compiled(expression: object) -> Where | None:
-    """The expression; None where a broker refuses it, too."""
-    from ..broker.filter import Where  # its grammar takes time: few stores have such filters
+    """The compiled expression; None if a broker refuses it, too."""
+    from ..broker.filter import Where  # loading its grammar takes time, and few stores have such filters
 
     try:
         return Where(expression) if isinstance(expression, str) else None
@@ -220,9 +219,9 @@ def _compiled(expression: object) -> Where | None:
 
 
 def bit_map(filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]) -> bytes:
-    """The bit map of a message of the filters' topic; b"" where the topic has no filters.
+    """The bit map of a message of the filters' topic; b"" if the topic has no filters.
 
-    Bit n is bit n % 8 of byte n // 8.
+    Bit n of the map is bit n % 8 of byte n // 8.
     """
     if not filters:
         return b""
@@ -235,7 +234,7 @@ def bit_map(filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: M
 
 
 def bit_maps(filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch) -> Bytes:
-    """uint8[n, bytes of a bit map]: equal to `bit_map` of each record of one topic."""
+    """uint8[n, bytes of a bit map]: `bit_map` of each record of one topic."""
     import numpy as np
 
     out = np.zeros((len(batch), bloom.bytes if filters else 0), np.uint8)

@@ -1,6 +1,6 @@
-"""The consume queues of a store, wherever it has them: in files, in a RocksDB, or in both (spec 2.10).
+"""The consume queues of a store, wherever they are: in files, in a RocksDB, or in both (spec 2.10).
 
-Which ones a broker has in a RocksDB is told by its options, or else by what is there.
+The broker's options say which queues are in a RocksDB; without options, what is there says it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,27 @@ from .rocksdb import RocksdbConsumeQueues
 _DOUBLE, _SELECTIVE = "rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable"
 
 
-def lmq_in_database(layout: Layout) -> bool | None:
-    """The RocksDB of queues has LMQs; None: it has no queue, or cannot be read."""
+def _database_topics(layout: Layout) -> list[str]:
+    """The topic of each queue in the RocksDB; empty without a RocksDB, or if it cannot be read."""
     if layout.queue_database is None:
-        return None
+        return []
     try:
-        topics = [queue.topic for queue in RocksdbConsumeQueues(layout)]
+        return [queue.topic for queue in RocksdbConsumeQueues(layout)]
     except (Unsupported, Unreadable):
-        return None
+        return []
+
+
+def lmq_in_database(layout: Layout) -> bool | None:
+    """Whether the RocksDB of queues has LMQs; None if it has no queue, is missing, or cannot be read."""
+    topics = _database_topics(layout)
     return any(topic.startswith(LMQ_PREFIX) for topic in topics) if topics else None
 
 
 def selective_double_write(layout: Layout) -> bool:
-    """A broker with queues in files keeps those of LITE topics in a RocksDB besides, and LMQs of others nowhere.
+    """Whether a broker with queues in files keeps queues of LITE topics in a RocksDB as well, and other LMQs nowhere.
 
-    By rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues in files
-    alone, or in a RocksDB alone, does not ask for that option.
+    Decided by rocksdbCQSelectiveDoubleWriteEnable (5.5.1), else by what is there (spec 2.10). A broker with its queues
+    only in files, or only in a RocksDB, does not read that option.
     """
     config = layout.broker_config
     if layout.queues_for_rocksdb or not config.get_bool(_DOUBLE, layout.queue_database is not None):
@@ -47,20 +52,14 @@ def selective_double_write(layout: Layout) -> bool:
 
 
 def parents_of_lite(layout: Layout) -> set[str]:
-    """The topics that LMQs of LITE topics in the RocksDB name; none where that cannot be read."""
-    if layout.queue_database is None:
-        return set()
-    try:
-        topics = [queue.topic for queue in RocksdbConsumeQueues(layout)]
-    except (Unsupported, Unreadable):
-        return set()
-    lmq = (topic for topic in topics if topic.startswith(LITE_PREFIX))
+    """The topics that LMQs of LITE topics in the RocksDB name; empty if it cannot be read."""
+    lmq = (topic for topic in _database_topics(layout) if topic.startswith(LITE_PREFIX))
     return {topic.removeprefix(LITE_PREFIX).partition("$")[0] for topic in lmq}
 
 
 class HybridConsumeQueues(ConsumeQueues):
-    """Queues of a store that has them in files and in a RocksDB: those in files count, and of LMQs
-    without a directory those of the database, where brokers keep them alone (spec 2.10).
+    """Queues of a store that has queues in files and in a RocksDB. Those in files count; LMQs without a directory are
+    read from the database, where brokers keep them alone (spec 2.10).
     """
 
     def __init__(self, layout: Layout, database: RocksdbConsumeQueues) -> None:
@@ -69,12 +68,12 @@ class HybridConsumeQueues(ConsumeQueues):
 
     @property
     def lmq(self) -> list[QueueDirectory]:
-        """LMQs that are in the database alone."""
+        """LMQs that are only in the database."""
         return list(self._lmq.values())
 
     @cached_property
     def _lmq(self) -> dict[str, QueueDirectory]:
-        """The only queue of each LMQ that is in the database alone."""
+        """The queue of each LMQ that is only in the database, by topic."""
         if not self.layout.broker_config.get_bool("combineCQUseRocksdbForLmq", True):
             return {}
         lmq = (each for each in self.in_database if each.topic.startswith(LMQ_PREFIX))
@@ -94,7 +93,7 @@ class HybridConsumeQueues(ConsumeQueues):
         return topic in self._lmq or super().has_topic(topic)
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
-        """The queues of one topic, by number; empty where the topic has none."""
+        """The queues of one topic, by queue id; empty if the topic has none."""
         return [self._lmq[topic]] if topic in self._lmq else super().of_topic(topic)
 
     def summaries(
@@ -113,7 +112,7 @@ class HybridConsumeQueues(ConsumeQueues):
 
 
 def all_queues(layout: Layout) -> ConsumeQueues:
-    """The queues of a store: those in files, in a RocksDB, or in both; nothing is read yet."""
+    """The queues of a store, in files, in a RocksDB, or in both; reads no queue yet."""
     if layout.queue_database is None:
         return ConsumeQueues(layout)
     queues = RocksdbConsumeQueues(layout)
@@ -121,8 +120,8 @@ def all_queues(layout: Layout) -> ConsumeQueues:
 
 
 def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
-    """The queues of a store, and why those of its RocksDB cannot be read, "" where they can: then
-    there are those in files alone, of a store without such none.
+    """Return the queues of a store, and why those of its RocksDB cannot be read, "" if they can. If they cannot, only
+    the queues in files remain, or none if the store has all of them in the RocksDB.
     """
     queues = all_queues(layout)
     database = queues.in_database if isinstance(queues, HybridConsumeQueues) else queues

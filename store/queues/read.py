@@ -1,15 +1,15 @@
-"""Consume queues: which records belong to a topic-queue, by queue offset and by time (spec 02, 2.1 to 2.5).
+"""Consume queues in files: the records of a topic-queue, by queue offset and by time (spec 02, 2.1 to 2.5).
 
-`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream is queue offset k. Where a queue ends is not written anywhere;
-offline it is the first invalid unit behind the last valid one, and units that point at or behind the log's end
-are dead: a broker cuts them off when it starts. One unit is read with a few system calls and without numpy;
-many as arrays: `units.py`.
+`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream has queue offset k. No file says where a queue ends; offline it
+ends at the first invalid unit behind the last valid one. Units that point at or behind the log's end are dead: a broker
+cuts them off when it starts. This module reads single units with a few system calls and without numpy; `units.py` reads
+arrays.
 
-For a time (`getOffsetInQueueByTime`) a 5.x broker picks a queue file (the first one whose last message was stored then
-or later, else the last), searches only that one, and answers its first message stored then or later; behind the last,
-the end of the queue. A 4.x broker picks a queue file by its modification time (the first one changed at the time or
-later, else the last), searches only that one, and answers the message stored nearest to the time; of several with one
-time, the one its bisection meets. Seen in the answers of real brokers of 4.3.1, 4.9.7, 5.1.4, 5.3.3 and 5.5.1.
+For a time (`getOffsetInQueueByTime`) a 5.x broker picks a queue file (the first whose last message was stored then or
+later, else the last) and searches only that file. It answers the file's first message stored then or later, or the end
+of the queue behind the last message. A 4.x broker picks a queue file by modification time (the first changed at the
+time or later, else the last), searches only that file, and answers the message stored nearest to the time; of several
+with the same time, the first that its bisection meets. Seen with brokers 4.3.1, 4.9.7, 5.1.4, 5.3.3, 5.5.1.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 _TAIL_UNITS = 256
 _PULLED_UNITS = 768
-"""A pull looks at so many units in any case, 16,000 bytes less the 32 messages that it may have by then."""
+"""A pull looks at least at so many units: 16,000 bytes, less the 32 messages that it may have by then."""
 _BLOCK_BYTES = 1 << 16
-"""Files up to this size are read whole to find their last unit."""
-_EXTENTS = 16
-"""Data extents of a sparse file that are followed to find its last byte."""
+"""Files up to this size are read whole to find their last unit; also the size of a read in larger ones."""
+_EXTENTS_MAX = 16
+"""Data extents of a sparse file that are followed to find its last byte; with more, the search gives up."""
 
 
 class Unit(NamedTuple):
-    """One unit: the place of the message with number `queue_offset` in the commit log."""
+    """One unit: where in the commit log the message with number `queue_offset` lies."""
 
     queue_offset: int
     physical_offset: int
@@ -50,17 +50,17 @@ class Unit(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """The unit points at something: a broker counts it."""
+        """Whether the unit points at a record: a broker counts it."""
         return self.physical_offset >= 0 and self.size > 0
 
     @property
     def pre_fill(self) -> bool:
-        """The unit fills the front of a queue that does not begin at 0; it is no message."""
+        """Whether the unit only fills the front of a queue that does not begin at 0."""
         return self[1:] == PRE_FILL
 
     @property
     def ext_address(self) -> int | None:
-        """Offset of the unit's entry in consumequeue_ext, None where there is none."""
+        """Offset of the unit's entry in consumequeue_ext, None if it has none."""
         if self.tags_code > EXT_ADDRESS_MAX:
             return None
         return self.tags_code + (1 << 63)
@@ -71,14 +71,14 @@ def is_cut(position: int, log_end: int) -> bool: ...
 @overload
 def is_cut(position: Ints, log_end: int) -> Flags: ...
 def is_cut(position: Any, log_end: int) -> Any:
-    """A start that cuts the queues gives up a unit of a record at this position, and all behind it. It does not ask
-    where the record ends: a unit that begins before the log's end stays, is counted, and handed out (spec 2.5).
+    """Whether a start that cuts the queues drops the unit of a record at this position, and all units behind it. The
+    end of the record does not count: a unit that begins before the log's end is kept and handed out (spec 2.5).
     """
     return position >= log_end
 
 
 def is_valid_batch(unit: Mapping[str, Any]) -> bool:
-    """The same of a unit of a batch queue, or of a sparse one: the fields of its schema (spec 2.7)."""
+    """Whether a unit of a batch queue or sparse queue points at a record; unit: the fields of its schema (spec 2.7)."""
     batch = unit["msg_base_offset"] >= 0 and unit["batch_size"] > 0
     return bool(batch and unit["physical_offset"] >= 0 and unit["size"] > 0)
 
@@ -86,9 +86,8 @@ def is_valid_batch(unit: Mapping[str, Any]) -> bool:
 class QueueSummary(NamedTuple):
     """What a queue holds.
 
-    min_offset: first queue offset whose record the log still has, max_offset where none is left.
-    max_offset: behind the last. last_position, end_position: where the record of the last unit
-    begins in the log and where it ends, None without a unit.
+    min_offset: first queue offset whose record the log still has, max_offset if there is none. max_offset: behind the
+    last unit. last_position, end_position: log positions where the record of the last unit begins and ends, if any.
     """
 
     topic: str
@@ -100,7 +99,7 @@ class QueueSummary(NamedTuple):
 
 
 class ConsumeQueue(Closing):
-    """One topic-queue. Open it with `ConsumeQueue.open`; use as a context manager or `close`."""
+    """One topic-queue; a context manager. `ConsumeQueue.open` opens it."""
 
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
         self.topic = topic
@@ -109,7 +108,7 @@ class ConsumeQueue(Closing):
 
     @classmethod
     def open(cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None) -> ConsumeQueue:
-        """The queue's files. Raises NotFound where there is no such queue, Unreadable."""
+        """Open a queue's files. Raises NotFound if there is no such queue, Unreadable."""
         path = os.fspath(layout.consume_queue)
         if not has_topic(path, topic):
             raise no_topic(path, topic)
@@ -120,13 +119,11 @@ class ConsumeQueue(Closing):
 
     @cached_property
     def first_offset(self) -> int:
-        """Queue offset of the first unit there is room for."""
+        """Queue offset of the first unit that the files have room for."""
         return -(-self.files.start // UNIT_BYTES)
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """The unit with this number, valid or not; None where no file holds it, or the disk does not
-        give it (`byte_reader.noting`).
-        """
+        """The unit with this offset, valid or not; None if it is in no file or unreadable (`byte_reader.noting`)."""
         position = queue_offset * UNIT_BYTES
         file = self.files.file_at(position)
         if file is None:
@@ -144,14 +141,13 @@ class ConsumeQueue(Closing):
         return FileUnits(self.files)
 
     def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
-        """Units start ≤ k < stop in windows, as `UnitStream.windows` gives them. Raises Unreadable."""
+        """Yield units start ≤ k < stop in windows, as `UnitStream.windows` does. Raises Unreadable."""
         return self.stream.windows(start, stop, reverse=reverse)
 
     def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
-        """What the queue holds, for a log that has the bytes log_start ≤ p < log_end.
+        """What the queue holds, for a log with the bytes log_start ≤ p < log_end.
 
-        broker_4: a queue whose records are all expired begins at 0, as a 4.x broker answers;
-        otherwise at its end, as 5.x answers (spec 2.4).
+        A queue with only expired records begins at its end, as 5.x answers; with broker_4 at 0, as 4.x does (spec 2.4).
         """
         last = self._last_unit(log_end)
         if last is None:
@@ -167,24 +163,24 @@ class ConsumeQueue(Closing):
         return QueueSummary(self.topic, self.queue_id, first, stop, *place)
 
     def behind(self, log_start: int, log_end: int) -> int:
-        """Position of the first record behind the end of the log that a unit names, -1 where none does. Those of a cut
-        of the log go on behind the last message (spec 2.5). Raises Unreadable.
+        """Log position that the unit behind the queue's last message names, if it is behind the log's end; else -1.
+        Units that a cut of the log has left begin right behind the last message (spec 2.5). Raises Unreadable.
         """
         unit = self.unit(self.summary(log_start, log_end).max_offset)
         return unit.physical_offset if unit is not None and unit.valid and is_cut(unit.physical_offset, log_end) else -1
 
     def _first_unit(self, stop: int, log_start: int) -> int:
-        """Number of the first unit whose record the log still has; `stop` without one."""
+        """Queue offset of the first unit whose record the log still has; `stop` if there is none."""
 
         def gone(unit: Unit | None) -> bool:
             return unit is None or unit.physical_offset < log_start or unit.pre_fill
 
         if not gone(self.unit(self.first_offset)):
             return self.first_offset
-        return _partition(self.first_offset, stop, lambda number: gone(self.unit(number)))
+        return _first_false(self.first_offset, stop, lambda number: gone(self.unit(number)))
 
     def _last_unit(self, log_end: int | None) -> Unit | None:
-        """The last valid unit that points into the log."""
+        """The last valid unit that points into the log, None if there is none."""
         for file in reversed(self.files.files):
             begin = -(-file.start // UNIT_BYTES)
             last = self._last_valid(begin, self._end_of_content(file) // UNIT_BYTES)
@@ -192,16 +188,16 @@ class ConsumeQueue(Closing):
                 continue
             if log_end is None or not is_cut(last.physical_offset, log_end):
                 return last
-            first_dead = _partition(begin, last.queue_offset, self._before(log_end))
+            first_dead = _first_false(begin, last.queue_offset, self._lies_before(log_end))
             if first_dead > begin:
                 return self.unit(first_dead - 1)
         return None
 
     def may_go_on(self) -> bool:
-        """There is no room for a unit behind its last one, or bytes that are none: it may have had more. Raises
-        Unreadable.
+        """Whether the queue may have had more units: its files have no room behind the last unit, or bytes other than
+        zeros there. Raises Unreadable.
 
-        A broker makes the next file for the next unit, so few sound queues end so.
+        A broker makes the next file when the next unit comes, so few sound queues end without room.
         """
         if not self.files.files:
             return False
@@ -209,22 +205,22 @@ class ConsumeQueue(Closing):
         return last.end < end + UNIT_BYTES or self._end_of_content(last) > end
 
     def at_or_behind(self, position: int, begin: int, stop: int) -> int:
-        """Number of the first unit begin ≤ k < stop of the record at `position` or of a later one.
-
-        `stop` without one. Units are in the order of the log. Raises Unreadable.
+        """Number of the first unit begin ≤ k < stop of the record at `position` or of a later record; `stop` if there
+        is none. Units must be in the order of the log. Raises Unreadable.
         """
 
         def before(number: int) -> bool:
             unit = self.unit(number)
             return unit is None or unit.pre_fill or unit.physical_offset < position
 
-        return _partition(begin, stop, before)
+        return _first_false(begin, stop, before)
 
     def hiding(self, unit: Unit, begin: int, log_end: int, log_file_bytes: int) -> int | None:
-        """Number of the last unit from `begin` on at which a pull passes over a later one, None without any (spec 9.4).
+        """Number of the last unit from `begin` on that makes a pull pass over the later `unit`, None if none (spec
+        9.4).
 
-        A unit may lead to nothing that a broker can read. In a pull that meets such a unit the broker goes on at the
-        next file of the log: it passes over each unit of the queue file that names a place before. Raises Unreadable.
+        A unit may lead to nothing that a broker can read. A pull that meets such a unit continues at the next file of
+        the log: it passes over each unit of the queue file that names an earlier position. Raises Unreadable.
         """
         file = self.files.file_at(unit.queue_offset * UNIT_BYTES)
         if file is None:  # in a RocksDB a pull reads no more units than it wants
@@ -238,7 +234,7 @@ class ConsumeQueue(Closing):
         return found
 
     def newest(self) -> Iterator[Unit]:
-        """Units that point at something, the newest first. Raises Unreadable."""
+        """Yield valid units, the newest first, without pre-filled ones. Raises Unreadable."""
         for file in reversed(self.files.files):
             begin = -(-file.start // UNIT_BYTES)
             stop = self._end_of_content(file) // UNIT_BYTES
@@ -247,7 +243,7 @@ class ConsumeQueue(Closing):
                     yield unit
                 stop = unit.queue_offset
 
-    def _before(self, log_end: int) -> Callable[[int], bool]:
+    def _lies_before(self, log_end: int) -> Callable[[int], bool]:
         def before(number: int) -> bool:
             unit = self.unit(number)
             return unit is not None and unit.valid and not is_cut(unit.physical_offset, log_end)
@@ -255,7 +251,7 @@ class ConsumeQueue(Closing):
         return before
 
     def _last_valid(self, begin: int, stop: int) -> Unit | None:
-        """The last valid unit of begin ≤ k < stop, all in one file; looked for from behind."""
+        """The last valid unit of begin ≤ k < stop, all in one file; searched from the end."""
         while stop > begin:
             start = max(begin, stop - _TAIL_UNITS)
             data = self._block(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
@@ -270,28 +266,28 @@ class ConsumeQueue(Closing):
     def _end_of_content(self, file: MappedFile) -> int:
         """Stream position behind the last unit of a file that is not all zeros.
 
-        A small file is read. Of a large one the zeros at the end are a hole, as a broker makes them; in a copy without
-        holes the end is found by bisection, which takes the first block of zeros for it.
+        A small file is read. In a large file the zeros at the end are a hole, as brokers make them; in a copy without
+        holes bisection finds the end, and takes the first block of zeros for it.
         """
         size = file.size
         if size > _BLOCK_BYTES:
             size = _end_of_data(self.files.descriptor(file), size)
-        used = self._strip(file, size)
+        used = self._without_zeros(file, size)
         if used == size - _BLOCK_BYTES:
 
             def has_content(block: int) -> bool:
-                return self._strip(file, (block + 1) * _BLOCK_BYTES) > block * _BLOCK_BYTES
+                return self._without_zeros(file, (block + 1) * _BLOCK_BYTES) > block * _BLOCK_BYTES
 
-            used = self._strip(file, _partition(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES)
+            used = self._without_zeros(file, _first_false(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES)
         return -(-(file.start + used) // UNIT_BYTES) * UNIT_BYTES
 
-    def _strip(self, file: MappedFile, size: int) -> int:
-        """`size` less the zeros at the end of the first `size` bytes, one block at most."""
+    def _without_zeros(self, file: MappedFile, size: int) -> int:
+        """Number of the first `size` bytes of a file without the zeros at their end; strips one block at most."""
         start = max(0, size - _BLOCK_BYTES)
         return start + len(self._block(file.start + start, size - start).rstrip(b"\0"))
 
     def _block(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes of one file; zeros, which are no units, for what cannot be read."""
+        """Up to `size` bytes of one file; unreadable bytes are zeros, which are no units."""
         file = self.files.file_at(position)
         data = bytearray(0 if file is None else max(0, min(size, file.end - position)))
         if file is not None:
@@ -320,7 +316,7 @@ class ConsumeQueues:
         return queue_directories(self.layout.consume_queue)
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """One queue. Raises NotFound, Unreadable."""
+        """Open one queue. Raises NotFound, Unreadable."""
         return ConsumeQueue.open(self.layout, topic, queue_id, self._file_size)
 
     def has_topic(self, topic: str) -> bool:
@@ -328,7 +324,7 @@ class ConsumeQueues:
         return has_topic(self.layout.consume_queue, topic)
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
-        """The queues of one topic, by number; empty where the topic has none."""
+        """The queues of one topic, by queue id; empty if the topic has none."""
         root = self.layout.consume_queue
         if not has_topic(root, topic):
             return []
@@ -337,9 +333,9 @@ class ConsumeQueues:
     def summaries(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
     ) -> list[QueueSummary]:
-        """What each queue holds, sorted; see `ConsumeQueue.summary`.
+        """What each queue holds, sorted by topic and queue id; see `ConsumeQueue.summary`.
 
-        A few system calls per queue; no large file is read whole.
+        Takes a few system calls per queue and reads no large file whole.
         """
         found = []
         for topic, queue_id, path in self:
@@ -351,14 +347,15 @@ class ConsumeQueues:
     def lost_at_end(
         self, found: Iterable[QueueSummary], log: MappedFileQueue, end: int, payload: int = 0
     ) -> tuple[int, QueueSummary] | None:
-        """The record that stood right behind the end of the log, or at the next file where a BLANK fills this one, as
-        the first that queues name behind it: its position, and its queue. Other units behind the end are what a cut of
-        the log has left (spec 2.5).
+        """Find the record that was lost right at the log's end, or at the next file if a BLANK fills the last one: the
+        first record behind the end that queues name. Returns its position and the queue; None if the first record named
+        is elsewhere: such units are what a cut of the log has left (spec 2.5).
 
-        found: units behind the end included. payload: bytes of an entry before its record. Raises Unreadable.
+        found: summaries with the units behind the log's end. payload: bytes of an entry before the record. Raises
+        Unreadable.
         """
         first: tuple[int, QueueSummary] | None = None
-        for each in found if log.file_size else ():  # without a byte in any file there is no end
+        for each in found if log.file_size else ():  # if all files are empty, the log has no end
             if (each.end_position or 0) > end:
                 with self.open(each.topic, each.queue_id) as queue:
                     named = queue.behind(log.start, end)
@@ -366,7 +363,7 @@ class ConsumeQueues:
                     first = named, each
         if first is None:
             return None
-        from ...formats.blank import BLANK_BYTES  # with construct
+        from ...formats.blank import BLANK_BYTES  # imports construct
 
         file = log.file_at(end)
         filled = file is None or any(log.read_file(file, end - file.start, BLANK_BYTES))
@@ -374,17 +371,17 @@ class ConsumeQueues:
         return first if first[0] - payload in (end, next_file if filled else end) else None
 
     def close(self) -> None:
-        """Nothing: each queue has its own files."""
+        """Close nothing: each queue has its own files."""
 
     @cached_property
     def _file_size(self) -> int | None:
-        """The configured size; without one each queue's files tell theirs."""
+        """The configured file size; None without: then each queue's files show theirs."""
         size, origin = self.layout.broker_config.size("mappedFileSizeConsumeQueue")
         return -(-size // UNIT_BYTES) * UNIT_BYTES if origin == "configuration" else None
 
 
-def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """First number of low ≤ k < high for which `holds` is false, given that it is true before."""
+def _first_false(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """First number of low ≤ k < high for which `holds` is false; `holds` must be true for all before it."""
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -395,15 +392,15 @@ def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def _end_of_data(descriptor: int, size: int) -> int:
-    """Byte behind the last data of a sparse file, `size` where that cannot be told."""
-    ranges = list(islice(data_ranges(descriptor, 0, size), _EXTENTS + 1))
-    if len(ranges) > _EXTENTS:
+    """Byte behind the last data of a sparse file; `size` if there are too many data extents."""
+    ranges = list(islice(data_ranges(descriptor, 0, size), _EXTENTS_MAX + 1))
+    if len(ranges) > _EXTENTS_MAX:
         return size
     return ranges[-1][1] if ranges else 0
 
 
 StoreTime = Callable[[int], int | None]
-"""Store timestamp in ms of the record at a physical offset, None where there is no record."""
+"""Store timestamp (ms) of the record at a log position, None if there is no record."""
 
 
 def offset_at(
@@ -415,16 +412,16 @@ def offset_at(
     log_start: int = 0,
     broker_4: bool = False,
 ) -> int:
-    """Queue offset for a time, as a broker of 5.x or of 4.x answers. Raises Unreadable."""
+    """Queue offset for a time, as a 5.x broker answers, or with broker_4 a 4.x broker. Raises Unreadable."""
     if broker_4:
-        return _nearest(queue, summary, time_ms, store_time, log_start)
-    return _at_or_behind(queue, summary, time_ms, store_time)
+        return _offset_at_4x(queue, summary, time_ms, store_time, log_start)
+    return _offset_at_5x(queue, summary, time_ms, store_time)
 
 
 def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> tuple[int, int]:
-    """Least and greatest offset that the first message stored at `time_ms` or later can have; else the queue's end.
+    """Least and greatest queue offset that the first message stored at `time_ms` or later can have, or the queue's end.
 
-    They are the same, unless units between them have no record that tells a time.
+    They are equal, unless the units between them have no record with a store time.
     """
     low, high = summary.min_offset, summary.max_offset
     while low < high:
@@ -440,7 +437,7 @@ def first_at(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_tim
 
 
 def _timed_near(middle: int, low: int, high: int, stored: Callable[[int], int | None]) -> tuple[int, int] | None:
-    """An offset of low ≤ k < high whose record tells its time, and that: around `middle`, ever further away."""
+    """An offset of low ≤ k < high whose record has a store time, and that time; searched from `middle` outwards."""
     away = 0
     while middle - away >= low or middle + away < high:
         for offset in (middle - away, middle + away):
@@ -451,15 +448,15 @@ def _timed_near(middle: int, low: int, high: int, stored: Callable[[int], int | 
 
 
 def stored_at(queue: ConsumeQueue, offset: int, store_time: StoreTime) -> int | None:
-    """When the record of a unit was stored, None where none tells."""
+    """Store timestamp (ms) of a unit's record, None if there is no record."""
     unit = queue.unit(offset)
     return store_time(unit.physical_offset) if unit is not None and unit.valid else None
 
 
-def _at_or_behind(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
-    """The bisection of a 5.x broker in the one file it looks at; of a queue in a RocksDB in all of it.
+def _offset_at_5x(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime) -> int:
+    """Bisect like a 5.x broker in the one file that it searches; in all of a queue in a RocksDB.
 
-    Where times go back it meets one of several answers: the way of the broker decides which.
+    Where times go back, several answers are possible: the steps of the broker's bisection decide.
     """
 
     def stored_ms(offset: int) -> int:
@@ -486,8 +483,10 @@ def _at_or_behind(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, stor
     return found
 
 
-def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime, log_start: int) -> int:
-    """The bisection of a 4.x broker in the one file it looks at."""
+def _offset_at_4x(
+    queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_time: StoreTime, log_start: int
+) -> int:
+    """Bisect like a 4.x broker in the one file that it searches."""
     first, last = _file_units(queue, summary, lambda file: _changed_ms(file.path) >= time_ms)
     low, high = max(summary.min_offset, first), last
     before = after = before_ms = after_ms = None
@@ -514,7 +513,7 @@ def _nearest(queue: ConsumeQueue, summary: QueueSummary, time_ms: int, store_tim
 
 
 def _file_units(queue: ConsumeQueue, summary: QueueSummary, ends: Callable[[MappedFile], bool]) -> tuple[int, int]:
-    """First and last unit of the file that a broker looks at: the first one that ends by then, else the last."""
+    """First and last unit of the file that a broker searches: the first for which `ends` is true, else the last."""
     files = [file for file in queue.files.files if file.start < summary.max_offset * UNIT_BYTES]
     if not files:
         return summary.min_offset, summary.max_offset - 1

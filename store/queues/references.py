@@ -1,14 +1,12 @@
-"""Which records of the log the queues of a store name: the places they point at, and what stood where a hole begins.
+"""Which log records the queues of a store name, and where queues begin that were deleted and made again.
 
-The records behind a hole may be dead: a broker has cut them off, and written its new records over
-the first of them (`batch.py`). Then nothing names what it wrote over. A unit that names a record
-which begins right where the hole does tells that the log went on there.
+The records behind a hole of the log may be dead: a broker has cut them off, and written new records over the first of
+them (`batch.py`). No unit then names what was overwritten. A unit that names a record right at the start of the hole
+shows that the log continued there.
 
-Holes may be many. So the queues are asked what they name of a whole region of the log, and of each
-window of units is remembered which positions it names: however many holes there are, a window is
-read once for each region that it has names of.
-
-Where queues begin that a broker had deleted, and that were made again.
+There may be many holes. So the queues are asked for their names in a whole region of the log, and the range of
+positions that each window of units names is remembered: however many holes there are, a window is read once for each
+region that it has names in.
 """
 
 from __future__ import annotations
@@ -43,20 +41,20 @@ from .read import ConsumeQueue, ConsumeQueues
 from .units import LARGEST_OFFSET, Units, is_used, is_valid
 
 REGION_BYTES = 64 << 20
-"""Bytes of the log whose names are known at a time."""
+"""Size of the log region whose names are in memory at a time."""
 
 
 def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
-    """The log of a store with the queues that name its records; `files`: as it is in these.
+    """The log of a store, with the queues that name its records. files: its files, if they are open already.
 
-    rate_bytes: so many are read in a second at most. Raises Unreadable.
+    rate_bytes: read at most so many bytes a second. Raises Unreadable.
     """
     files = layout.commit_log_files() if files is None else files
     return CommitLog(files, layout.dledger, rate_bytes, naming=QueueReferences(layout))
 
 
 class QueueReferences:
-    """The units of a store's queues, read when somebody asks."""
+    """The names that a store's queues have for log records; queues are read when needed."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -64,10 +62,9 @@ class QueueReferences:
         self._named = RecordNames()
 
     def names(self, begin: int, end: int, *, unknown: bool = True) -> bool:
-        """A unit names a record that begins at log position `begin` and ends at or before `end`.
+        """Whether a unit names a record that begins at log position `begin` and ends at or before `end`.
 
-        unknown: what is said where no queue has a unit, and none can deny it. A queue that cannot be read
-        names nothing.
+        unknown: the answer if no queue has a unit, so that none can deny it. A queue that cannot be read names nothing.
         """
         if begin not in self._region:
             start = begin - begin % REGION_BYTES
@@ -83,14 +80,14 @@ class QueueReferences:
 
     @cached_property
     def known(self) -> bool:
-        """There are queues."""
+        """Whether there are queues."""
         return any(True for _ in self._queues)
 
     def has_unit(self, record: Batch) -> bool:
-        """The unit that a record says to have, by its queue and offset there, names the record's place; where there is
-        no such queue nothing says that it does not.
+        """Whether the unit at the record's own queue and queue offset names the record's position; True if there is no
+        such queue, which could deny it.
 
-        So do no records inside the body of another one. Of batches any unit counts.
+        No unit names a record inside the body of another. In a batch queue any unit with the position counts.
         """
         (one,) = messages(record)
         try:
@@ -100,28 +97,28 @@ class QueueReferences:
                 unit = queue.unit(one.queue_offset)
         except NotFound:
             return True
-        except StoreError:  # who reads queues tells of it
+        except StoreError:  # reported by whoever reads queues
             return False
         return unit is not None and unit.size > 0 and unit.physical_offset == one.position
 
     @cached_property
     def _queues(self) -> list[_QueueNames]:
-        """The queues in files or in a RocksDB, none where that cannot be read; those of batches."""
+        """The queues in files or in a RocksDB (none of one that cannot be read), and the batch queues."""
         plain = self._readable
         batches = queue_directories(self._layout.batch_consume_queue)
-        return [*(_Plain(plain, d) for d in plain), *map(_Batches, batches)]
+        return [*(_PlainNames(plain, d) for d in plain), *map(_BatchNames, batches)]
 
     @cached_property
     def _readable(self) -> ConsumeQueues:
         if self._layout.queue_database is None:
             return ConsumeQueues(self._layout)
-        from .hybrid import open_queues  # few stores have one
+        from .hybrid import open_queues  # few stores have a RocksDB
 
         return open_queues(self._layout)[0]
 
 
 class _UnitWindow(NamedTuple):
-    """A window of units: numbers [first, stop), which name positions lowest ≤ p ≤ highest."""
+    """A window of units: numbers [first, stop), which name log positions lowest ≤ p ≤ highest."""
 
     first: int
     stop: int
@@ -130,7 +127,7 @@ class _UnitWindow(NamedTuple):
 
 
 class _QueueNames(ABC):
-    """What one queue names. empty: it was read, and names nothing."""
+    """The log records that one queue names."""
 
     def __init__(self, directory: QueueDirectory) -> None:
         self._directory = directory
@@ -140,24 +137,24 @@ class _QueueNames(ABC):
 
     @property
     def empty(self) -> bool:
-        """Nothing is there that could name a record."""
+        """Whether the queue could be read and names nothing, as far as it was read."""
         return self._readable and not self._windows
 
     def names(self, region: range) -> Iterator[tuple[Ints, Ints]]:
-        """Position and size, int64[n] each, of the records of a region of the log that it names."""
+        """Yield position and size, int64[n] each, of the records that the queue names in a region of the log."""
         known = [w for w in self._windows if w.lowest < region.stop and w.highest >= region.start]
         try:
             if known or not self._all_read:
-                yield from self._inside(region, known)
-        except StoreError:  # who reads queues tells what keeps it from being read
+                yield from self._names_inside(region, known)
+        except StoreError:  # reported by whoever reads queues
             self._readable = False
 
     @abstractmethod
-    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
-        """As `names`, of the windows that are known and of those that nobody has read. Raises StoreError."""
+    def _names_inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
+        """`names`, from the `known` windows and from windows that were not read yet. Raises StoreError."""
 
-    def _noted(self, first: int, count: int, units: Units) -> _UnitWindow | None:
-        """Remember a window of so many units; `units` are those that name a record."""
+    def _remember(self, first: int, count: int, units: Units) -> _UnitWindow | None:
+        """Remember a window of `count` units, if `units`, those that name a record, are not empty."""
         if not len(units):
             return None
         position = units["physical_offset"]
@@ -166,57 +163,57 @@ class _QueueNames(ABC):
         return window
 
 
-class _Plain(_QueueNames):
-    """A queue whose units rise: it is read from its end on as far as it has names of a region."""
+class _PlainNames(_QueueNames):
+    """The names of a queue with ascending units, read from its end only as far back as a region needs."""
 
     def __init__(self, queues: ConsumeQueues, directory: QueueDirectory) -> None:
         super().__init__(directory)
         self._queues = queues
         self._stop: int | None = None
 
-    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
+    def _names_inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
         more = not self._all_read and (not self._windows or self._windows[-1].highest >= region.start)
         if not known and not more:
             return
         with self._queues.open(self._directory.topic, self._directory.queue_id) as queue:
             for window in known:
                 for _, units in queue.units(window.first, window.stop):
-                    yield _places(units[is_used(units)], region)
+                    yield _places_inside(units[is_used(units)], region)
             if not more:
                 return
             stop = queue.summary().max_offset if self._stop is None else self._stop
             for first, units in queue.units(queue.first_offset, stop, reverse=True):
                 named = units[is_used(units)]
-                read = self._noted(first, len(units), named)
+                read = self._remember(first, len(units), named)
                 self._stop = first
-                yield _places(named, region)
+                yield _places_inside(named, region)
                 if read is not None and read.highest < region.start:
                     return
         self._all_read = True
 
 
-class _Batches(_QueueNames):
-    """A queue of batches."""
+class _BatchNames(_QueueNames):
+    """The names of a batch queue."""
 
-    def _inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
+    def _names_inside(self, region: range, known: list[_UnitWindow]) -> Iterator[tuple[Ints, Ints]]:
         topic, queue_id, path = self._directory
         with MappedFileQueue.open(path) as files:
             queue = BatchConsumeQueue(topic, queue_id, files)
             for window in known:
                 for _, units in queue.units(window.first, window.stop):
-                    yield _places(units[is_valid(units)], region)
+                    yield _places_inside(units[is_valid(units)], region)
             if self._all_read:
                 return
-            self._windows.clear()  # of an attempt that has failed
+            self._windows.clear()  # left by an attempt that failed
             for first, units in queue.units(queue.first, queue.stop):
                 named = units[is_valid(units)]
-                self._noted(first, len(units), named)
-                yield _places(named, region)
+                self._remember(first, len(units), named)
+                yield _places_inside(named, region)
         self._all_read = True
 
 
-def _places(units: Units, region: range) -> tuple[Ints, Ints]:
-    """Position and size, int64[n] each, of the records that units name in a region."""
+def _places_inside(units: Units, region: range) -> tuple[Ints, Ints]:
+    """Position and size, int64[n] each, of the records that units name inside a region."""
     position = units["physical_offset"]
     inside = (position >= region.start) & (position < region.stop)
     size = units["size"][inside]
@@ -227,13 +224,13 @@ _SEVERAL = -2
 
 
 class UnitPlaces(RecordPlaces):
-    """The same of units, each with its queue and its number in it; -2 where several units name a record."""
+    """Places of records that units name, with queue id and unit number (-2 if several units name the record)."""
 
     queue_id: Ints
     number: Ints
 
     def sorted(self, *, reverse: bool = False) -> UnitPlaces:
-        """By position, each position once."""
+        """By position, duplicates removed."""
         order = np.lexsort((self.number, self.queue_id, self.position))
         by = self.take(order)
         first = np.flatnonzero(np.append(True, np.diff(by.position) != 0)[: len(by)])
@@ -253,10 +250,10 @@ def of_queue(
     reverse: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Iterator[UnitPlaces]:
-    """Where the units start ≤ k < stop of a queue point, in windows in queue order.
+    """Yield where the units start ≤ k < stop of a queue point, in windows in queue order.
 
-    Pre-fill, invalid units and those at or behind log_end are left out. missing: told at the end how many are invalid
-    or not there.
+    Leaves out pre-fill, invalid units, and units at or behind log_end. missing: called at the end with the number of
+    units that are invalid or not there, if there are any.
     """
     left = stop - start
     for begin, units in queue.units(start, stop, reverse=reverse):
@@ -273,26 +270,27 @@ def of_queue(
         missing(left)
 
 
-class _Begun:
-    """What the log tells of topics. firsts: position of the first record that queues name, by topic and number."""
+class _LogBegins:
+    """Where queues begin by the records of the log. firsts: first record named, by topic and queue id."""
 
     def __init__(self, firsts: Mapping[str, dict[int, int]]) -> None:
         self._firsts = firsts
-        #: Of each topic the last record that lies in front of the first one of its queue.
+        #: By topic: the last record that lies before the first record that its queue names; -1: none.
         self.older: dict[str, int] = {}
         self._counts: dict[QueueId, int] = {}
-        #: How many lie in front of the first record, or of the last one with number 0 where that is not known.
+        #: How many records lie before a queue's first named record, or its last one with queue offset 0 if there is
+        #: none.
         self._in_front: dict[QueueId, int] = {}
         self._zeros: dict[str, dict[int, int]] = {}
-        #: Of each queue the last record in front of its last one with number 0; -1: none.
+        #: By queue: the record before its last one with queue offset 0; -1: none.
         self._before: dict[QueueId, int] = {}
         self._lasts: dict[str, dict[int, int]] = {}
         self._times: dict[QueueId, int] = {}
-        #: Number 0 in the last record of a queue so far: position, the record before it, how many lie in front.
-        self._open: dict[QueueId, tuple[int, int, int]] = {}
+        #: A queue's last record so far, if it has queue offset 0: its position, the record before, how many lie before.
+        self._pending: dict[QueueId, tuple[int, int, int]] = {}
 
     def add(self, records: Batch) -> None:
-        """The next records of the log."""
+        """Take the next records of the log."""
         topics = dictionary(records.columns.ragged("topic"))
         texts = [java_string(value) for value in topics.values]
         rows = np.flatnonzero(records.columns.ints("sys_flag") & SysFlag.PREPARED == 0)
@@ -306,7 +304,7 @@ class _Begun:
         counts = np.bincount(of_queue, minlength=len(queues))
         order = np.argsort(of_queue, kind="stable")
         rank = np.argsort(order)
-        earlier = rank - (np.cumsum(counts) - counts)[of_queue]  # how many of a record's queue lie in front of it
+        earlier = rank - (np.cumsum(counts) - counts)[of_queue]  # records of the same queue before each, in this batch
         before, time = position[order][rank - 1], stored[order][rank - 1]
         ends = order[np.cumsum(counts) - 1]
         offsets = records.columns.ints("queue_offset")[rows]
@@ -315,12 +313,12 @@ class _Begun:
         after = np.where(order[rank] == ends[of_queue], -1, np.append(offsets[order], -1)[rank + 1])
         zeros = np.flatnonzero(offsets == 0)
         columns = tuple(column[zeros].tolist() for column in (of_queue, position, earlier, before, time, stored, after))
-        for number, begin, many, one, before_ms, ms, follows in zip(*columns, strict=True):
-            queue = queues[number]
-            if ms < (before_ms if many else self._times.get(queue, ms)) and begin != first[number]:
-                continue  # a start has cut it off: it is older than those in front of it
-            one = one if many else self._lasts.get(queue.topic, {}).get(queue.queue_id, -1)
-            self._open[queue] = begin, one, self._counts.get(queue, 0) + many
+        for k, begin, count_before, previous, previous_ms, ms, follows in zip(*columns, strict=True):
+            queue = queues[k]
+            if ms < (previous_ms if count_before else self._times.get(queue, ms)) and begin != first[k]:
+                continue  # a start has cut the record off: it is older than the records before it
+            previous = previous if count_before else self._lasts.get(queue.topic, {}).get(queue.queue_id, -1)
+            self._pending[queue] = begin, previous, self._counts.get(queue, 0) + count_before
             if follows >= 0:
                 self._settle(queue, follows)
         self._times |= zip(queues, stored[ends].tolist(), strict=True)
@@ -331,32 +329,32 @@ class _Begun:
             self._counts[queue] = self._counts.get(queue, 0) + count
 
     def _settle(self, queue: QueueId, follows: int) -> None:
-        """A queue begins where number 1 follows, or its units name the record; else that number is damaged."""
-        begin, one, in_front = self._open.pop(queue, (-1, -1, 0))
+        """Accept a pending begin if queue offset 1 follows or a unit names it; else its queue offset is damaged."""
+        begin, previous, in_front = self._pending.pop(queue, (-1, -1, 0))
         first = self._firsts.get(queue.topic, {}).get(queue.queue_id, 0)
         if begin >= 0 and (follows == 1 or begin == first):
-            self._before[queue] = one
+            self._before[queue] = previous
             self._zeros.setdefault(queue.topic, {})[queue.queue_id] = begin
             if first in (0, begin):
                 self._in_front[queue] = in_front
 
-    def ended(self) -> _Begun:
-        """Nothing follows: what the last records of queues say holds."""
-        for queue in list(self._open):
+    def ended(self) -> _LogBegins:
+        """Accept the pending begins at the end of the log."""
+        for queue in list(self._pending):
             self._settle(queue, 1)
         return self
 
     def zeros(self) -> Iterator[tuple[QueueId, int]]:
-        """The last record with number 0 of each queue that has one."""
+        """Yield each queue that has records with queue offset 0, and the position of the last of them."""
         return ((QueueId(topic, n), zero) for topic, zeros in self._zeros.items() for n, zero in zeros.items())
 
     def begins(self, topic: str, oldest: int, *, partly: bool) -> dict[int, int]:
-        """Where the queues of a topic that was made again begin, by number; else nothing (`QueueBegins`).
+        """Where the queues of a topic that was made again begin, by queue id; empty if it was not (`QueueBegins`).
 
-        partly: some may still have what they had before.
+        partly: some queues may still have units of their earlier records.
         """
         firsts, older = self._firsts.get(topic) or {}, self.older[topic]
-        if not firsts:  # no unit is on disk yet: the numbers of the records alone tell
+        if not firsts:  # no unit is on disk yet: only the queue offsets in the records count
             zeros = self._zeros.get(topic, {})
             older = max((self._before[QueueId(topic, n)] for n in zeros), default=-1)
             firsts = {n: zero for n, zero in zeros.items() if zero > older and self._before[QueueId(topic, n)] >= 0}
@@ -365,19 +363,19 @@ class _Begun:
         first = min(firsts.values(), default=-1)
         if not 0 <= older < first or oldest >= first or any(QueueId(topic, n) not in self._in_front for n in firsts):
             return {}
-        lasts, front = self._lasts[topic], self._in_front  # what began once and ended before the others was deleted
+        lasts, front = self._lasts[topic], self._in_front  # a queue that ended before the others began was deleted
         used = {n for n, last in lasts.items() if last > first or front.get(QueueId(topic, n), 1)}
         begins = {n: begin for n, begin in self._zeros[topic].items() if begin > older and n in used} | firsts
-        return {} if any(lasts[n] > first for n in lasts.keys() - begins) else begins  # one that goes on is as it was
+        return {} if any(lasts[n] > first for n in lasts.keys() - begins) else begins  # {}: a queue has just continued
 
     def in_front(self, begins: Mapping[str, Mapping[int, int]]) -> dict[QueueId, int]:
-        """How many records lie in front of where queues of these topics begin."""
+        """How many records lie before the begin of each queue of these topics."""
         known = {QueueId(topic, n) for topic, numbers in begins.items() for n in numbers}
         return {q: (self._in_front if q in known else self._counts)[q] for q in self._counts if q.topic in begins}
 
 
 def _first_of(queues: ConsumeQueues, queue: QueueId) -> int | None:
-    """As `QueueBegins` has it."""
+    """`QueueBegins._first` of an open store's queue."""
     try:
         with queues.open(*queue) as opened:
             unit = None if opened.first_offset else opened.unit(0)
@@ -392,12 +390,12 @@ def _first_of(queues: ConsumeQueues, queue: QueueId) -> int | None:
 
 @dataclass(frozen=True)
 class QueueBegins:
-    """Where queues begin that their broker had deleted, and that were made again, while the log keeps the records of
-    the earlier ones: such a queue begins with a later record, and with the number 0.
+    """Where queues begin that a broker has deleted and made again, while the log keeps the records of the earlier ones:
+    such a queue begins with a later record, and with queue offset 0.
 
-    Those of a topic that was deleted and made again; and LMQs of LITE topics with a TTL: one that got no message for so
-    long is deleted (5.5.1), whole. ttl_ms: that of each of these topics. topics: all that the broker knows; none where
-    nothing tells.
+    These are queues of a topic that was deleted and made again, and LMQs of LITE topics with a TTL: 5.5.1 deletes an
+    LMQ that got no message for so long, as a whole. ttl_ms: the TTL of each of these topics. topics: all that the
+    broker knows; empty if unknown.
     """
 
     layout: Layout
@@ -407,8 +405,8 @@ class QueueBegins:
     _asked: dict[tuple[str, int], bool] = field(default_factory=dict, init=False, compare=False)
 
     def __call__(self, topic: str, queue_id: int, position: int) -> int:
-        """Where a queue begins, of which a message lies at `position`: the first record that it names, LARGEST_OFFSET
-        of one that is deleted; 0 where none of it was deleted: what it lacks then is lost.
+        """Where a queue begins that has a message at log position `position`: the first record that it names;
+        LARGEST_OFFSET if the queue is deleted; 0 if nothing of it was deleted, so that what it lacks is lost.
         """
         queue, ttl_ms = QueueId(topic, queue_id), self._ttl_of(topic)
         begin = self._first(queue)
@@ -426,15 +424,15 @@ class QueueBegins:
 
     @property
     def left(self) -> dict[QueueId, int]:
-        """How many messages that no queue has lie in front of where the queues of topics begin that were made again.
+        """By queue of a topic that was made again: how many messages, which no queue has, lie before its begin.
 
-        To be asked behind a pass over the log, which asks about each message: none where none of them is such.
+        Complete after a pass over the log that asks about each message; empty if no message needed the answer.
         """
         return self._made_again[1] if "_made_again" in self.__dict__ else {}
 
     def _first(self, queue: QueueId) -> int | None:
-        """The position that unit 0 of a queue names, -1 where that is none; 0 where the queue begins with a later unit,
-        or cannot be read; None where there is no queue.
+        """The position that unit 0 of a queue names, -1 if that is not valid; 0 if the queue begins with a later unit
+        or cannot be read; None if there is no queue.
         """
         if self.layout.queue_database is not None:
             return 0 if self._firsts_in_database is None else self._firsts_in_database.get(queue)
@@ -445,30 +443,30 @@ class QueueBegins:
 
     @cached_property
     def _firsts_in_database(self) -> dict[QueueId, int | None] | None:
-        """That of all queues of a store that has some in a RocksDB, which is opened once; None: it cannot be read.
+        """`_first` of all queues of a store with a RocksDB, which is opened once; None if it cannot be read.
 
-        A killed broker had the deletion of a topic in memory alone: its units are there, and a start puts others over
-        them, of records that it has not dispatched and whose numbers begin with 0 again.
+        A killed broker may have deleted a topic only in memory: the units are still there. A start writes other units
+        over them, for records that were not dispatched and whose queue offsets begin with 0 again.
         """
-        from .rocksdb import RocksdbConsumeQueues  # few stores have one
+        from .rocksdb import RocksdbConsumeQueues  # few stores have a RocksDB
 
         with suppress(Unreadable, Unsupported), self._queues() as queues:
             firsts = {QueueId(t, n): _first_of(queues, QueueId(t, n)) for t, n, _ in queues}
             if isinstance(queues, RocksdbConsumeQueues) and queues.dispatched:
-                firsts |= {q: zero for q, zero in self._begun({}, queues.dispatched).zeros() if q in firsts}
+                firsts |= {q: zero for q, zero in self._begins_in_log({}, queues.dispatched).zeros() if q in firsts}
             return firsts
         return None
 
     @contextmanager
     def _queues(self) -> Iterator[ConsumeQueues]:
-        from .hybrid import all_queues  # it imports this room's readers of a RocksDB
+        from .hybrid import all_queues  # imports this room's readers of a RocksDB
 
         with closing(all_queues(self.layout)) as queues:
             yield queues
 
     @cached_property
     def _firsts_of_topics(self) -> dict[str, dict[int, int]]:
-        """What `_first` tells of the queues of each topic that name a record, by number."""
+        """By topic and queue id: `_first` of the queues that name a record."""
         found: dict[str, dict[int, int]] = {}
         with self._queues() as queues:
             names = [QueueId(topic, queue_id) for topic, queue_id, _ in queues]
@@ -483,40 +481,41 @@ class QueueBegins:
         return min((min(firsts.values()) for firsts in self._firsts_of_topics.values()), default=0)
 
     def _may_be_made_again(self, topic: str) -> bool:
-        """Queues of another topic are older, or its own are not there yet, and a broker deletes such a topic at all."""
+        """Whether brokers delete such a topic, and other topics have older queues, or it has none yet."""
         if not self._firsts_of_topics or is_system_topic(topic):
             return False
         if firsts := self._firsts_of_topics.get(topic):
             return min(firsts.values()) > self._oldest
-        known = not self.topics or topic in self.topics  # nobody reads the log for one that is deleted
+        known = not self.topics or topic in self.topics  # nobody reads the log for a deleted topic
         return known and not has_topic(self.layout.batch_consume_queue, topic)
 
     def _in_topic(self, queue: QueueId) -> int:
-        """Where a queue of a topic that was made again begins; 0: it was not, as far as its queues tell."""
+        """Where a queue of a topic that was made again begins; 0 if the topic was not, as far as its queues show."""
         found = self._made_again[0].get(queue.topic, {}) if self._may_be_made_again(queue.topic) else {}
         return found.get(queue.queue_id, min(found.values(), default=0))
 
     @cached_property
     def _made_again(self) -> tuple[dict[str, dict[int, int]], dict[QueueId, int]]:
-        """Where queues of topics that were made again begin, by number; how many messages lie in front of each.
+        """Where queues of topics that were made again begin, by queue id, and how many messages lie before each.
 
-        That is so where each queue begins with number 0, and all records that lie in front of the first one that
-        their queue names lie in front of all of these: else there are none, or a queue was cut. Of a topic without
-        a unit queues begin with their last record of number 0, if one has others in front of it. And queues of another
-        topic that lack nothing are older: else all may have been lost, and these made by a start. Reads the log.
+        A topic was made again if each of its queues begins with queue offset 0, and all records before the first ones
+        that queues name lie before all of these begins; otherwise the queues are not new, or a queue was cut. Queues of
+        a topic without units begin with their last record of queue offset 0, if other records lie before one of them.
+        Queues of another topic that lack nothing must be older: otherwise all queues may have been lost, and made by a
+        start. Reads the log.
         """
-        seen = self._begun(self._firsts_of_topics)
+        seen = self._begins_in_log(self._firsts_of_topics)
         firsts = {topic: min(each.values()) for topic, each in self._firsts_of_topics.items()}
         whole = (first for topic, first in firsts.items() if not first or seen.older.get(topic, 0) < 0)
         oldest = min(whole, default=LARGEST_OFFSET)
-        partly = self.layout.rocksdb_queues  # where a killed broker has deleted them in memory alone
+        partly = self.layout.rocksdb_queues  # a killed broker may have deleted queues only in memory
         may_be = filter(self._may_be_made_again, seen.older)
         found = {t: begins for t in may_be if (begins := seen.begins(t, oldest, partly=partly))}
         return found, seen.in_front(found)
 
-    def _begun(self, firsts: Mapping[str, dict[int, int]], start: int = 0) -> _Begun:
-        """What the log from a position on tells; of a part of it nobody asks what lies in front."""
-        seen = _Begun(firsts)
+    def _begins_in_log(self, firsts: Mapping[str, dict[int, int]], start: int = 0) -> _LogBegins:
+        """Read the log from a position on. After a start in its middle, `in_front` of the result is not valid."""
+        seen = _LogBegins(firsts)
         with self._log() as log:
             for item in log.scan(max(start, log.min_offset), crc=False, reuse=True):
                 if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
@@ -524,12 +523,12 @@ class QueueBegins:
         return seen.ended()
 
     def _is_number_0(self, lmq: str, position: int) -> bool:
-        """The record at a position has number 0 in an LMQ with a TTL; it is read once."""
+        """Whether the record at a position has queue offset 0 in an LMQ with a TTL; each is read once."""
         if (lmq, position) not in self._asked:
             found: dict[str, tuple[int, int]] = {}
             with self._log() as log:
                 if len(record := log.records(np.array([position], np.int64))):
-                    self._note(found, record)
+                    self._note_lmq_records(found, record)
             self._asked[lmq, position] = found.get(lmq, (0, 0))[1] == position
         return self._asked[lmq, position]
 
@@ -540,20 +539,20 @@ class QueueBegins:
 
     @cached_property
     def _zeros(self) -> dict[str, int]:
-        """Of LMQs with a TTL the position of the last record with number 0."""
-        return {topic: begin for topic, (_, begin) in self._named(young=False)[0].items()}
+        """By LMQ with a TTL: the position of the last record with queue offset 0."""
+        return {topic: begin for topic, (_, begin) in self._lmq_times(young=False)[0].items()}
 
     @cached_property
     def _young_zeros(self) -> dict[str, int]:
-        """The same of those with a message that is younger than their TTL, as of the last record of the log.
+        """`_zeros` of LMQs with a message that is younger than their TTL, counted from the last record of the log.
 
-        Reads the files of the log that may have such.
+        Reads only the log files that may have such messages.
         """
-        found, last_ms = self._named(young=True)
+        found, last_ms = self._lmq_times(young=True)
         return {topic: begin for topic, (ms, begin) in found.items() if ms >= last_ms - self._ttl_of(topic)}
 
-    def _named(self, *, young: bool) -> tuple[dict[str, tuple[int, int]], int]:
-        """Of each LMQ with a TTL the newest time, and the last position with number 0; the newest time of all."""
+    def _lmq_times(self, *, young: bool) -> tuple[dict[str, tuple[int, int]], int]:
+        """By LMQ with a TTL: newest store time, last position with queue offset 0. And the newest time of all (ms)."""
         found: dict[str, tuple[int, int]] = {}
         last_ms = 0
         with self._log() as log:
@@ -563,14 +562,14 @@ class QueueBegins:
                     if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                         stored = item.columns.ints("store_timestamp")
                         first_ms, newest_ms = first_ms or int(stored[0]), int(stored[-1])
-                        self._note(found, item)
+                        self._note_lmq_records(found, item)
                 last_ms = last_ms or newest_ms
                 if young and 0 < first_ms < last_ms - max(self.ttl_ms.values()):
                     break
         return found, last_ms
 
-    def _note(self, found: dict[str, tuple[int, int]], batch: Batch) -> None:
-        """Of each queue the newest time, and the last position with number 0."""
+    def _note_lmq_records(self, found: dict[str, tuple[int, int]], batch: Batch) -> None:
+        """Add the records of a batch to `found`: by LMQ, newest store time and last position with queue offset 0."""
         stored, properties = batch.columns.ints("store_timestamp"), PropertyItems(batch.columns.ragged("properties"))
         named, numbers = (properties.find(n) for n in (names.INNER_MULTI_DISPATCH, names.INNER_MULTI_QUEUE_OFFSET))
         for row in np.flatnonzero(named.length > 0).tolist():

@@ -1,9 +1,8 @@
-"""Reading a RocksDB of a broker without changing a byte of it. Needs the extra `rocksdb` (rocksdict).
+"""Read a RocksDB of a broker without changing a byte of it, and the consume queues in it (spec 02, 2.10).
 
-The library that opens it writes files of its own beside those it finds. So it is given a directory
-of links in the system's directory for temporary files, which goes away with the object.
-
-Consume queues in a RocksDB (spec 02, 2.10), with the interface of those in files.
+The library that opens a RocksDB writes its own files beside those it finds. So it is given a directory of links in the
+system's directory for temporary files, which is removed with the object. Needs the extra `rocksdb` (rocksdict).
+`RocksdbConsumeQueue` has the interface of a queue in files.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
 _IO_ERROR = "IO error"
 _MISSING = r"No such file or directory: While open.*?: \S*/([^/\s]+): No such file or directory"
-_NAMES = r"The file \S*/([^/\s]+) may be corrupted"
-"""What the library says of a file that the database needs, and of the one that names it."""
+_NAMED_BY = r"The file \S*/([^/\s]+) may be corrupted"
+"""What the library says of a missing file that the database needs, and of the file that names it."""
 _WINDOW_BYTES = 1 << 20
 _OPEN_FILES = 256
-_ALL = -1
-_STRETCH = 1 << 10
-"""Entries that are read together: many more would be out of the processor's cache when they are looked at."""
-_PARTS = 64
-_NOTES = "rocksdict-config.json"
-"""What the library writes about a database, even where it only reads."""
+_ALL_FILES = -1
+_STRETCH_ENTRIES = 1 << 10
+"""Entries that are read together: many more would leave the processor's cache before they are looked at."""
+_PARTS_MAX = 64
+_LIBRARY_NOTES = "rocksdict-config.json"
+"""What the library writes about a database, even if it only reads."""
 _PART = numbers_of(LOG_PART)
 _LOG_WINDOW_BYTES = LOG_BLOCK_BYTES << 8
 _NAME_BYTES_MAX = 256
-_MOST_FILES = 200_000
-"""More files than so in one directory are no RocksDB of a broker."""
+_FILES_MAX = 200_000
+"""A directory with more files is no RocksDB of a broker."""
 
 
 def is_rocksdb(path: str | os.PathLike[str]) -> bool:
@@ -75,9 +74,9 @@ def readable() -> bool:
 
 
 class RocksDb(Closing):
-    """One RocksDB, as it lies on the disk, its write-ahead log included.
+    """One RocksDB as it lies on the disk, its write-ahead log included; a context manager.
 
-    Open with `RocksDb.open`; use as a context manager or `close`. column_families: by name.
+    `RocksDb.open` opens it. column_families: names.
     """
 
     def __init__(self, path: Path, database: Rdict, families: tuple[str, ...]) -> None:
@@ -88,10 +87,10 @@ class RocksDb(Closing):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, every_file: bool = False, manifest: str = "") -> RocksDb:
-        """The database in a directory. every_file: look at the end of each table now, as a broker does.
-        manifest: as if CURRENT named this one.
+        """Open the database in a directory. every_file: look at the end of each table now, as a broker does. manifest:
+        open as if CURRENT named this MANIFEST.
 
-        Raises Unsupported where the extra is not installed, Unreadable for what is no whole RocksDB, Missing.
+        Raises Unsupported if the extra is not installed, Unreadable if the directory is no whole RocksDB, Missing.
         """
         path = Path(path)
         try:
@@ -105,7 +104,7 @@ class RocksDb(Closing):
             names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
             options = _options(rocksdict)
             if every_file:
-                options.set_max_open_files(_ALL)
+                options.set_max_open_files(_ALL_FILES)
             database = rocksdict.Rdict(
                 links.name,
                 options,
@@ -124,7 +123,7 @@ class RocksDb(Closing):
     _finalizer: weakref.finalize[[], RocksDb]
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        """The value of a key, None without. Raises Unreadable."""
+        """The value of a key, None if there is none. Raises Unreadable."""
         try:
             value = self._family(family).get(key)
         except Exception as error:
@@ -132,9 +131,9 @@ class RocksDb(Closing):
         return None if value is None else bytes(value)
 
     def items(self, family: str, start: bytes = b"", *, backwards: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` on with their values, in order of the bytes. Raises Unreadable.
+        """Yield keys from `start` on with their values, in byte order. Raises Unreadable.
 
-        backwards: from the last key that is not behind `start` down. A family that is not there is empty.
+        backwards: from the last key at or before `start` down. A family that does not exist is empty.
         """
         if family not in self.column_families:
             return
@@ -147,7 +146,7 @@ class RocksDb(Closing):
             raise _error(error, self.path, self._links) from error
 
     def stretch(self, family: str, start: bytes, most: int) -> tuple[list[bytes], list[bytes]]:
-        """At most so many keys from `start` on, and their values, in order of the bytes. Raises Unreadable."""
+        """Up to `most` keys from `start` on, and their values, in byte order. Raises Unreadable."""
         if family not in self.column_families:
             return [], []
         try:
@@ -159,7 +158,7 @@ class RocksDb(Closing):
         return [key for key, _ in rows], [value for _, value in rows]
 
     def _check_end(self, family: str, last: bytes, *, backwards: bool) -> None:
-        """The rows end behind the key `last`: at a block that cannot be read they only seem to."""
+        """Raise unless the rows really end at the key `last`: at an unreadable block they only seem to end."""
         rows = self._family(family).iter()
         if backwards:
             rows.seek_for_prev(last) if last else rows.seek_to_last()
@@ -177,16 +176,16 @@ class RocksDb(Closing):
         return self._open[name]
 
     def close(self) -> None:
-        """Close it, and take the links away."""
+        """Close the database and remove the links."""
         self._open.clear()
         self._database.close()
         self._finalizer()
 
 
 def _options(rocksdict: Any) -> Any:
-    """Plain bytes, a bounded number of open files."""
+    """Options for plain bytes and a bounded number of open files."""
     options = rocksdict.Options(raw_mode=True)
-    # as brokers open theirs: what is torn at the end of its log is passed over
+    # as brokers open a database: a torn end of its log is skipped
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.skip_any_corrupted_record())
     options.create_if_missing(False)
     options.set_max_open_files(_OPEN_FILES)
@@ -194,14 +193,14 @@ def _options(rocksdict: Any) -> Any:
 
 
 def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
-    """A directory for temporary files with a link to each file of `path` that a broker makes. manifest: what CURRENT
-    names there, "": as here.
+    """Make a temporary directory with a link to each file of `path` that a broker makes. manifest: what CURRENT names
+    there; "": as in `path`.
     """
     from tempfile import TemporaryDirectory  # few stores have a RocksDB
 
     with os_errors(path), os.scandir(path) as entries:
-        files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
-        files = [entry for entry in files if entry.name != _NOTES]
+        files = [e for _, e in zip(range(_FILES_MAX), entries, strict=False) if e.is_file()]
+        files = [entry for entry in files if entry.name != _LIBRARY_NOTES]
     with os_errors(path, "cannot link to the files of"):
         target = TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
         for entry in files:
@@ -215,12 +214,12 @@ def _links(path: Path, manifest: str) -> TemporaryDirectory[str]:
 
 
 def _check_manifest(path: Path) -> None:
-    """At a part of a recycled log in the MANIFEST the library goes round for ever. Raises Unreadable."""
+    """Raise Unreadable if the MANIFEST has a part of a recycled log, at which the library loops forever."""
     name, at, head = "", None, b""
-    with suppress(StoreError):  # of a file that is not there, or cannot be read, the library tells
+    with suppress(StoreError):  # the library reports a file that is missing or cannot be read
         name = named_manifest(path)
         if not name.startswith(MANIFEST) or "/" in name or "\0" in name:
-            return  # no name of a MANIFEST: the library tells this, too
+            return  # not the name of a MANIFEST: the library reports this, too
         at = read_log(log_windows(path / name), keep=False).damaged
         head = read_at(path / name, _PART.size, at) if at is not None else b""
     if len(head) == _PART.size and _PART.unpack(head)[2] in RECYCLED_TYPES:
@@ -228,23 +227,23 @@ def _check_manifest(path: Path) -> None:
 
 
 def named_manifest(path: Path) -> str:
-    """The MANIFEST that CURRENT names, "" without one. Raises StoreError."""
+    """The name of the MANIFEST in CURRENT, "" without CURRENT. Raises StoreError."""
     with suppress(Missing):
         return read_at(path / CURRENT, _NAME_BYTES_MAX, 0).decode("ascii", "replace").strip()
     return ""
 
 
 def log_windows(path: Path) -> Iterator[bytes]:
-    """A MANIFEST or write-ahead log, as `read_log` takes it. Raises StoreError."""
+    """The bytes of a MANIFEST or write-ahead log, as `read_log` takes them. Raises StoreError."""
     return pieces(path, piece_bytes=_LOG_WINDOW_BYTES)
 
 
 def _error(error: Exception, path: Path, links: str) -> Unreadable:
-    """What the library says, about the files of the store; bytes that a disk does not give are noted."""
+    """The library's error, in terms of the store's files; bytes that the disk does not give are noted."""
     said = str(error).replace(links, str(path))
     missing = re.search(_MISSING, said)
     if missing is not None and not (path / missing[1]).exists():
-        names = re.search(_NAMES, said)
+        names = re.search(_NAMED_BY, said)
         told = f"or {names[1]}, which names it, is damaged" if names else ""
         said = ", ".join(filter(None, (f"its file {missing[1]} is missing", told)))
         return Unreadable(f"cannot read the RocksDB: {said}", path=path)
@@ -258,13 +257,13 @@ def _error(error: Exception, path: Path, links: str) -> Unreadable:
 
 
 def _files_in(path: Path, said: str) -> list[Path]:
-    """The files that a message names, all of the directory where it names none."""
+    """The files that a message names, or all files of the directory if it names none."""
     files = sorted(file for file in path.iterdir() if file.is_file())
     return [file for file in files if str(file) in said] or files
 
 
 def _unread(path: Path) -> Iterator[Unread]:
-    """The ranges of a file that cannot be read."""
+    """Yield the ranges of a file that cannot be read."""
     with opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         room = memoryview(bytearray(min(size, _WINDOW_BYTES)))
@@ -273,16 +272,16 @@ def _unread(path: Path) -> Iterator[Unread]:
 
 
 _UNIT = numbers_of(formats.UNIT)
-_LAST = b"\x7f" + b"\xff" * 8
-"""Behind every queue offset, before the numbers below 0, which are none."""
-_BEHIND = b"\xff" * 9
-"""Behind all that begins as a queue does."""
+_BEHIND_OFFSETS = b"\x7f" + b"\xff" * 8
+"""Suffix behind every queue offset; negative numbers follow, which are no queue offsets."""
+_BEHIND_QUEUE = b"\xff" * 9
+"""Suffix behind all keys that begin with the key of a queue."""
 
 
 class RocksdbConsumeQueue(ConsumeQueue):
     """One topic-queue whose units are entries of a RocksDB."""
 
-    #: Its units, where somebody has read them already.
+    #: Its units, if they were copied from the database before.
     copied: UnitStream | None = None
 
     def __init__(self, database: RocksDb, topic: str, queue_id: int) -> None:
@@ -293,14 +292,14 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
     @cached_property
     def first_offset(self) -> int:
-        """Queue offset of the first unit; of a queue without units the end."""
+        """Queue offset of the first unit; the end if the queue has no unit."""
         first = next(self._rows(self._prefix), None)
         return self._end if first is None else first.queue_offset
 
     @cached_property
     def _end(self) -> int:
-        """Queue offset behind the last unit that there ever was."""
-        last = next(self._rows(self._prefix + _LAST, backwards=True), None)
+        """Queue offset behind the last unit; without units, behind the last one that there was."""
+        last = next(self.newest_first(), None)
         if last is not None:
             return last.queue_offset + 1
         key = formats.bound_key(self._topic, self.queue_id, MAX)
@@ -310,7 +309,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
         return int(formats.BOUND.parse(value).queue_offset) + 1
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """The unit with this number, valid or not; None where there is none."""
+        """The unit with this queue offset, valid or not; None if there is none."""
         if not 0 <= queue_offset < 1 << 63:
             return None
         key = formats.unit_key(self._topic, self.queue_id, queue_offset)
@@ -328,35 +327,31 @@ class RocksdbConsumeQueue(ConsumeQueue):
         from ...formats.derive import dtype_of
         from .units import RowUnits
 
-        return RowUnits(self._runs, dtype_of(formats.UNIT), first, stop)
+        return RowUnits(self.rows, dtype_of(formats.UNIT), first, stop)
 
     def newest_first(self) -> Iterator[Unit]:
-        """All units from the last one back, valid or not. Raises Unreadable."""
-        return self._rows(self._prefix + _LAST, backwards=True)
+        """Yield all units from the last one back, valid or not. Raises Unreadable."""
+        return self._rows(self._prefix + _BEHIND_OFFSETS, backwards=True)
 
     def fill(self, first: int, units: Units) -> None:
-        """Read units from `first` on into `units`; what is not there stays. Raises Unreadable."""
+        """Read units from `first` on into `units`; rows without a unit stay as they are. Raises Unreadable."""
         (self.copied or self._units(first, first + len(units))).fill(first, units)
 
     def rows(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """Units first ≤ k < stop in a row without a hole: number of the first, their bytes. Raises Unreadable."""
-        return self._runs(first, stop)
-
-    def _runs(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """Units in a row without a hole: number of the first, their bytes."""
+        """Yield runs of units first ≤ k < stop without a hole: number of the first, their bytes. Raises Unreadable."""
         import numpy as np
 
         key = formats.unit_key(self._topic, self.queue_id, first)
         begun, parts = first, list[bytes]()
         while first < stop:
-            keys, values = self._database.stretch(UNITS, key, min(stop - first, _STRETCH))
+            keys, values = self._database.stretch(UNITS, key, min(stop - first, _STRETCH_ENTRIES))
             mine = bisect_left(keys, True, key=lambda key: not key.startswith(self._prefix))
-            numbers, values = self._numbered(keys[:mine], values[:mine])
+            numbers, values = self._numbers_and_values(keys[:mine], values[:mine])
             behind = int(np.searchsorted(numbers, stop))
             ends = np.flatnonzero(np.diff(numbers[:behind]) != 1) + 1
             begins = [0, *ends.tolist()] if behind else []
             for begin, end in zip(begins, [*ends.tolist(), behind], strict=False):
-                if len(parts) >= _PARTS or (parts and numbers[begin] != first):
+                if len(parts) >= _PARTS_MAX or (parts and numbers[begin] != first):
                     yield begun, b"".join(parts)
                     parts.clear()
                 if not parts:
@@ -369,8 +364,8 @@ class RocksdbConsumeQueue(ConsumeQueue):
         if parts:
             yield begun, b"".join(parts)
 
-    def _numbered(self, keys: list[bytes], values: list[bytes]) -> tuple[Ints, list[bytes]]:
-        """Numbers and values of the units of this queue; what is none is left out."""
+    def _numbers_and_values(self, keys: list[bytes], values: list[bytes]) -> tuple[Ints, list[bytes]]:
+        """Numbers and values of this queue's units; leaves out malformed and negative keys, and malformed values."""
         import numpy as np
 
         from ...formats.derive import dtype_of
@@ -383,11 +378,11 @@ class RocksdbConsumeQueue(ConsumeQueue):
         raw = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), width)
         ends = np.ascontiguousarray(raw[:, len(self._prefix) :]).view(dtype_of(formats.UNIT_OFFSET))
         numbers = ends.ravel()["queue_offset"].astype(np.int64)
-        right_to = len(numbers) - int((numbers < 0).sum())  # they are behind all others
+        right_to = len(numbers) - int((numbers < 0).sum())  # negative numbers come last
         return numbers[:right_to], values[:right_to]
 
     def _rows(self, start: bytes, *, backwards: bool = False) -> Iterator[Unit]:
-        """Units from a key on, as long as they are of this queue."""
+        """Yield units from a key on, up to the end of this queue."""
         for key, value in self._database.items(UNITS, start, backwards=backwards):
             number = formats.queue_offset(key, self._prefix)
             if number is None or number < 0:
@@ -396,56 +391,56 @@ class RocksdbConsumeQueue(ConsumeQueue):
                 yield Unit(number, *_UNIT.unpack(value)[:3])
 
     def summary(self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False) -> QueueSummary:
-        """What the queue holds, as of a queue in files."""
+        """What the queue holds, as for a queue in files."""
         if self.first_offset == self._end:
             return QueueSummary(self.topic, self.queue_id, self._end, self._end)
         return super().summary(log_start, log_end, broker_4=broker_4)
 
     def _last_unit(self, log_end: int | None) -> Unit | None:
         """The last valid unit that points into the log."""
-        for unit in self._rows(self._prefix + _LAST, backwards=True):
+        for unit in self.newest_first():
             if unit.valid and (log_end is None or not is_cut(unit.physical_offset, log_end)):
                 return unit
         return None
 
     def close(self) -> None:
-        """Nothing: the database stays open for other queues."""
+        """Close nothing: the database stays open for other queues."""
 
 
 class RocksdbConsumeQueues(ConsumeQueues):
     """All consume queues of a store that has them in a RocksDB.
 
-    Raises Unsupported without the extra, Unreadable.
+    Methods raise Unsupported without the extra, Unreadable.
     """
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
         self._path = layout.queue_database or layout.consume_queue
-        #: All units, where somebody has read them once: `CopiedQueues.stream`.
+        #: Gives the units of a queue, if they were copied before: `CopiedQueues.stream`.
         self.copied: Callable[[str, int], UnitStream | None] | None = None
 
     @classmethod
     def at(cls, path: Path) -> RocksdbConsumeQueues:
-        """Those of a RocksDB that need not be in a store."""
+        """The queues of a RocksDB that need not be in a store."""
         found = cls(Layout.of(path.parent))
         found._path = path
         return found
 
     @classmethod
     def of(cls, database: RocksDb) -> RocksdbConsumeQueues:
-        """Those of a database that somebody has opened, and closes."""
+        """The queues of an open database, which the caller closes."""
         found = cls.at(database.path)
         found.__dict__["database"] = database
         return found
 
     @cached_property
     def database(self) -> RocksDb:
-        """The RocksDB."""
+        """The RocksDB, opened when first needed."""
         return RocksDb.open(self._path)
 
     @cached_property
     def dispatched(self) -> int:
-        """Position of the log up to which it has units by its own word, 0 where it says nothing."""
+        """Log position up to which the database has units, by its own CHECKPOINT_TOPIC row; 0 if it has none."""
         key = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
         value = self.database.get(BOUNDS, key)
         if value is None or len(value) != formats.CHECKPOINT.sizeof():
@@ -454,17 +449,17 @@ class RocksdbConsumeQueues(ConsumeQueues):
 
     @cached_property
     def _all(self) -> dict[tuple[str, int], QueueDirectory]:
-        """Queues that have units, or had some, sorted; found once for a layout."""
-        return self.layout.once(lambda _: self._found(), (RocksdbConsumeQueues, self._path))
+        """Queues that have units, or had some, sorted; looked up once for a layout."""
+        return self.layout.once(lambda _: self._found_queues(), (RocksdbConsumeQueues, self._path))
 
-    def _found(self) -> dict[tuple[str, int], QueueDirectory]:
-        """Each costs one look into the database."""
+    def _found_queues(self) -> dict[tuple[str, int], QueueDirectory]:
+        """Look up all queues; each takes one seek in the database."""
         found: set[tuple[bytes, int]] = set()
         start = b""
         while (row := next(self.database.items(UNITS, start), None)) is not None:
             if (queue := formats.queue_of(row[0])) is not None:
                 found.add(queue)
-            start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _BEHIND
+            start = row[0] + b"\0" if queue is None else formats.queue_prefix(*queue) + _BEHIND_QUEUE
         for key, _ in self.database.items(BOUNDS):
             bound = formats.bound_of(key)
             if bound is not None:
@@ -476,7 +471,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
         return iter(self._all.values())
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """One queue. Raises NotFound, Unreadable."""
+        """Open one queue. Raises NotFound, Unreadable."""
         if (topic, queue_id) not in self._all:
             what = f"no queue {queue_id} of topic {topic}"
             raise NotFound(what if self.has_topic(topic) else f"no such topic: {topic}")
@@ -486,7 +481,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
         return found
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
-        """The queues of one topic, by number; empty where the topic has none."""
+        """The queues of one topic, by queue id; empty if the topic has none."""
         return [queue for queue in self if queue.topic == topic]
 
     def has_topic(self, topic: str) -> bool:
@@ -502,7 +497,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
         ]
 
     def give_up(self) -> None:
-        """It cannot be read: there are no queues."""
+        """Have no queues from now on, since the database cannot be read."""
         self._all = {}
 
     def close(self) -> None:
@@ -513,13 +508,13 @@ class RocksdbConsumeQueues(ConsumeQueues):
 
 
 def queue_of_bound(key: bytes) -> tuple[str, int] | None:
-    """Topic and queue of a `max` row, None for any other key."""
+    """Topic and queue id of a `max` row; None for any other key."""
     found = formats.bound_of(key)
     return None if found is None else (found[0].decode("utf-8", "surrogateescape"), found[1])
 
 
 def odd_rows(database: RocksDb) -> Iterator[bytes]:
-    """Keys of the family `offset` that a broker fails on, or of no broker. Raises Unreadable."""
+    """Yield keys of the family `offset` that make a broker fail, or that no broker writes. Raises Unreadable."""
     from construct import ConstructError
 
     for key, _ in database.items(BOUNDS):

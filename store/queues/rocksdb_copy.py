@@ -1,10 +1,10 @@
-"""The units of a RocksDB of queues, read once, as files in the directory for temporary files.
+"""A RocksDB of queues: a copy of its units in temporary files, and what its files prove to be lost.
 
-Who goes through all units more than once (a verification, the prediction of a start, a plan) finds them
-there as those of queues in files, which cost a tenth. Numbers without a unit are holes, and known as such.
+A verification, the prediction of a start, or a plan goes through all units more than once. It finds them in the copy
+like those of queues in files, which takes a tenth of the time. Queue offsets without a unit are holes, and known to be.
 
-What the files of a RocksDB prove: a library that opens one takes what CURRENT leads to, and what the
-write-ahead logs have up to their first fault, without a word of the rest.
+`database_loss`: a library that opens a RocksDB uses what CURRENT leads to, and what the write-ahead logs have up to
+their first fault, and does not tell of the rest.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from ..errors import StoreError, Unreadable, os_errors
 from .rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, log_windows, named_manifest
 from .units import LARGEST_OFFSET, UNIT_DTYPE, WINDOW_UNITS, FileUnits, Units, UnitStream
 
-_ALL = int(np.iinfo(np.int64).max)
+_LAST_NUMBER = int(np.iinfo(np.int64).max)
 
 
 class CopiedQueues:
-    """Queues of a database as files. They go with the object that has made them; in another process,
-    and from a pickle, it only names them.
+    """Queues of a database as files, removed together with the object that has made them. A copy of the object in
+    another process, or from a pickle, only names the files.
 
-    entries: by queue, files of `file_bytes`. whole: nothing was met that cannot be read, or has no place in a file.
+    entries: by queue, files of `file_bytes`. whole: everything could be read and has a place in a file.
     """
 
     def __init__(self, folder: TemporaryDirectory[str], file_bytes: int) -> None:
-        self._gone: Any = weakref.finalize(self, _remove, folder, os.getpid())
+        self._finalizer: Any = weakref.finalize(self, _remove_folder, folder, os.getpid())
         self._file_bytes = file_bytes
         self.entries: dict[QueueId, tuple[DirectoryEntry, ...]] = {}
         self.whole = True
-        self._there: dict[QueueId, array[int]] = {}
+        self._written_ranges: dict[QueueId, array[int]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_gone": None}
+        return {**self.__dict__, "_finalizer": None}
 
     @classmethod
     def of(cls, database: RocksDb, file_bytes: int, wanted: Callable[[str], bool] = lambda _topic: True) -> Self:
-        """The queues of wanted topics, as far as they can be read. Raises NoSpace."""
+        """Copy the queues of wanted topics, as far as they can be read. Raises NoSpace."""
         with temporary_files():
             folder = TemporaryDirectory(prefix="mqstore-queues-", ignore_cleanup_errors=True)
             made = cls(folder, file_bytes)
@@ -68,19 +68,19 @@ class CopiedQueues:
         return made
 
     def stream(self, topic: str, queue_id: int) -> UnitStream | None:
-        """The units of a queue that the database has; None for any other."""
+        """The units of a queue that the database has; None for any other queue."""
         queue = QueueId(topic, queue_id)
         if queue not in self.entries:
             return None
         files = FileUnits.of(self.entries[queue], self._file_bytes)
-        return _CopiedUnits(files, self._there[queue])
+        return _CopiedUnits(files, self._written_ranges[queue])
 
     def _add(self, database: RocksDb, queue: QueueId, folder: Path) -> None:
         """Write the units of one queue, as far as they can be read, into files with holes."""
         names, there = dict[int, Path](), array("q")
         folder.mkdir()
         try:
-            for first, units in RocksdbConsumeQueue(database, *queue).stream.windows(stop=_ALL):
+            for first, units in RocksdbConsumeQueue(database, *queue).stream.windows(stop=_LAST_NUMBER):
                 if not 0 <= first <= LARGEST_OFFSET - len(units):
                     self.whole = False
                     continue
@@ -91,7 +91,7 @@ class CopiedQueues:
                     there.extend((first, first + len(units)))
         except StoreError:
             self.whole = False
-        self._there[queue] = there
+        self._written_ranges[queue] = there
         size = self._file_bytes
         entries = (DirectoryEntry(p.name, os.fspath(p), size, False) for _, p in sorted(names.items()))
         self.entries[queue] = tuple(entries)
@@ -112,14 +112,14 @@ class CopiedQueues:
             done += len(part)
 
 
-def _remove(folder: TemporaryDirectory[str], owner: int) -> None:
-    """owner: the process whose files these are; a copy of it leaves them alone."""
+def _remove_folder(folder: TemporaryDirectory[str], owner: int) -> None:
+    """Remove the folder, unless a copy of the process asks. owner: id of the process that has made it."""
     if os.getpid() == owner:
         folder.cleanup()
 
 
 class _CopiedUnits(UnitStream):
-    """Units in files that have holes. there: of numbers with a unit first and behind the last, in order."""
+    """Units in files that have holes. there: pairs of first queue offset and offset behind the last, ascending."""
 
     def __init__(self, files: FileUnits, there: array[int]) -> None:
         self._files = files
@@ -128,7 +128,7 @@ class _CopiedUnits(UnitStream):
     def windows(
         self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
     ) -> Iterator[tuple[int, Units]]:
-        """As `UnitStream.windows`."""
+        """See `UnitStream.windows`; holes are left out."""
         step, known = most or WINDOW_UNITS, int(self._ends[-1]) if len(self._ends) else 0
         stop = min(stop, known)  # holes behind the last unit are not read
         for begin, units in self._files.windows(first, stop, reverse=reverse, most=step):
@@ -141,7 +141,7 @@ class _CopiedUnits(UnitStream):
                 yield at, units[at - begin : min(behind, end) - begin]
 
     def fill(self, first: int, units: Units, *, around: bool = False) -> None:
-        """As `UnitStream.fill`."""
+        """See `UnitStream.fill`."""
         self._files.fill(first, units, around=around)
 
 
@@ -149,10 +149,10 @@ _FILE_OF_DATABASE = re.compile(r"(?P<number>\d+)\.(?P<kind>sst|log)|(?P<manifest
 
 
 class DatabaseLoss(NamedTuple):
-    """What the files of a RocksDB prove that it had, and who opens it does not get.
+    """What the files of a RocksDB prove that it had, and what is missing when it is opened.
 
-    text: what is wrong. manifest: with its name in CURRENT nothing is lost; "": there is no such one. opens: a broker
-    opens what is left.
+    text: what is wrong. manifest: nothing is lost if CURRENT names this MANIFEST; "": no MANIFEST does that. opens:
+    whether a broker opens what remains.
     """
 
     text: str
@@ -161,12 +161,12 @@ class DatabaseLoss(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Both, in words."""
+        """`text`, with the MANIFEST that helps, if there is one."""
         return f"{self.text}; {self.manifest} beside it names all its tables" if self.manifest else self.text
 
 
 class _DatabaseFiles(NamedTuple):
-    """The files of a RocksDB. tables: number → bytes. logs: number → path. manifests: names, the newest first."""
+    """The files of a RocksDB. tables: number → size in bytes. logs: number → path. manifests: names, newest first."""
 
     tables: dict[int, int]
     logs: dict[int, Path]
@@ -174,7 +174,7 @@ class _DatabaseFiles(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> _DatabaseFiles:
-        """Those in a directory. Raises Unreadable."""
+        """The files in a directory. Raises Unreadable."""
         found = cls({}, {}, [])
         with os_errors(path):
             for entry in path.iterdir():
@@ -191,31 +191,31 @@ class _DatabaseFiles(NamedTuple):
         return found
 
     def fit(self, manifest: ManifestContent) -> bool:
-        """They are those of a MANIFEST: its tables, and the log that took entries when it was last written."""
+        """Whether they match a MANIFEST: its tables, and the log that took entries when it was last written."""
         return manifest.tables.items() <= self.tables.items() and self.has_log_of(manifest)
 
     def has_log_of(self, manifest: ManifestContent) -> bool:
-        """There is that log. One that is made later has a greater number, and takes its place with the next edit."""
+        """Whether there is that log. A later log has a greater number, and replaces it with the next edit."""
         made = self.tables or self.logs
         return not made or any(manifest.open_log <= number < manifest.next_file for number in self.logs)
 
 
 def database_loss(path: Path) -> DatabaseLoss | None:
-    """What a RocksDB has lost; None: nothing, what whoever opens it tells, or all of it.
+    """What a RocksDB has lost; None if nothing, if everything, or if opening it reports the loss.
 
-    CURRENT names the MANIFEST that the tables and logs belong to, and what is in no table is in the logs. An end of
-    the last log that is not whole is what a kill leaves.
+    CURRENT names the MANIFEST to which the tables and logs belong, and what is in no table is in the logs. A torn end
+    of the last log is what a kill leaves.
     """
-    with suppress(StoreError):  # of a file that the disk does not give, the library tells
-        return _lost(path) if path.is_dir() else None
+    with suppress(StoreError):  # the library reports a file that the disk does not give
+        return _loss_of(path) if path.is_dir() else None
     return None
 
 
-def _lost(path: Path) -> DatabaseLoss | None:
+def _loss_of(path: Path) -> DatabaseLoss | None:
     files, named = _DatabaseFiles.of(path), named_manifest(path)
     own = manifest_of(log_windows(path / named)) if named in files.manifests else None
     if own is not None and files.fit(own):
-        return _lost_of_logs(files, own)
+        return _loss_of_logs(files, own)
     others = (name for name in files.manifests if name != named)
     contents = ((name, manifest_of(log_windows(path / name))) for name in others)
     whole = next((name for name, one in contents if one is not None and not one.torn and files.fit(one)), "")
@@ -237,8 +237,8 @@ def _lost(path: Path) -> DatabaseLoss | None:
     return DatabaseLoss(text)
 
 
-def _lost_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | None:
-    """What the logs of a MANIFEST have that nobody reads, or what is cut off of one."""
+def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | None:
+    """The loss of entries in a MANIFEST's logs, behind damage or where a log is cut short; None if there is none."""
     for number, path in sorted(files.logs.items()):
         if number < manifest.first_log:
             continue

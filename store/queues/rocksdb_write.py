@@ -1,18 +1,17 @@
-"""What becomes of the files of a RocksDB when entries are put into it, and one that is made new.
+"""Write to a RocksDB of a broker: put entries into a database, or make a new one of queues. Needs the extra `rocksdb`.
 
-When entries are put the database itself stays as it is: the library changes a copy in the directory for
-temporary files, in which tables, which never change, are links. What it writes is of the oldest form that
-brokers since 5.3 read. Needs the extra `rocksdb`.
+Entries are put into a copy, and the database itself stays as it is: the library changes the copy in the directory for
+temporary files, in which tables, which never change, are links. The copy has the oldest form that brokers since 5.3
+read.
 
-A RocksDB of consume queues is made new from units that somebody has found in the log. They come queue by
-queue, in the order of the log, as often as there are some of a queue: `UnitSpool` puts them into a
-temporary file. `build` goes through that file queue by queue, in the order of keys, and writes tables (SST
-files) that the database takes in as they are: no write-ahead log, no memtable, and memory for one stretch
-of units only.
+A new RocksDB of consume queues is made from units that were found in the log. They come queue by queue, in the order of
+the log, and a queue may come several times: `UnitSpool` keeps them in a temporary file. `build` goes through that file
+queue by queue, in the order of keys, and writes tables (SST files) that the database takes in as they are: no
+write-ahead log, no memtable, and only one stretch of units in memory.
 
-What is written is what a broker leaves behind at a clean stop (spec 2.10): units in the family `default`;
-in `offset` a `max` row for each queue and the row of CHECKPOINT_TOPIC. `min` rows brokers write when somebody
-asks for the minimum, so a new database has none. Tables have the form that libraries since 5.3 read.
+The new database has what a broker leaves at a clean stop (spec 2.10): units in the family `default`; in `offset` a
+`max` row for each queue and the row of CHECKPOINT_TOPIC. Brokers write `min` rows when somebody asks for the minimum,
+so a new database has none, except for queues with holes. Tables have the form that libraries since 5.3 read.
 """
 
 from __future__ import annotations
@@ -45,31 +44,31 @@ from .rocksdb import DEFAULT, HINT, RocksDb, RocksdbConsumeQueue, queue_of_bound
 
 _TABLE = ".sst"
 _TABLE_FORMAT = 5
-"""Of tables; brokers of 5.3 bring a library that knows no later one."""
-_FULL = "No space left"
-"""What the library says then, among other things."""
+"""Version of the table format; the library of 5.3 brokers knows no later one."""
+_NO_SPACE = "No space left"
+"""Part of the library's message for a full disk."""
 NOT_OURS = ("LOG", "rocksdict-config.json")
-"""What the library tells beside the database."""
+"""Prefixes of the files with notes that the library writes beside a database."""
 _OF_DATABASE = re.compile(r"CURRENT|IDENTITY|LOCK|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)")
 
 
 class KeyChanges(Protocol):
-    """Keys, each with a new value or None for an entry that goes: a mapping, or what makes them one by one."""
+    """Keys, each with a new value, or None to delete the entry: a mapping, or a generator of pairs with a length."""
 
     def __len__(self) -> int: ...
 
     def items(self) -> Iterable[tuple[bytes, bytes | None]]:
-        """All of them."""
+        """All keys with their values."""
 
 
 Changes = Mapping[str, KeyChanges]
-"""By column family."""
+"""Changes by column family."""
 
 
 class Rewritten(NamedTuple):
-    """made: content of files that are new or other than before, by name. gone: names of files.
+    """made: content of new and changed files, by name. gone: names of removed files.
 
-    digest: of all files as they were. What is made lies in temporary files without a name, mapped.
+    digest: of all files as they were. Made content lies in mapped temporary files without a name.
     """
 
     made: dict[str, Content]
@@ -78,26 +77,26 @@ class Rewritten(NamedTuple):
 
 
 def rewritten(path: Path, entries: KeyChanges, family: str = DEFAULT) -> Rewritten:
-    """The database in `path` with these changes of one of its column families. As `changed`."""
+    """`changed` for one column family."""
     return changed(path, {family: entries})
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Files of a database so that a copy of it is sound at any step: what names a file comes after it."""
+    """Sort files of a database for copying: a file comes before the file that names it, so each step is sound."""
     return sorted(names, key=lambda name: (_rank(name), name))
 
 
 def _rank(name: str) -> int:
-    """Tables, logs, options, the list of tables, and last what names that."""
+    """Order of kinds: tables, logs, OPTIONS, MANIFEST (the list of tables), and CURRENT, which names it."""
     starts = ("OPTIONS", "MANIFEST", "CURRENT")
     found = next((at for at, start in enumerate(starts, 2) if name.startswith(start)), None)
     return found if found is not None else int(not name.endswith(_TABLE))
 
 
 def changed(path: Path, changes: Changes) -> Rewritten:
-    """The database in `path` with these changes. Writes nothing there.
+    """The files of the database in `path` after these changes. Writes nothing there.
 
-    Raises Unsupported where the extra is not installed, Unreadable.
+    Raises Unsupported if the extra is not installed, Unreadable.
     """
     if not any(changes.values()):
         return Rewritten({}, (), "")
@@ -105,15 +104,15 @@ def changed(path: Path, changes: Changes) -> Rewritten:
     with TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder)
         try:
-            digest = _copy(path, copy)
-            _put(rocksdict, copy, changes)
-            return Rewritten(*_changes(path, copy), digest)
+            digest = _copy_database(path, copy)
+            _apply_changes(rocksdict, copy, changes)
+            return Rewritten(*_changed_files(path, copy), digest)
         except OSError as error:
             raise from_os_error(error, path, "cannot copy the files of") from error
         except StoreError:
             raise
         except Exception as error:  # the library raises nothing narrower
-            if _FULL in str(error):
+            if _NO_SPACE in str(error):
                 with temporary_files():
                     raise
             said = str(error).replace(folder, str(path))
@@ -121,7 +120,7 @@ def changed(path: Path, changes: Changes) -> Rewritten:
 
 
 def library(purpose: str, path: Path) -> Any:
-    """The library that writes a RocksDB. purpose: what it is for, as "change". Raises Unsupported without it."""
+    """The library that writes a RocksDB. purpose: a verb, as "change". Raises Unsupported without it."""
     try:
         import rocksdict
     except ImportError as error:
@@ -130,8 +129,8 @@ def library(purpose: str, path: Path) -> Any:
     return rocksdict
 
 
-def _copy(path: Path, copy: Path) -> str:
-    """Links to the tables, all else copied; a digest of names, lengths and content."""
+def _copy_database(path: Path, copy: Path) -> str:
+    """Link the tables and copy all other files; return a digest of names, lengths, and content other than of tables."""
     total = hashlib.sha256()
     for file in files_of(path):
         total.update(f"{file.name} {file.stat().st_size}\n".encode())
@@ -148,7 +147,7 @@ def _copy(path: Path, copy: Path) -> str:
 
 
 def database_files(path: Path) -> list[Path]:
-    """What belongs to a database in a directory that may hold topics, too; none where it is missing."""
+    """The files of a database in a directory that may hold topics, too; none if the directory is missing."""
     if not path.is_dir():
         return []
     return [file for file in files_of(path) if is_of_database(file.name)]
@@ -160,13 +159,13 @@ def is_of_database(name: str) -> bool:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a directory, without what the library tells beside its database."""
+    """The files of a directory, without the library's notes beside a database."""
     return sorted(
         Path(entry.path) for entry in os.scandir(path) if entry.is_file() and not entry.name.startswith(NOT_OURS)
     )
 
 
-def _put(rocksdict: Any, path: Path, changes: Changes) -> None:
+def _apply_changes(rocksdict: Any, path: Path, changes: Changes) -> None:
     families = rocksdict.Rdict.list_cf(str(path), table_options(rocksdict))
     options = {name: table_options(rocksdict) for name in families}
     database = rocksdict.Rdict(str(path), table_options(rocksdict), column_families=options)
@@ -187,7 +186,7 @@ def _put(rocksdict: Any, path: Path, changes: Changes) -> None:
 
 
 def table_options(rocksdict: Any, *, packed: bool = False) -> Any:
-    """As brokers open theirs, but that nothing is merged into other tables. packed: by LZ4, as they have units."""
+    """Options like a broker's, but without merging tables. packed: with LZ4, as brokers have their units."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
     options.set_disable_auto_compactions(True)
@@ -200,17 +199,17 @@ def table_options(rocksdict: Any, *, packed: bool = False) -> Any:
     return options
 
 
-def _changes(path: Path, copy: Path) -> tuple[dict[str, Content], tuple[str, ...]]:
+def _changed_files(path: Path, copy: Path) -> tuple[dict[str, Content], tuple[str, ...]]:
     before, after = {f.name: f for f in files_of(path)}, {f.name: f for f in files_of(copy)}
     made: dict[str, Content] = {
         name: mapped(pieces(file))
         for name, file in after.items()
-        if not file.is_symlink() and (name not in before or not _same(file, before[name]))
+        if not file.is_symlink() and (name not in before or not _same_content(file, before[name]))
     }
     return made, tuple(sorted(before.keys() - after.keys()))
 
 
-def _same(file: Path, other: Path) -> bool:
+def _same_content(file: Path, other: Path) -> bool:
     return all(one == two for one, two in zip_longest(pieces(file), pieces(other)))
 
 
@@ -218,33 +217,33 @@ _BOUND = numbers_of(formats.BOUND)
 _OFFSET = dtype_of(formats.UNIT_OFFSET)
 UNIT = dtype_of(formats.UNIT)
 ROW = dtype_of(formats.NUMBERED_UNIT)
-"""A unit in the temporary file: its queue offset as it ends the key, and the value."""
+"""A unit in the temporary file: its queue offset as at the end of a key, and its value."""
 _VALUE = np.dtype(f"V{UNIT.itemsize}")
-_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 16
 _TABLE_BYTES = 256 << 20
-"""Bytes of keys and values from which on a new table is begun."""
+"""When keys and values in a table reach this size, a new table begins."""
 _NAME = "{:06}.built"
 Stretches = Iterable[tuple[list[bytes], list[bytes]]]
-"""Keys and values, by key, some at a time."""
+"""Keys and values in key order, some at a time."""
 _BYTES_OF_UNIT, _BYTES_OF_BOUND = 64, 256
-"""More than a database takes."""
+"""Upper estimates of what a unit and a bound take in a database."""
 
 
 class QueueBound(NamedTuple):
-    """The last unit of a queue, or the first: position of its record, its queue offset."""
+    """The last unit of a queue, or the first: log position of its record, and its queue offset."""
 
     physical_offset: int
     queue_offset: int
 
     def hides(self, first: QueueBound) -> bool:
-        """As the row of the first unit it keeps the first message from consumers, or sends them where none is."""
+        """Whether this `min` row hides the first message, or sends consumers where none is. first: the first unit."""
         if self.queue_offset < first.queue_offset:
             return self.physical_offset >= first.physical_offset
         return self.queue_offset > first.queue_offset
 
 
 class UnitSpool:
-    """Units of any number of queues in a temporary file; 36 bytes a unit on the disk."""
+    """Units of any number of queues in a temporary file, 36 bytes each."""
 
     def __init__(self) -> None:
         self._file = TemporaryBytes()
@@ -253,7 +252,7 @@ class UnitSpool:
         self._disordered: set[QueueId] = set()
         #: The last unit of each queue.
         self.ends: dict[QueueId, QueueBound] = {}
-        #: Position behind the last record that has a unit.
+        #: Log position behind the last record that has a unit.
         self.dispatched = 0
         self._digest = b""
 
@@ -262,7 +261,7 @@ class UnitSpool:
 
     @property
     def digest(self) -> bytes:
-        """What tells two spools apart, however their units came."""
+        """A digest of the units, whatever order they came in."""
         if not self._digest:
             total = hashlib.sha256()
             for queue in self.queues:
@@ -278,11 +277,11 @@ class UnitSpool:
 
     @property
     def queues(self) -> list[QueueId]:
-        """All queues that have units, in the order of the keys of a database."""
+        """All queues that have units, in key order of a database."""
         return sorted(self._parts, key=_prefix)
 
     def add(self, queue: QueueId, offset: Ints, position: Ints, size: Ints, tags: Ints, time: Ints) -> None:
-        """Units of one queue, behind those that came before, one at least. Raises NoSpace."""
+        """Add one or more units of a queue, behind its earlier ones. Raises NoSpace."""
         rows = np.zeros(len(offset), ROW)
         rows["queue_offset"], rows["physical_offset"], rows["size"] = offset, position, size
         rows["tags_code"], rows["store_timestamp"] = tags, time
@@ -299,31 +298,31 @@ class UnitSpool:
             self.ends[queue] = end
 
     def first(self, queue: QueueId) -> QueueBound:
-        """The first unit of a queue that has some."""
+        """The first unit of a queue; the queue must have one."""
         row = next(self.rows(queue))[0]
         return QueueBound(int(row["physical_offset"]), int(row["queue_offset"]))
 
     def has_holes(self, queue: QueueId) -> bool:
-        """Numbers are left out between its units."""
+        """Whether queue offsets are missing between the queue's units."""
         count = sum(count for _, count in self._parts[queue])
         return count <= self.ends[queue].queue_offset - self.first(queue).queue_offset
 
     def rows(self, queue: QueueId) -> Iterator[Any]:
-        """Stretches of a queue's units, `ROW` each, by queue offset; of several at one the last."""
+        """Yield a queue's units by queue offset, `ROW[n]` at a time; of several at one offset only the last."""
         parts = self._parts.get(queue, [])
         if queue not in self._disordered:
             for first, count in parts:
-                for begin in range(first, first + count, _AT_ONCE):
-                    yield self._read(begin, min(_AT_ONCE, first + count - begin))
+                for begin in range(first, first + count, _ROWS_AT_ONCE):
+                    yield self._read(begin, min(_ROWS_AT_ONCE, first + count - begin))
             return
-        # np.concatenate would turn the numbers to the order of this machine
+        # np.concatenate would convert the numbers to the byte order of this machine
         rows = np.frombuffer(b"".join(self._read(*part).tobytes() for part in parts), ROW)
         offsets = rows["queue_offset"].astype(np.int64)
         order = np.argsort(offsets, kind="stable")
         last = np.append(np.diff(offsets[order]) != 0, np.ones(1, np.bool_))
         rows = rows[order[last]]
-        for begin in range(0, len(rows), _AT_ONCE):
-            yield rows[begin : begin + _AT_ONCE]
+        for begin in range(0, len(rows), _ROWS_AT_ONCE):
+            yield rows[begin : begin + _ROWS_AT_ONCE]
 
     def _read(self, first: int, count: int) -> Any:
         size = count * ROW.itemsize
@@ -333,54 +332,56 @@ class UnitSpool:
 class Holes:
     """Queue offsets that the messages of a log leave out, and the tombstones of what was lost there; spec 2.10, B4.
 
-    A pull between two units of a database ends with an exception; at a unit that names a tombstone it goes on.
-    Numbers for which the log has no room between its records are none that were lost.
+    A pull at a queue offset without a unit fails with an exception; at a unit that names a tombstone it continues.
+    Missing offsets for which the log has no room between its records were never given out.
     """
 
     def __init__(self) -> None:
-        self._last: dict[QueueId, Ints] = {}
-        self._found: list[tuple[QueueId, Ints, Ints]] = []
-        self._lost: list[Ints] = [np.empty((0, 5), np.int64)]
+        self._last_rows: dict[QueueId, Ints] = {}
+        self._gaps: list[tuple[QueueId, Ints, Ints]] = []
+        self._tombstone_rows: list[Ints] = [np.empty((0, 5), np.int64)]
 
     def note(self, queue: QueueId, columns: Sequence[Ints], lost: Flags) -> None:
-        """Messages of a queue, behind those that came before, one at least: as `UnitSpool.add` takes them.
+        """Take one or more messages of a queue, behind its earlier ones: columns as for `UnitSpool.add`.
 
         lost: which of them are tombstones.
         """
         rows = np.stack(columns, axis=1)
         if lost.any():
-            self._lost.append(rows[lost])
-        rows = np.concatenate([self._last.get(queue, rows[0])[None], rows])
+            self._tombstone_rows.append(rows[lost])
+        rows = np.concatenate([self._last_rows.get(queue, rows[0])[None], rows])
         steps, room = np.diff(rows[:, 0]), np.diff(rows[:, 1]) // SMALLEST
         for at in np.flatnonzero((steps > 1) & (steps <= room)).tolist():
-            self._found.append((queue, rows[at].copy(), rows[at + 1].copy()))
-        self._last[queue] = rows[-1].copy()  # a view would keep the whole batch
+            self._gaps.append((queue, rows[at].copy(), rows[at + 1].copy()))
+        self._last_rows[queue] = rows[-1].copy()  # a view would keep the whole batch
 
     def passed(self, queue: QueueId, number: int, database: RocksDb) -> None:
-        """Messages of a queue that go on where others ended have all their units, none of them a tombstone's.
+        """Skip messages of a queue up to queue offset `number`, which all have units in the database, none of a
+        tombstone.
 
-        number: of the last one. Raises Unreadable.
+        Raises Unreadable.
         """
-        rows = np.full((1, self._lost[0].shape[1]), -1, np.int64)
+        rows = np.full((1, self._tombstone_rows[0].shape[1]), -1, np.int64)
         _read(database, queue, number, rows)
         rows[0, 0] = number
-        self._last[queue] = rows[0]
+        self._last_rows[queue] = rows[0]
 
     @property
     def tombstones(self) -> Ints:
-        """Their rows as `UnitSpool.add` takes them, by position, int64[n, 5]."""
-        rows = np.concatenate(self._lost)
-        self._lost = [rows[np.unique(rows[:, 1], return_index=True)[1]]]
-        return self._lost[0]
+        """Rows of the tombstones as `UnitSpool.add` takes them, by position, int64[n, 5]."""
+        rows = np.concatenate(self._tombstone_rows)
+        self._tombstone_rows = [rows[np.unique(rows[:, 1], return_index=True)[1]]]
+        return self._tombstone_rows[0]
 
     def fill(self, spool: UnitSpool, database: RocksDb | None, good: Callable[[Ints], Flags]) -> None:
-        """Give units to the numbers without one, once: a tombstone between their neighbours, else the unit before.
+        """Add units for missing queue offsets, once: they name a tombstone between their neighbours, else the record of
+        the unit before.
 
-        good: which positions may stay that units of the database name. Raises NoSpace, Unreadable.
+        good: which positions, as named by units of the database, may stay. Raises NoSpace, Unreadable.
         """
-        for queue, before, behind in self._found:
-            for first in range(int(before[0]) + 1, int(behind[0]), _AT_ONCE):
-                there = np.full((min(_AT_ONCE, int(behind[0]) - first), len(before)), -1)
+        for queue, before, behind in self._gaps:
+            for first in range(int(before[0]) + 1, int(behind[0]), _ROWS_AT_ONCE):
+                there = np.full((min(_ROWS_AT_ONCE, int(behind[0]) - first), len(before)), -1)
                 if database is not None:
                     _read(database, queue, first, there)
                 has = (there[:, 1] >= 0) & good(there[:, 1])
@@ -389,13 +390,13 @@ class Holes:
                     rows = there[run]
                     if not has[run[0]]:
                         end = there[run[-1] + 1] if run[-1] + 1 < len(has) else behind
-                        rows[:, 1:] = self._between(before, end, len(run))
+                        rows[:, 1:] = self._rows_between(before, end, len(run))
                         spool.add(queue, *rows.T)
                     before = rows[-1]
-        self._found = []
+        self._gaps = []
 
-    def _between(self, before: Ints, behind: Ints, count: int) -> Ints:
-        """What `count` units name between two others, int64[count, 4]."""
+    def _rows_between(self, before: Ints, behind: Ints, count: int) -> Ints:
+        """What `count` units name between two other units, int64[count, 4]."""
         rows = self.tombstones
         begin, end = np.searchsorted(rows[:, 1], (before[1] + 1, behind[1])).tolist()
         if begin < end:
@@ -404,7 +405,7 @@ class Holes:
 
 
 def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
-    """The units of a database from `first` on into the rows that they belong to."""
+    """Read the units of a database from `first` on into their rows."""
     for number, data in RocksdbConsumeQueue(database, *queue).rows(first, first + len(rows)):
         units = np.frombuffer(data, UNIT)
         for column, name in enumerate(UNIT.names or (), 1):
@@ -414,13 +415,13 @@ def _read(database: RocksDb, queue: QueueId, first: int, rows: Ints) -> None:
 def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None = None) -> None:
     """Make a database of these units in a new folder.
 
-    dispatched: position behind the last record that has its units. kept: ends of queues that may have no unit
-    any more; the greater one counts. Raises Unsupported where the extra is not installed, NoSpace, OSError.
+    dispatched: log position behind the last record that has its units. kept: ends of queues that may have no unit any
+    more; the greater end counts. Raises Unsupported if the extra is not installed, NoSpace, OSError.
     """
     rocksdict = library("make", folder)
     folder.mkdir(exist_ok=True)
     try:
-        _build(rocksdict, folder, spool, _bounds(spool, dispatched, kept))
+        _build(rocksdict, folder, spool, _bound_rows(spool, dispatched, kept))
     except Exception as error:
         if type(error) is not Exception:  # the library raises nothing narrower
             raise
@@ -433,7 +434,7 @@ def build(folder: Path, spool: UnitSpool, dispatched: int, kept: Mapping[QueueId
 def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> None:
     units, bounds = table_options(rocksdict, packed=True), table_options(rocksdict)
     tables = list(_unit_tables(rocksdict, units, folder, spool))
-    rows = [_table(rocksdict, bounds, folder / "bounds.built", ends)]
+    rows = [_write_table(rocksdict, bounds, folder / "bounds.built", ends)]
     options = table_options(rocksdict)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -450,20 +451,20 @@ def _build(rocksdict: Any, folder: Path, spool: UnitSpool, ends: Stretches) -> N
         database.close()
 
 
-def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None) -> Stretches:
-    """All rows of the family `offset`, by key."""
+def _bound_rows(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound] | None) -> Stretches:
+    """All rows of the family `offset`, in key order."""
     ends = dict(spool.ends)
     for queue, bound in (kept or {}).items():
         if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
             ends[queue] = bound
     rows = {
-        formats.bound_key(_bytes(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
+        formats.bound_key(_topic_bytes(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
         for queue, bound in ends.items()
     }
     for queue in spool.queues:
-        if spool.has_holes(queue):  # a broker that looks for the first unit by halves stops at one of them
+        if spool.has_holes(queue):  # a broker's bisection for the first unit would end at a hole
             begin = formats.BOUND.build(spool.first(queue)._asdict())
-            rows[formats.bound_key(_bytes(queue.topic), queue.queue_id, MIN)] = bytes(begin)
+            rows[formats.bound_key(_topic_bytes(queue.topic), queue.queue_id, MIN)] = bytes(begin)
     checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
     rows[formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)] = bytes(checkpoint)
     keys = sorted(rows)
@@ -471,7 +472,7 @@ def _bounds(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueBound
 
 
 def _unit_tables(rocksdict: Any, options: Any, folder: Path, spool: UnitSpool) -> Iterator[str]:
-    """Write the tables of all units, one behind the other in the order of keys."""
+    """Write the tables of all units in key order; yield their paths."""
     writer, size, number = None, 0, 0
     for queue in spool.queues:
         prefix = np.frombuffer(_prefix(queue), np.uint8)
@@ -491,16 +492,14 @@ def _unit_tables(rocksdict: Any, options: Any, folder: Path, spool: UnitSpool) -
 
 
 def values_of(rows: Any) -> Any:
-    """The units of rows as a database has them, `UNIT[n]`."""
+    """The values of rows as a database has them, `UNIT[n]`."""
     raw = rows.view(np.uint8).reshape(len(rows), ROW.itemsize)
     return np.ascontiguousarray(raw[:, _OFFSET.itemsize :]).view(UNIT).ravel()
 
 
 @dataclass
 class UnitChanges:
-    """Changes of the units of a database (`KeyChanges`). put: those that come, as they lie in a
-    temporary file. gone: the keys of those that go.
-    """
+    """Changes of a database's units (`KeyChanges`). put: units to write, in a temporary file. gone: keys to delete."""
 
     put: UnitSpool
     gone: dict[bytes, None] = field(default_factory=dict)
@@ -509,7 +508,7 @@ class UnitChanges:
         return len(self.put) + len(self.gone)
 
     def items(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Key and value of each, None for what goes."""
+        """Key and value of each change, None to delete."""
         for queue in self.put.queues:
             prefix = np.frombuffer(_prefix(queue), np.uint8)
             for rows in self.put.rows(queue):
@@ -527,7 +526,7 @@ def _entries(prefix: Any, rows: Any) -> tuple[list[bytes], list[bytes]]:
     return keys.view(f"V{width}").ravel().tolist(), values_of(rows).view(_VALUE).tolist()
 
 
-def _table(rocksdict: Any, options: Any, path: Path, entries: Stretches) -> str:
+def _write_table(rocksdict: Any, options: Any, path: Path, entries: Stretches) -> str:
     writer = _writer(rocksdict, options, path)
     for keys, values in entries:
         for key, value in zip(keys, values, strict=True):
@@ -542,16 +541,16 @@ def _writer(rocksdict: Any, options: Any, path: Path) -> Any:
     return writer
 
 
-def _bytes(topic: str) -> bytes:
+def _topic_bytes(topic: str) -> bytes:
     return topic.encode("utf-8", "surrogateescape")
 
 
 def _prefix(queue: QueueId) -> bytes:
-    return formats.queue_prefix(_bytes(queue.topic), queue.queue_id)
+    return formats.queue_prefix(_topic_bytes(queue.topic), queue.queue_id)
 
 
 def last_units(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
-    """The `max` rows. Raises Unreadable."""
+    """Yield the `max` row of each queue. Raises Unreadable."""
     for key, value in database.items(BOUNDS):
         queue = queue_of_bound(key)
         if queue is not None and len(value) == _BOUND.size:
@@ -561,12 +560,12 @@ def last_units(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
 def expired_ends(
     ends: Iterable[tuple[QueueId, QueueBound]], spool: UnitSpool, log_start: int
 ) -> dict[QueueId, QueueBound]:
-    """Ends of queues whose last record is expired; others the log itself has, or nothing has them."""
+    """Ends of queues whose last record is expired. Of the other queues the log has the last record, or it is lost."""
     return {queue: bound for queue, bound in ends if queue not in spool.ends and bound.physical_offset < log_start}
 
 
 class DatabaseFix(NamedTuple):
-    """A database that is to be built. path: its directory. dispatched, kept: as `build` takes them."""
+    """A database to build. path: its directory. dispatched, kept: as for `build`."""
 
     path: Path
     spool: UnitSpool
@@ -574,7 +573,7 @@ class DatabaseFix(NamedTuple):
     kept: Mapping[QueueId, QueueBound]
 
     def edits(self, reason: str, codes: tuple[str, ...] = ("I-070",)) -> list[Edit]:
-        """What a plan does about it: the files are made when the plan is carried out. Raises Unsupported."""
+        """The edit of a plan for it; the files are made when the plan is carried out. Raises Unsupported."""
         library("make", self.path)
         kept = sorted((*queue, *bound) for queue, bound in self.kept.items())
         told = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
@@ -582,5 +581,5 @@ class DatabaseFix(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """About how much room it takes, and as much again while it is made."""
+        """About how many bytes it takes; as much again while it is built."""
         return len(self.spool) * _BYTES_OF_UNIT + len(self.spool.ends) * _BYTES_OF_BOUND

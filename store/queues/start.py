@@ -1,14 +1,12 @@
-"""One consume queue as a broker holds it in memory during load, recovery and dispatch.
+"""A consume queue and its consumequeue_ext as a broker holds them in memory during load, recovery and dispatch.
 
-The files on disk are read, never written: what the broker would append lies in memory, on top of
-them. Bytes behind a write position stay visible, as they do in the broker's mapped files; that is
-how a cut of the queues can take up stale units again (spec 2.5).
+The files on disk are read, never written: what the broker would append lies in memory, on top of them. Bytes behind a
+write position stay visible, as in the broker's mapped files; so a cut of the queues can take up stale units again (spec
+2.5).
 
-consumequeue_ext of one queue as a broker holds it during load and recovery (spec 02, 2.6).
-
-Only sizes count here: what a start reads of the units to find where they end, and the room that the
-units take which its dispatch adds. A broker believes each size; where one leads beyond its file it
-throws, and the load fails (B37).
+Of consumequeue_ext (spec 02, 2.6) only sizes count: those that a start reads of the units to find their end, and those
+of the units that its dispatch adds. A broker trusts each size; if a size leads beyond its file, the broker throws, and
+the load fails (B37).
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill,
 _SIZE = dtype_of(END)
 _HEAD = dtype_of(HEAD)
 _SIZE_BYTES = END.sizeof()
-_ROOM = 2 * _SIZE_BYTES
-"""Bytes that a broker leaves at the end of a file."""
-_AT_ONCE = 4096
+_SPARE_BYTES = 2 * _SIZE_BYTES
+"""Bytes that a broker keeps free at the end of a file."""
+_SIZES_AT_ONCE = 4096
 
 
 class ExtDamage(Exception):
-    """What a broker throws when it reads the units; `reason` in its words.
+    """The exception that a broker throws when it reads the units; `reason` in its words.
 
-    offset: of the unit in the file whose size leads beyond it.
+    offset: byte in the file of the unit whose size leads beyond the file.
     """
 
     def __init__(self, reason: str, path: str, offset: int) -> None:
@@ -50,14 +48,14 @@ class ExtDamage(Exception):
 
 
 def units_end(data: Bytes, path: str) -> int:
-    """Byte behind the last unit of a file, by their sizes alone. Raises ExtDamage."""
+    """Byte behind the last unit of a file, by the sizes of the units alone. Raises ExtDamage."""
     sizes = overlapping(data, _SIZE)["size"]
     at = before = 0
     while at < len(sizes):
         step = int(sizes[at])
         if step <= 0:
             return at
-        alike = sizes[at : at + step * _AT_ONCE : step] == step
+        alike = sizes[at : at + step * _SIZES_AT_ONCE : step] == step
         count = len(alike) if alike.all() else int(alike.argmin())
         before = at + (count - 1) * step
         at += count * step
@@ -69,14 +67,14 @@ def units_end(data: Bytes, path: str) -> int:
 
 @dataclass
 class ExtFile(LoadedFile):
-    """A file; `added_at`: where units begin that this run adds, None without any."""
+    """A file of consumequeue_ext. added_at: byte where the units begin that this run adds, None without any."""
 
     added_at: int | None = None
 
 
 @dataclass
 class ExtState:
-    """The files after load; `read` gives the bytes of one. Written to are only sizes."""
+    """consumequeue_ext of a queue after load. read: gives the bytes of a file. Only sizes are tracked."""
 
     file_bytes: int
     read: Callable[[DirectoryEntry], FileBytes]
@@ -84,11 +82,11 @@ class ExtState:
     removed: list[ExtFile] = field(default_factory=list)
 
     def load(self, loaded: Sequence[LoadedFile]) -> None:
-        """Take these files, all of them for full."""
+        """Take these files, each as full."""
         self.files = [ExtFile(f.start, f.wrote, f.entry) for f in loaded]
 
     def recover(self, last_address: int) -> None:
-        """Find the end of the units, then cut behind the one that the queue names last.
+        """Find the end of the units, then cut behind the unit that the queue names last.
 
         last_address: tags_code of the queue's last unit that has an address. Raises ExtDamage.
         """
@@ -100,10 +98,10 @@ class ExtState:
             end = file.start + units_end(self.read(file.entry)[:], file.entry.path)
         self._truncate(end)
         if last_address <= EXT_ADDRESS_MAX:
-            self._cut_behind(last_address - ADDRESS_BASE)
+            self._cut_behind_unit(last_address - ADDRESS_BASE)
 
-    def _cut_behind(self, position: int) -> None:
-        """Give up what lies behind the unit at a position; nothing, where there is none."""
+    def _cut_behind_unit(self, position: int) -> None:
+        """Drop what lies behind the unit at a position; keep all if there is no unit. Raises ExtDamage."""
         file = next((f for f in self.files if 0 <= position - f.start < self.file_bytes), None)
         if file is None and not position and self.files:
             file = self.files[0]
@@ -127,7 +125,7 @@ class ExtState:
         self.files = [file for file in self.files if file not in removed]
 
     def drop_before(self, address: int) -> None:
-        """Delete the files before the one of the queue's first unit, if that has an address."""
+        """Delete the files before the one with the queue's first unit. address: tags_code of that unit."""
         if address > EXT_ADDRESS_MAX:
             return
         position = address - ADDRESS_BASE
@@ -140,14 +138,14 @@ class ExtState:
         self.files = []
 
     def append(self, count: int, size: int) -> Ints | None:
-        """Add units of one size: their addresses, int64[count]; None for what is too long."""
-        if size > min(UNIT_BYTES_MAX, self.file_bytes - _ROOM):
+        """Add `count` units of one size. Returns their addresses, int64[count]; None if the size is too large."""
+        if size > min(UNIT_BYTES_MAX, self.file_bytes - _SPARE_BYTES):
             return None
         addresses = np.zeros(count, np.int64)
         done = 0
         while done < count:
             file = self._file_for(size)
-            taken = min(count - done, (self.file_bytes - file.wrote - _ROOM) // size)
+            taken = min(count - done, (self.file_bytes - file.wrote - _SPARE_BYTES) // size)
             first = ADDRESS_BASE + file.start + file.wrote
             addresses[done : done + taken] = first + size * np.arange(taken, dtype=np.int64)
             file.added_at = file.wrote if file.added_at is None else file.added_at
@@ -156,8 +154,8 @@ class ExtState:
         return addresses
 
     def _file_for(self, size: int) -> ExtFile:
-        """The last file, if it has room for a unit, else a new one behind it."""
-        if self.files and size > self.file_bytes - self.files[-1].wrote - _ROOM:
+        """The last file, if it has room for a unit, else a new file behind it."""
+        if self.files and size > self.file_bytes - self.files[-1].wrote - _SPARE_BYTES:
             self.files[-1].wrote = self.file_bytes
         if not self.files or self.files[-1].wrote == self.file_bytes:
             start = self.files[-1].start + self.file_bytes if self.files else 0
@@ -166,9 +164,9 @@ class ExtState:
 
 
 class ExtRules(NamedTuple):
-    """consumequeue_ext of a broker: how large its files are, and the bit maps in its units.
+    """How a broker writes consumequeue_ext: size of its files, and of the bit maps in its units.
 
-    filtered: topics whose messages get a bit map, of `bit_map_bytes`.
+    filtered: topics whose messages get a bit map of `bit_map_bytes`.
     """
 
     snapshot: Snapshot
@@ -177,7 +175,7 @@ class ExtRules(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> ExtRules:
-        """As the store's configuration says. Raises Unsupported, InvalidInput."""
+        """The rules by the store's configuration. Raises Unsupported, InvalidInput."""
         layout = snapshot.layout
         if not layout.broker_config.get_bool("enableCalcFilterBitMap"):
             return cls(snapshot)
@@ -186,7 +184,7 @@ class ExtRules(NamedTuple):
         return cls(snapshot, frozenset(filters), bloom.bytes)
 
     def new(self) -> ExtState:
-        """Of a queue that has no file yet."""
+        """The state of a queue without files."""
         return ExtState(self.snapshot.ext_file_bytes, self.snapshot.bytes_of)
 
     def unit_bytes(self, topic: str) -> int:
@@ -202,17 +200,14 @@ _NO_ADDRESS = 1
 
 @dataclass
 class LoadedQueueFile(LoadedFile):
-    """A queue file; `added` are units written from byte `added_at` on, in this run only.
-
-    dtype: of a unit.
-    """
+    """A queue file. added: units that only this run has written, from byte `added_at` on. dtype: of a unit."""
 
     dtype: np.dtype[Any] = UNIT_DTYPE
     added_at: int = 0
     added: list[Units] = field(default_factory=list)
 
     def read(self, first: int, count: int) -> Units:
-        """Units `first` … of the file: what is on disk, and on top of it what was added."""
+        """Units from number `first` of the file on: those on disk, overlaid by added ones."""
         units = read_units(self.entry, first, count, self.dtype)
         position = self.added_at // self.dtype.itemsize
         for part in self.added:
@@ -223,7 +218,7 @@ class LoadedQueueFile(LoadedFile):
         return units
 
     def append(self, units: Units) -> None:
-        """Write units at the write position."""
+        """Write units at the write position, and move it."""
         if not self.added:
             self.added_at = self.wrote
         elif self.added_at + sum(map(len, self.added)) * self.dtype.itemsize != self.wrote:
@@ -235,10 +230,10 @@ class LoadedQueueFile(LoadedFile):
 
 @dataclass
 class QueueState:
-    """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one.
+    """A queue after load. `max_physical`: how far it reaches in the log, -1 if it is empty.
 
-    ext: its files in consumequeue_ext, None where the broker has none. known: units of its files by
-    number, with position and size, as far as somebody knows them; None: they are read.
+    ext: its consumequeue_ext, None if the broker has none. known: gives units of its files, with position and size, by
+    first number and count, as far as they were read before; None: units are read.
     """
 
     dtype: ClassVar[np.dtype[Any]] = UNIT_DTYPE
@@ -253,7 +248,7 @@ class QueueState:
     known: Callable[[int, int], Units | None] | None = None
 
     def load(self, loaded: Sequence[LoadedFile]) -> None:
-        """Take these files, all of them for full."""
+        """Take these files, each as full."""
         self.files = [LoadedQueueFile(f.start, f.wrote, f.entry, self.dtype) for f in loaded]
 
     @property
@@ -271,14 +266,14 @@ class QueueState:
         """minOffsetInQueue."""
         return self.min_logic // self.dtype.itemsize
 
-    def _reach(self, unit: np.void) -> int:
+    def _max_physical_of(self, unit: np.void) -> int:
         reach = int(unit["physical_offset"]) + (int(unit["size"]) if self.rules.reaches_end else 0)
         return reach if reach < _JAVA_LONG_END else reach - 2 * _JAVA_LONG_END
 
     def _windows(self, file: LoadedQueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """(number of the first unit in the file, units) up to the end of the file.
+        """Yield (number of the first unit in the file, units) up to the end of the file.
 
-        first: not 0 where those before are known: then the end is near.
+        first: not 0 if earlier units are known; the first window is then small, since the end is near.
         """
         total = self.file_bytes // self.dtype.itemsize
         start, count = first, _FEW_UNITS if first else UNITS_AT_ONCE
@@ -287,17 +282,16 @@ class QueueState:
             start, count = start + count, UNITS_AT_ONCE
 
     def _read(self, file: LoadedQueueFile, first: int, count: int) -> Units:
-        """Units `first` … of a file, of which no tags code is asked for."""
+        """Units from number `first` of a file on; their tags codes may be wrong."""
         units = None
         if self.known is not None and self.ext is None and not file.added:
             units = self.known(file.start // self.dtype.itemsize + first, count)
         return file.read(first, count) if units is None else units
 
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
-        """Find the end: the first unit that is not valid, from the third last file on (2.5).
+        """Find the end: the first invalid unit, from the third last file on (2.5).
 
-        valid: queue offsets, first and behind the last, of units that are known to be. Raises
-        ExtDamage.
+        valid: first queue offset, and offset behind the last, of units that are known to be valid. Raises ExtDamage.
         """
         if not self.files:
             return
@@ -306,11 +300,11 @@ class QueueState:
         while True:
             file = self.files[index]
             valid_units = 0
-            for start, units in self._windows(file, self._known(file, valid)):
+            for start, units in self._windows(file, self._known_units(file, valid)):
                 bad = np.flatnonzero(~is_valid(units))
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
-                    self.max_physical = self._reach(units[count - 1])
+                    self.max_physical = self._max_physical_of(units[count - 1])
                     if self.ext is not None:
                         last_address = _last_address(units[:count], last_address)
                 valid_units = start + count
@@ -324,8 +318,8 @@ class QueueState:
         if self.ext is not None:
             self.ext.recover(last_address)
 
-    def _known(self, file: LoadedQueueFile, valid: tuple[int, int]) -> int:
-        """How many of a file's first units need not be looked at; the last of the valid ones is."""
+    def _known_units(self, file: LoadedQueueFile, valid: tuple[int, int]) -> int:
+        """How many of a file's first units may be skipped; the last valid unit is always read."""
         begin = file.start // self.dtype.itemsize
         if valid[0] > begin or file.start % self.file_bytes or self.ext is not None:
             return 0
@@ -341,16 +335,16 @@ class QueueState:
         self.files = [f for f in files if isinstance(f, LoadedQueueFile)]
 
     def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
-        """`truncateDirtyLogicFiles`: give up units at or behind the log end (2.5).
+        """`truncateDirtyLogicFiles`: drop units at or behind the log's end (2.5).
 
-        The first unit of a file is not tested for validity (B4). valid: queue offsets, first and
-        behind the last, of units that are known to be, and to lie before the log end.
+        The first unit of a file is not tested for validity (B4). valid: first queue offset, and offset behind the last,
+        of units that are known to be valid and to lie before the log's end.
         """
         self.max_physical = log_end if self.rules.reaches_end else log_end - 1
         while self.files:
             file = self.files[-1]
             file.wrote = 0
-            for start, units in self._windows(file, self._known(file, valid)):
+            for start, units in self._windows(file, self._known_units(file, valid)):
                 cut = is_cut(units["physical_offset"], log_end)
                 stop = ~is_valid(units) | cut
                 if start == 0:
@@ -358,7 +352,7 @@ class QueueState:
                 count = int(stop.argmax()) if stop.any() else len(units)
                 if count:
                     file.wrote = (start + count) * self.dtype.itemsize
-                    self.max_physical = self._reach(units[count - 1])
+                    self.max_physical = self._max_physical_of(units[count - 1])
                 if count < len(units):
                     break
             if file.wrote:
@@ -376,8 +370,8 @@ class QueueState:
     def put(self, units: Units, offsets: Ints, ext_bytes: int = 0) -> None:
         """Dispatch units, in log order, with the queue offsets of their records (spec 2.2).
 
-        ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay
-        where a unit turns out to be there already.
+        ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay even if the queue has a
+        unit already.
         """
         position, count = 0, len(units)
         if self.ext is not None and (addresses := self.ext.append(count, ext_bytes)) is not None:
@@ -390,7 +384,7 @@ class QueueState:
             new = reach[position:] > self.max_physical
             if not new.any():
                 return
-            position += int(new.argmax())  # those before are there already
+            position += int(new.argmax())  # the queue has the units before already
             run = self._regular_run(reach[position:], offsets[position:])
             if run:
                 self._append(units[position : position + run])
@@ -401,9 +395,9 @@ class QueueState:
                 position += 1
 
     def _regular_run(self, reach: Ints, offsets: Ints) -> int:
-        """How many of the first units are appended, one after the other.
+        """How many of the first units are appended one after the other.
 
-        Behind a shift the offsets lie ahead of the end: nobody asks by how much (B1).
+        Queue offsets behind a gap lie ahead of the queue's end; a broker does not look by how much (B1).
         """
         if not self.files or self.files[-1].wrote == 0:
             return 0
@@ -413,17 +407,17 @@ class QueueState:
         return int(odd[0]) if len(odd) else len(reach)
 
     def _put_one(self, unit: Units, queue_offset: int) -> None:
-        if self._reach(unit[0]) <= self.max_physical:
+        if self._max_physical_of(unit[0]) <= self.max_physical:
             return
         position = queue_offset * self.dtype.itemsize
         file = self._file_for(position)
         if queue_offset and file.start + file.wrote > position:
             return
-        self.max_physical = self._reach(unit[0])
+        self.max_physical = self._max_physical_of(unit[0])
         self._append(unit)
 
     def _file_for(self, position: int) -> LoadedQueueFile:
-        """The file to append to; the first one ever is filled up to `position` (2.1)."""
+        """The file to append to; a queue's very first file is pre-filled up to `position` (2.1)."""
         if not self.files:
             file = self._new_file(position - position % self.file_bytes)
             self.files.append(file)
@@ -437,7 +431,7 @@ class QueueState:
         return self.files[-1]
 
     def _append(self, units: Units) -> None:
-        """Append at the end, over as many files as it takes."""
+        """Append at the end, to as many files as needed."""
         while len(units):
             if self.files[-1].wrote == self.file_bytes:
                 self.files.append(self._new_file(self.files[-1].start + self.file_bytes))
@@ -447,7 +441,7 @@ class QueueState:
             units = units[room:]
 
     def correct_min_offset(self, log_start: int) -> bool:
-        """Find the min offset (spec 2.4). False: the broker throws (B16)."""
+        """Find the min offset (spec 2.4). Returns False if the broker throws (B16)."""
         if self.rules.min_offset is MinOffset.LINEAR:
             self._min_linear(log_start)
             return True
@@ -474,7 +468,7 @@ class QueueState:
         last = self.files[-1]
         if last.wrote < self.dtype.itemsize:
             return not self.rules.empty_last_refuses
-        if self._physical(last, last.wrote // self.dtype.itemsize - 1) < log_start:
+        if self._physical_offset(last, last.wrote // self.dtype.itemsize - 1) < log_start:
             self.min_logic = last.start + last.wrote
             return True
         first = self.files[0]
@@ -484,16 +478,16 @@ class QueueState:
         if begin >= first.wrote:
             return True
         low, high = begin // self.dtype.itemsize, first.wrote // self.dtype.itemsize - 1
-        if intact and self._physical(first, low) >= log_start:
+        if intact and self._physical_offset(first, low) >= log_start:
             return True
-        self._search(first, low, high, log_start)
+        self._binary_search(first, low, high, log_start)
         return True
 
-    def _search(self, file: LoadedQueueFile, low: int, high: int, log_start: int) -> None:
-        """Binary search as the broker does it: it trusts the order of the units (B23)."""
+    def _binary_search(self, file: LoadedQueueFile, low: int, high: int, log_start: int) -> None:
+        """Binary search as the broker does it, which trusts the order of the units (B23)."""
         while high - low > 1:
             middle = (low + high) // 2
-            physical = self._physical(file, middle)
+            physical = self._physical_offset(file, middle)
             if physical == log_start:
                 low = high = middle
             elif physical > log_start:
@@ -501,7 +495,7 @@ class QueueState:
             else:
                 low = middle
         for number in range(low, high + 1):
-            if self._physical(file, number) >= log_start:
+            if self._physical_offset(file, number) >= log_start:
                 self._set_min(file, number, file.read(number, 1)[0])
                 return
 
@@ -510,15 +504,15 @@ class QueueState:
         if self.ext is not None:
             self.ext.drop_before(int(unit["tags_code"]))
 
-    def _physical(self, file: LoadedQueueFile, number: int) -> int:
+    def _physical_offset(self, file: LoadedQueueFile, number: int) -> int:
         return int(self._read(file, number, 1)["physical_offset"][0])
 
     def lookup(self, offsets: Ints) -> Units:
-        """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
+        """Units at queue `offsets`, if they are written; zeros elsewhere."""
         return self.units_at(offsets)
 
     def shows_disk(self, first: int, behind: int) -> bool:
-        """Units `first` ≤ k < `behind` are written, and are those that lie on disk."""
+        """Whether units `first` ≤ k < `behind` are written, and come from the disk."""
         begin, end = first * self.dtype.itemsize, behind * self.dtype.itemsize
         shown = 0
         for file in self.files:
@@ -529,7 +523,7 @@ class QueueState:
         return shown == end - begin
 
     def has_taken(self, first: int, parts: Sequence[Units]) -> bool:
-        """Units from number `first` on are these, for it is them that were appended."""
+        """Whether units from number `first` on are these very arrays, because they were appended."""
         there = dict[int, Units]()
         for file in self.files:
             number = (file.start + file.added_at) // self.dtype.itemsize
@@ -541,13 +535,13 @@ class QueueState:
             while done < len(part):
                 units = there.get(first, part[:0])
                 same = part[done : done + len(units)]
-                if not len(units) or not _is_one_array(units, same):
+                if not len(units) or not _share_memory(units, same):
                     return False
                 done, first = done + len(units), first + len(units)
         return True
 
     def units_at(self, numbers: Ints) -> Units:
-        """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
+        """Units by their `numbers` in the stream, if they are written; zeros elsewhere."""
         found = np.zeros(len(numbers), self.dtype)
         size = self.dtype.itemsize
         positions = numbers * size
@@ -559,12 +553,12 @@ class QueueState:
         return found
 
 
-def _is_one_array(one: Units, other: Units) -> bool:
-    """They lie at one place in memory."""
+def _share_memory(one: Units, other: Units) -> bool:
+    """Whether two arrays are the same place in memory."""
     return one.__array_interface__ == other.__array_interface__
 
 
 def _last_address(units: Units, before: int) -> int:
-    """tags_code of the last unit that names one in consumequeue_ext, else `before`."""
+    """tags_code of the last unit that names a unit in consumequeue_ext, else `before`."""
     named = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
     return int(units["tags_code"][named[-1]]) if len(named) else before

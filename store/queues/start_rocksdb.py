@@ -1,7 +1,7 @@
 """A RocksDB of consume queues as a broker holds it in memory during load, recovery and dispatch (spec 7.14).
 
-Nothing of the database is changed: what a broker would write lies in memory, on top of it. Rows of the
-bounds are what a broker goes by; the units themselves are never compared with the log.
+The database is not changed: what a broker would write lies in memory, on top of it. A broker goes by the rows of the
+bounds (family `offset`); it never compares the units themselves with the log.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BOUND = numbers_of(formats.BOUND)
 _CHECKPOINT = numbers_of(formats.CHECKPOINT)
 _SHORTEST_KEY = len(formats.bound_key(b"", 0, MAX))
 _NONE = -1
-_MANY = 1 << 12
-"""Units of a queue that come together."""
-_JOINED = 32
-"""Batches with units of a queue that are put together: with hundreds of queues each has a few."""
+_MANY_UNITS = 1 << 12
+"""So many units of a queue are joined at once."""
+_BATCHES_MAX = 32
+"""So many small batches of a queue are joined: with hundreds of queues each batch has few units of a queue."""
 
 
 class Commit(Enum):
-    """When the thread that writes units comes to those of a recovery: nothing waits for it (B42)."""
+    """When the thread that writes units gets to those of a recovery, which does not wait for it (B42)."""
 
     BEFORE_CUT = "before the recovery cuts the rows"
     BEFORE_START = "behind that, before queues are compared"
@@ -48,14 +48,14 @@ class Commit(Enum):
 
 
 class BoundRow(NamedTuple):
-    """A row: position of a unit's record, and its queue offset."""
+    """A row of a bound: log position of a unit's record, and its queue offset."""
 
     position: int
     offset: int
 
 
 class RowDamage(Exception):
-    """What a broker throws at a row; `reason` in its words."""
+    """The exception that a broker throws at a row; `reason` in its words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -63,44 +63,44 @@ class RowDamage(Exception):
 
 
 class FileQueue(Protocol):
-    """What is asked of a queue in files."""
+    """What `DatabaseState.compare` needs of a queue in files."""
 
     @property
     def max_offset(self) -> int: ...
 
 
 @dataclass
-class _Added:
-    """Units that are put on top of those of the database; many that came few at a time are joined."""
+class _AddedUnits:
+    """Units on top of those of the database; small batches are joined."""
 
     spill: Spill
     offsets: list[Ints] = field(default_factory=list)
     units: list[Units] = field(default_factory=list)
-    #: The last ones, as they came.
-    _few: list[tuple[Ints, Units]] = field(default_factory=list)
-    #: Sorted by number, of two with one number the later one; None: to be made.
+    #: The latest batches, not joined yet.
+    _unjoined: list[tuple[Ints, Units]] = field(default_factory=list)
+    #: Sorted by number, of several with one number the latest; None: not computed yet.
     settled: tuple[Ints, Units] | None = None
 
     @property
     def last(self) -> BoundRow:
-        """The unit that came last."""
-        offsets, units = self._few[-1] if self._few else (self.offsets[-1], self.units[-1])
+        """The unit that was put last."""
+        offsets, units = self._unjoined[-1] if self._unjoined else (self.offsets[-1], self.units[-1])
         return BoundRow(int(units["physical_offset"][-1]), int(offsets[-1]))
 
     def put(self, offsets: Ints, units: Units) -> None:
-        self._few.append((offsets, units))
+        self._unjoined.append((offsets, units))
         self.settled = None
-        if len(self._few) >= _JOINED or len(offsets) >= _MANY:
+        if len(self._unjoined) >= _BATCHES_MAX or len(offsets) >= _MANY_UNITS:
             self._join()
 
     def _join(self) -> None:
-        if self._few:
-            self.offsets.append(self.spill.keep(np.concatenate([few[0] for few in self._few])))
-            self.units.append(self.spill.keep(joined([few[1] for few in self._few])))
-            self._few = []
+        if self._unjoined:
+            self.offsets.append(self.spill.keep(np.concatenate([few[0] for few in self._unjoined])))
+            self.units.append(self.spill.keep(joined([few[1] for few in self._unjoined])))
+            self._unjoined = []
 
-    def put_all(self, later: _Added) -> None:
-        """Units that came later, some at least."""
+    def put_all(self, later: _AddedUnits) -> None:
+        """Add later units, at least one."""
         self._join()
         later._join()
         self.offsets += later.offsets
@@ -108,7 +108,7 @@ class _Added:
         self.settled = None
 
     def all(self) -> tuple[Ints, Units]:
-        """Numbers in order, and the units."""
+        """Queue offsets, ascending, and their units."""
         if self.settled is None:
             self._join()
             offsets, units = np.concatenate(self.offsets), joined(self.units)
@@ -120,7 +120,7 @@ class _Added:
 
 
 class Queued(NamedTuple):
-    """Units of one queue on their way, in log order."""
+    """Units of one queue to dispatch, in log order."""
 
     queue: QueueId
     offsets: Ints
@@ -129,43 +129,43 @@ class Queued(NamedTuple):
 
 @dataclass
 class DatabaseState:
-    """The database after load; `source` is None for one that is made anew.
+    """The database after load; `source` is None if it is newly made.
 
-    row: how far it was dispatched by its own word, 0 without one; dispatch_from: the same when the
-    recovery began. Raises RowDamage where a broker throws.
+    row: log position up to which the database has units, by its CHECKPOINT_TOPIC row, 0 without one; dispatch_from: the
+    same when the recovery began. Methods raise RowDamage where a broker throws.
     """
 
     source: RocksDb | None
     rows: dict[bytes, bytes] = field(default_factory=dict)
     row: int = 0
     dispatch_from: int = 0
-    #: Position where the log begins.
+    #: Log position where the log begins.
     log_start: int = 0
-    #: Units that were asked for cannot be read.
+    #: Some units that were needed cannot be read.
     unreadable: bool = False
-    #: A pull fails at the unit before a hole, too.
+    #: A pull also fails at the unit before a hole.
     looks_ahead: bool = True
-    #: Queues whose highest row is too long: it counts once it is asked for.
-    _long: set[QueueId] = field(default_factory=set)
-    #: Queues at whose min row each question throws, and each pull.
+    #: Queues whose `max` row is too long: it counts only when it is looked up.
+    _too_long: set[QueueId] = field(default_factory=set)
+    #: Queues whose `min` row makes each lookup and each pull throw.
     throwing: set[QueueId] = field(default_factory=set)
     _first_asked: dict[QueueId, int] = field(default_factory=dict)
     _highest: dict[QueueId, int] = field(default_factory=dict)
     _lowest: dict[QueueId, BoundRow] = field(default_factory=dict)
-    _added: dict[QueueId, _Added] = field(default_factory=dict)
-    _waiting: dict[QueueId, _Added] = field(default_factory=dict)
+    _added: dict[QueueId, _AddedUnits] = field(default_factory=dict)
+    _waiting: dict[QueueId, _AddedUnits] = field(default_factory=dict)
     _spill: Spill = field(default_factory=Spill)
     _waiting_row: int = _NONE
     _waiting_last: int = _NONE
-    #: Units were written by the thread: when, races. backwards: the last record lay before others.
+    #: The thread wrote units, whose moment is a race. backwards: the last record lay before others.
     wrote: bool = False
     backwards: bool = False
-    #: A row named a place behind the log end.
+    #: A row named a position behind the log's end.
     ahead: bool = False
 
     @classmethod
     def load(cls, source: RocksDb | None) -> DatabaseState:
-        """Read the rows, and the one that counts. Raises RowDamage."""
+        """Read the rows of the family `offset`, and CHECKPOINT_TOPIC. Raises RowDamage."""
         state = cls(source)
         if source is None:
             return state
@@ -175,7 +175,7 @@ class DatabaseState:
         except Unreadable as error:
             raise RowDamage(f"RocksDBException ({error.message})") from error
         for key, value in state.rows.items():
-            state._take(key, value)
+            state._load_row(key, value)
         row = state.rows.get(formats.CHECKPOINT_KEY)
         if row is not None and len(row) < _CHECKPOINT.size:
             raise RowDamage("IndexOutOfBoundsException at the row of CHECKPOINT_TOPIC")
@@ -183,8 +183,8 @@ class DatabaseState:
         state.dispatch_from = state.row
         return state
 
-    def _take(self, key: bytes, value: bytes) -> None:
-        """One row at the load: the highest numbers are kept in memory."""
+    def _load_row(self, key: bytes, value: bytes) -> None:
+        """Load one row: highest queue offsets are kept in memory. Raises RowDamage."""
         if len(key) <= _SHORTEST_KEY:
             return
         try:
@@ -197,16 +197,16 @@ class DatabaseState:
         if len(value) == _BOUND.size:
             self._highest.setdefault(queue, int(_BOUND.unpack(value)[1]))
         else:
-            self._long.add(queue)
+            self._too_long.add(queue)
 
     @property
     def queues(self) -> list[QueueId]:
-        """Queues that have a row, or get units, sorted."""
-        found = set(self._highest) | set(self._added) | self._long
+        """Queues that have a row or get units, sorted."""
+        found = set(self._highest) | set(self._added) | self._too_long
         return sorted(queue for queue in found if queue.topic.encode() != formats.CHECKPOINT_TOPIC)
 
     def view(self, queue: QueueId) -> DatabaseQueue:
-        """One queue as consumers see it."""
+        """A queue as consumers see it."""
         return DatabaseQueue(self, queue)
 
     # rows
@@ -216,7 +216,7 @@ class DatabaseState:
         return formats.bound_key(topic, queue.queue_id, bound)
 
     def bound(self, queue: QueueId, bound: bytes) -> BoundRow | None:
-        """A row, None without one. Raises RowDamage for one that is too short."""
+        """The `min` or `max` row of a queue, None if there is none. Raises RowDamage if it is too short."""
         value = self.rows.get(self._key(queue, bound))
         if value is None:
             return None
@@ -239,12 +239,12 @@ class DatabaseState:
         return self._highest[queue] + 1
 
     def max_physical(self, queue: QueueId) -> int:
-        """Where the record of the last unit begins, -1 without one."""
+        """Log position where the record of the last unit begins, -1 without a unit."""
         row = self.bound(queue, MAX)
         return row.position if row else -1
 
     def min_offset(self, queue: QueueId) -> int:
-        """minOffsetInQueue; it is put right when somebody asks for it."""
+        """minOffsetInQueue, which is corrected when it is asked for."""
         row = self._lowest.get(queue)
         if row is None:
             row = self.bound(queue, MIN)
@@ -261,7 +261,7 @@ class DatabaseState:
         return found.offset if found else low
 
     def first_min_offset(self, queue: QueueId) -> int:
-        """minOffsetInQueue when it was asked for the first time; 0 where that throws."""
+        """minOffsetInQueue as first asked for; 0 if that throws."""
         if queue not in self._first_asked:
             try:
                 self._first_asked[queue] = self.min_offset(queue)
@@ -278,7 +278,7 @@ class DatabaseState:
         if last.position < self.log_start:
             self._put_bound(queue, MIN, BoundRow(self.log_start, last.offset + 1))
             return True
-        found = self._search(queue, last.offset, low, self.log_start, first=True)
+        found = self._binary_search(queue, last.offset, low, self.log_start, first=True)
         if found is None:
             if last.offset != low:
                 self._put_bound(queue, MIN, last)
@@ -286,8 +286,8 @@ class DatabaseState:
         self._put_bound(queue, MIN, found)
         return True
 
-    def _search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> BoundRow | None:
-        """Binary search as a broker does it: a number without a unit counts as a small one."""
+    def _binary_search(self, queue: QueueId, high: int, low: int, position: int, *, first: bool) -> BoundRow | None:
+        """Binary search as a broker does it; a queue offset without a unit counts as before `position`."""
         found = None
         while high >= low:
             middle = low + (high - low) // 2
@@ -321,19 +321,19 @@ class DatabaseState:
     # what a start does
 
     def dispatch(self, queued: Iterable[Queued], end: int, last: int) -> None:
-        """Take units of records up to the position `end`, of which the last one ends at `last`.
+        """Take units of records up to log position `end`; the record dispatched last ends at `last`.
 
         They wait for `commit`.
         """
         for queue, offsets, units in queued:
-            self._waiting.setdefault(queue, _Added(self._spill)).put(offsets, units)
+            self._waiting.setdefault(queue, _AddedUnits(self._spill)).put(offsets, units)
         self._waiting_row = max(self._waiting_row, end)
         self._waiting_last = last
 
     def commit(self, *, in_parts: bool = False) -> None:
-        """Write what waits: units, the highest of each queue as they come, and how far it got.
+        """Write what waits: units, the `max` row of each queue, and the CHECKPOINT_TOPIC row.
 
-        in_parts: the last record by itself, else all together.
+        in_parts: the last record is written on its own, so the row ends with it; otherwise all are written at once.
         """
         for queue, units in self._waiting.items():
             last = units.last
@@ -347,7 +347,7 @@ class DatabaseState:
         self._waiting, self._waiting_row = {}, _NONE
 
     def cut(self, log_end: int) -> None:
-        """`truncateDirty`: rows that name records at or behind the log end; units stay."""
+        """`truncateDirty`: move back rows that name records at or behind the log's end; units stay."""
         self.ahead |= log_end < max(self.row, self.dispatch_from)
         if log_end >= self.row:
             return
@@ -366,9 +366,9 @@ class DatabaseState:
         low = self.min_offset(queue)
         lowest = self._lowest.get(queue)
         if lowest is None or lowest.offset != low or lowest.position > self.row:
-            return  # logged as a bug, and left as it is
+            return  # a broker logs this as a bug, and leaves the row as it is
         try:
-            found = self._search(queue, last.offset, low, self.row, first=False)
+            found = self._binary_search(queue, last.offset, low, self.row, first=False)
         except Unreadable:
             return
         if found is not None:
@@ -377,15 +377,15 @@ class DatabaseState:
             self._put_bound(queue, MAX, BoundRow(lowest.position, low))
 
     def destroy(self) -> None:
-        """The directory is deleted and made anew; what is in memory stays."""
+        """Delete the directory and make it new; what is in memory stays."""
         self.source, self.row = None, 0
         self.rows.clear()
         self._added.clear()
 
     def compare(self, files: Mapping[QueueId, FileQueue], *, lmq: bool, topics: KnowsTopic) -> bool:
-        """Rows of queues that end elsewhere than those in files begin at the end of these.
+        """Move the rows of queues that end elsewhere than the same queues in files to the end of these.
 
-        lmq: LMQs are left alone. topics: which of them are kept here. Returns False where a queue of both differed.
+        lmq: leave LMQs alone. topics: whether the database has the queues of a topic. False: one of both differed.
         """
         same = True
         for queue, file in files.items():
@@ -405,7 +405,7 @@ class DatabaseState:
     # units
 
     def read(self, queue: QueueId, first: int, count: int) -> Units:
-        """Units from a number on; zeros where there is none, or none that can be read."""
+        """Units from queue offset `first` on; zeros where there is none, or none can be read."""
         found = self.on_disk(queue, first, count)
         if queue in self._added:
             numbers, units = self._added[queue].all()
@@ -414,7 +414,7 @@ class DatabaseState:
         return found
 
     def shows_disk(self, queue: QueueId, first: int, behind: int) -> bool:
-        """Of units first ≤ k < behind those that are put on top name what the ones below name."""
+        """Whether the units first ≤ k < behind that are on top name what those of the database name."""
         if self.source is None or queue not in self._added:
             return self.source is not None
         numbers, units = self._added[queue].all()
@@ -424,7 +424,7 @@ class DatabaseState:
         return all(bool(each.all()) for each in same)
 
     def on_disk(self, queue: QueueId, first: int, count: int) -> Units:
-        """Units of the database itself from a number on; zeros as of `read`."""
+        """Units of the database itself from queue offset `first` on; zeros as in `read`."""
         found = np.zeros(count, UNIT_DTYPE)
         if self.source is not None:
             self._fill(queue, first, found)
@@ -452,21 +452,21 @@ class DatabaseState:
 
 
 class KnowsTopic(Protocol):
-    """Whether the database has the queues of a topic."""
+    """Says whether the database has the queues of a topic."""
 
     def __call__(self, topic: str, /) -> bool: ...
 
 
 @dataclass
 class DatabaseQueue:
-    """A queue of the database, as consumers see it after a start."""
+    """A queue of the database as consumers see it after a start."""
 
     state: DatabaseState
     queue: QueueId
 
     @property
     def max_offset(self) -> int:
-        """maxOffsetInQueue; 0 of a queue at whose row each question throws."""
+        """maxOffsetInQueue; 0 if the queue's row makes each lookup throw."""
         try:
             return self.state.max_offset(self.queue)
         except RowDamage:
@@ -474,30 +474,30 @@ class DatabaseQueue:
 
     @property
     def min_offset(self) -> int:
-        """minOffsetInQueue as the first who asks is told."""
+        """minOffsetInQueue as first asked for."""
         return self.state.first_min_offset(self.queue)
 
     @property
     def max_physical(self) -> int:
-        """Where the record of the last unit begins, -1 without one."""
+        """Log position where the record of the last unit begins, -1 without a unit."""
         try:
             return self.state.max_physical(self.queue)
         except RowDamage:
             return -1
 
     def shows_disk(self, first: int, behind: int) -> bool:
-        """Consumers get the units first ≤ k < behind, all of which are there, as they lie in the database."""
+        """Whether consumers get the units first ≤ k < behind as they are in the database; all of them must exist."""
         self.state.first_min_offset(self.queue)
         end = 0 if self.queue in self.state.throwing else self.max_offset
-        if behind > end or (self.state.looks_ahead and behind < end and not self._is_there(behind)):
+        if behind > end or (self.state.looks_ahead and behind < end and not self._has_unit(behind)):
             return False
         return self.state.shows_disk(self.queue, first, behind)
 
     def has_taken(self, first: int, parts: Sequence[Units]) -> bool:
-        """Nobody knows whether these very units were taken."""
+        """Return False: nobody knows whether these very units were taken."""
         return False
 
-    def _is_there(self, number: int) -> bool:
+    def _has_unit(self, number: int) -> bool:
         unit = self.units_at(np.array([number], np.int64))
         return bool(unit["size"][0] or unit["physical_offset"][0])
 
@@ -517,7 +517,7 @@ class DatabaseQueue:
         return found
 
     def units_at(self, numbers: Ints) -> Units:
-        """Units by their numbers, zeros where there is none."""
+        """Units by their queue offsets, zeros where there is none."""
         found = np.zeros(len(numbers), UNIT_DTYPE)
         possible = np.flatnonzero((numbers >= 0) & (numbers <= LARGEST_OFFSET))
         if len(possible):
@@ -530,4 +530,4 @@ class DatabaseQueue:
 
 
 StartedQueue = QueueState | DatabaseQueue
-"""A queue after a start, wherever it is."""
+"""A queue after a start, in files or in a RocksDB."""

@@ -1,11 +1,10 @@
-"""Consume queues written: units to file bytes, and appending them (spec 02, 2.1 and 2.2).
+"""Write consume queues: turn units into file bytes, and append them (spec 02, 2.1 and 2.2).
 
-A unit's place follows from its queue offset: byte 20·k of the endless stream. Files have their full
-size from the start, sparse. Where the first file of a queue begins with a queue offset k that is
-not its first, the units before k are pre-filled. Units of batch queues (one per record, 5.x; spec 02, 2.7)
-follow one another whatever their queue offsets are.
+The queue offset of a unit gives its place: byte 20·k of the endless stream. Files have their full size from the start,
+and are sparse. If a queue's first file begins with a queue offset k inside the file, the units before k are pre-filled.
+Units of batch queues (one per record, 5.x; spec 02, 2.7) follow one another whatever their queue offsets are.
 
-Of a store that is written to the units of all queues are collected and written by queue (`QueuesWriter`).
+`QueuesWriter` collects the units of all queues of a store, and writes them queue by queue.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.fixed import numbers_of
 from ..disk.file_queue import MappedFileQueue, file_name, size_of
-from ..disk.files import Files
+from ..disk.files import Files, OpenFile
 from ..disk.layout import Layout, queue_directories, queue_directory
 from ..disk.sizes import QUEUES_LOOKED_AT, consume_queue_size
 from ..errors import InvalidInput, Refused
@@ -40,7 +39,7 @@ _PRE_FILL_BYTES = UNIT.build(PRE_FILL)
 
 
 class QueueFilePiece(NamedTuple):
-    """Bytes of one queue file: where the file begins in the stream, and where the bytes go."""
+    """Bytes of one queue file: start of the file in the stream, and byte of the file where they go."""
 
     file_start: int
     offset: int
@@ -48,15 +47,15 @@ class QueueFilePiece(NamedTuple):
 
 
 def unit_bytes(physical_offset: int, size: int, tags_code: int) -> bytes:
-    """One unit."""
+    """The bytes of one unit."""
     return numbers_of(UNIT).pack(physical_offset, size, tags_code)
 
 
 def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterator[QueueFilePiece]:
     """Lay units `first`, `first` + 1, … into files of `file_size` bytes (a multiple of 20).
 
-    units: their bytes, back to back. begins: they are the first of their queue; then the front of
-    the first file is pre-filled. Pieces come in stream order, one per file.
+    units: their bytes, back to back. begins: they are the first of their queue, so the front of their first file is
+    pre-filled. Yields pieces in stream order, one per file.
     """
     rest = memoryview(units).cast("B")
     position = first * UNIT_BYTES
@@ -78,7 +77,7 @@ def pieces(first: int, units: Buffer, file_size: int, *, begins: bool) -> Iterat
 class QueueWriter:
     """Appends units to the files of one topic-queue, and leaves zeros behind them.
 
-    next_offset: queue offset of the next unit; None for a queue without a unit, which then may begin with any.
+    next_offset: queue offset of the next unit; None for a queue without a unit, which may begin with any offset.
     """
 
     def __init__(self, files: Files, directory: Path, file_size: int, next_offset: int | None) -> None:
@@ -89,12 +88,12 @@ class QueueWriter:
         self._files = files
         self._file_size = file_size
         self._touched: set[Path] = set()
-        self._created: bool = False
+        self._new_names: set[Path] = set()
 
     def append(self, first: int, units: Buffer) -> None:
         """Write the bytes of units `first`, `first` + 1, …
 
-        Raises Refused if they are not the next ones, NoSpace, Unreadable.
+        Raises Refused if they are not the next units, NoSpace, Unreadable.
         """
         if self.next_offset is not None and first != self.next_offset:
             raise Refused(f"unit {first} does not follow: the queue's next is {self.next_offset}", path=self.directory)
@@ -111,39 +110,48 @@ class QueueWriter:
         else:
             self._files.make_directory(self.directory)
             file = self._files.create(path)
-            self._created = True
+            self._new_names.add(self.directory)
         self._touched.add(path)
         with file:
             if file.size < self._file_size:
                 file.truncate(self._file_size)
             file.pwrite(piece.data, piece.offset)
-            if any(file.pread(UNIT_BYTES, end)):
-                # units of an earlier life: they would count as soon as the log reaches them (B21)
-                stale = file.pread(self._file_size - end, end).rstrip(b"\0")
-                file.pwrite(bytes(len(stale)), end)
+            _clear_stale(file, end, self._file_size, UNIT_BYTES)
 
     def sync(self) -> None:
-        """Bring what was written to the disk, names included."""
-        for path in sorted(self._touched):
-            with self._files.open(path) as file:
-                file.sync()
-        if self._created:
-            self._files.sync_directory(self.directory)
-        self._touched.clear()
-        self._created = False
+        """Flush what was written to the disk, names of new files included."""
+        _sync(self._files, self._touched, self._new_names)
+
+
+def _clear_stale(file: OpenFile, end: int, file_size: int, unit_size: int) -> None:
+    """Zero the units of an earlier life from byte `end` on: they would count as soon as the log reaches them (B21)."""
+    if any(file.pread(unit_size, end)):
+        stale = file.pread(file_size - end, end).rstrip(b"\0")
+        file.pwrite(bytes(len(stale)), end)
+
+
+def _sync(files: Files, paths: set[Path], directories: set[Path]) -> None:
+    """Flush files and directories to the disk, and empty both sets."""
+    for path in sorted(paths):
+        with files.open(path) as file:
+            file.sync()
+    for directory in sorted(directories):
+        files.sync_directory(directory)
+    paths.clear()
+    directories.clear()
 
 
 Queue = tuple[str, int]
 """Topic and queue id."""
 FLUSH_BYTES = 4 << 20
-"""Units are written to their files when so much of them has come together."""
+"""When so many bytes of units are collected, they are written to their files."""
 
 
 class QueuesWriter:
     """Appends units to any queue; they reach the files by `flush`, at the latest by `sync`.
 
-    next_offsets: queue offset of the next unit by queue, counted on here; a queue that is not in
-    it has no unit yet. ext: where units put their tags code, None where they keep it.
+    next_offsets: by queue the queue offset of the next unit, which `add` updates; a queue that is not in it has no unit
+    yet. ext: gives units their tags codes; None: units keep their own.
     """
 
     def __init__(self, files: Files, consume_queue: Path, file_size: int, next_offsets: dict[Queue, int]) -> None:
@@ -161,7 +169,7 @@ class QueuesWriter:
 
     @classmethod
     def of(cls, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> QueuesWriter:
-        """Of a store, as its configuration says. Raises Unsupported, InvalidInput for that."""
+        """The writer for a store, as its configuration says. Raises Unsupported, InvalidInput for the configuration."""
         size = consume_queue_size(layout).value
         queues = cls(files, layout.consume_queue, size, next_offsets)
         if layout.broker_config.get_bool("enableConsumeQueueExt"):
@@ -171,7 +179,7 @@ class QueuesWriter:
         return queues
 
     def check(self, queue: Queue) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        """Raise InvalidInput for a queue that cannot have a directory, Refused for a directory outside of the store."""
         directory = queue_directory(self._root, *queue)
         if queue not in self._checked:
             position = self.next_offsets.get(queue, 0) * UNIT_BYTES
@@ -183,13 +191,13 @@ class QueuesWriter:
     def add(self, queue: Queue, first: int, units: Buffer) -> None:
         """Append the bytes of units `first`, `first` + 1, … as a broker does (spec 2.2, step 4).
 
-        Units before the queue's next are left out; units behind it are appended all the same.
+        Units that the queue has already are left out; after a gap of queue offsets, units are appended all the same.
         """
         data = memoryview(units).cast("B")
         pending = self._pending.get(queue)
         if pending is None:
             pending = self._pending[queue] = bytearray()
-            self._open(queue, first)
+            self._open_writer(queue, first)
         have = self.next_offsets[queue]
         if first < have:
             data = data[(have - first) * UNIT_BYTES :]
@@ -199,7 +207,7 @@ class QueuesWriter:
         if self._pending_bytes > FLUSH_BYTES:
             self.flush()
 
-    def _open(self, queue: Queue, first: int) -> None:
+    def _open_writer(self, queue: Queue, first: int) -> None:
         if queue not in self._writers:
             directory = queue_directory(self._root, *queue)
             begin = self.next_offsets.get(queue)
@@ -207,7 +215,7 @@ class QueuesWriter:
             self.next_offsets.setdefault(queue, first)
 
     def flush(self) -> None:
-        """Write what has been collected."""
+        """Write the collected units to their files."""
         self.changed |= self._pending_bytes > 0
         for queue, units in self._pending.items():
             if units:
@@ -217,7 +225,7 @@ class QueuesWriter:
         self._pending_bytes = 0
 
     def sync(self) -> None:
-        """`flush`, and bring everything to the disk."""
+        """`flush`, then bring all files to the disk."""
         if self.ext is not None:
             self.ext.sync()
         self.flush()
@@ -226,9 +234,9 @@ class QueuesWriter:
 
 
 class BatchQueuesWriter:
-    """Appends units to the batch queues of a store; in the files at once, on disk by `sync`.
+    """Appends units to the batch queues of a store; they are in the files at once, on disk after `sync`.
 
-    next_offsets: queue offset of the next message by queue, counted on here.
+    next_offsets: by queue the queue offset of the next message, which `add` updates.
     """
 
     def __init__(self, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> None:
@@ -243,7 +251,7 @@ class BatchQueuesWriter:
         self._new_names: set[Path] = set()
 
     def check(self, queue: Queue) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        """Raise InvalidInput for a queue that cannot have a directory, Refused for a directory outside of the store."""
         if queue not in self._ends:
             directory = queue_directory(self._root, *queue)
             end, file_size = self._end(queue, directory)
@@ -251,7 +259,7 @@ class BatchQueuesWriter:
             self._ends[queue] = end, file_size
 
     def add(self, queue: Queue, units: Units, counts: Ints) -> None:
-        """Append the units of records of one queue. counts: messages in each, int64[n]."""
+        """Append the units of records of one queue. counts: messages in each record, int64[n]."""
         import numpy as np
 
         from ...formats.derive import dtype_of
@@ -268,7 +276,7 @@ class BatchQueuesWriter:
         self._next_offsets[queue] = int(units.queue_offset[-1] + counts[-1])
 
     def _end(self, queue: Queue, directory: Path) -> tuple[int, int]:
-        """Position behind the last unit of a queue, and the size of its files."""
+        """Byte position behind the last unit of a queue, and the size of its files."""
         from .batches import BatchConsumeQueue
 
         size = self._file_size
@@ -279,7 +287,7 @@ class BatchQueuesWriter:
 
     @cached_property
     def _file_size(self) -> int:
-        """The configured size; without one what most queues of the store have, or the default."""
+        """The configured size; without one the size of most queues of the store, or the default."""
         size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
         if origin == "configuration":
             return size
@@ -304,21 +312,11 @@ class BatchQueuesWriter:
                 if file.size < file_size:
                     file.truncate(file_size)
                 file.pwrite(part, offset)
-                behind = offset + len(part)
-                if any(file.pread(BATCH_UNIT_BYTES, behind)):
-                    # units of an earlier life would count as soon as the log reaches them
-                    stale = file.pread(file_size - behind, behind).rstrip(b"\0")
-                    file.pwrite(bytes(len(stale)), behind)
+                _clear_stale(file, offset + len(part), file_size, BATCH_UNIT_BYTES)
             position += len(part)
             data = data[len(part) :]
         self._ends[queue] = position, file_size
 
     def sync(self) -> None:
-        """Bring what was written to the disk, names included."""
-        for path in sorted(self._touched):
-            with self._files.open(path) as file:
-                file.sync()
-        for directory in sorted(self._new_names):
-            self._files.sync_directory(directory)
-        self._touched.clear()
-        self._new_names.clear()
+        """Flush what was written to the disk, names of new files included."""
+        _sync(self._files, self._touched, self._new_names)

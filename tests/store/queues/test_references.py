@@ -324,13 +324,13 @@ def test_all_who_ask_about_a_store_read_the_log_once(tmp_path: Path, monkeypatch
     """The checks, the simulated start and the plan; and in front of nothing there is none."""
     layout = Layout.open(_made_again("5.3.3", tmp_path))
     assert queue_begins(layout).left == {}
-    asked, begun = Counter[str](), references._Begun.__init__
+    asked, begun = Counter[str](), references._LogBegins.__init__
 
     def counting(*arguments: Any) -> None:
         asked["log"] += 1
         begun(*arguments)
 
-    monkeypatch.setattr(references._Begun, "__init__", counting)
+    monkeypatch.setattr(references._LogBegins, "__init__", counting)
     with StoreReader(layout) as store:
         verify(store, Scope(), now_ms=LATER_MS, jobs=1)
     assert any("(TT: 6)" in note for note in analyze(layout, jobs=1).notes)

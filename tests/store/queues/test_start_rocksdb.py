@@ -22,7 +22,7 @@ SIZE = 100
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are joined, and some go to the file."""
-    monkeypatch.setattr(start_rocksdb, "_JOINED", 3)
+    monkeypatch.setattr(start_rocksdb, "_BATCHES_MAX", 3)
     monkeypatch.setattr(temporary, "_IN_MEMORY_BYTES", 200)
 
 
