@@ -1,13 +1,11 @@
-"""Which index files can stay, and from where on the log has to be indexed again (spec 3.4, 7.11).
+"""What a broker's load does to index files, which of them can stay, and from where the log is indexed again.
 
-An index can always be derived from the log. So the files stay up to the first one that is not sound, or reaches beyond
-the log end, or leaves out a record before it; the rest is rebuilt. A file that is not full is not continued but
-rebuilt, too: nothing is changed in place.
+Load (spec 3.4): a file whose name is no number is skipped. After a crash every file with an end time behind the
+checkpoint's is deleted; later messages are indexed in files behind the newest one that is kept.
 
-What a load does to the index files (spec 3.4).
-
-A file whose name is no number is skipped. After a crash every file whose end time lies behind the
-checkpoint's is deleted; what is dispatched later goes behind the newest file that is kept.
+A plan (spec 3.4, 7.11): an index can always be derived from the log. So files stay up to the first that is not sound,
+reaches beyond the log's end, or leaves out a record before that end; the rest is rebuilt. A file that is not full is
+rebuilt, too, instead of being continued: nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -30,25 +28,25 @@ from .read import Geometry, Header, IndexFile, sizes_of
 
 
 class StoredIndex(NamedTuple):
-    """One index file: its entry and its header."""
+    """One index file: its directory entry and its header."""
 
     entry: DirectoryEntry
     header: Header
 
     def open(self, geometry: Geometry) -> IndexFile:
-        """The file, for reading."""
+        """Open the file for reading."""
         return IndexFile(self.entry.path, geometry)
 
 
 class IndexState(NamedTuple):
-    """The index files after load."""
+    """The index files after a load."""
 
     kept: list[StoredIndex]
     deleted: list[StoredIndex]
 
 
 def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
-    """Those whose name is a number, in the order of the entries. Raises Unreadable."""
+    """Yield the files whose name is a number, in the order of the entries. Raises Unreadable."""
     for entry in entries:
         if not entry.directory and entry.name.isascii() and entry.name.isdigit():
             with IndexFile(entry.path, Geometry(0, 0)) as file:
@@ -56,7 +54,7 @@ def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
 
 
 def load_index(entries: Sequence[DirectoryEntry], crashed: bool, index_time: int) -> IndexState:
-    """Load index files; `index_time` is the checkpoint's indexMsgTimestamp."""
+    """Load index files as a broker does; `index_time` is the checkpoint's indexMsgTimestamp."""
     found = IndexState([], [])
     for file in stored_files(entries):
         gone = crashed and file.header.end_timestamp > index_time
@@ -64,13 +62,13 @@ def load_index(entries: Sequence[DirectoryEntry], crashed: bool, index_time: int
     return found
 
 
-_NOTHING = (0, -1)
-#: Content of older files above this size is taken on trust: their headers are checked.
+_NO_RANGE = (0, -1)
+#: Of older files above this size only the headers are checked.
 _CHECKED_BYTES = 64 << 20
 
 
 class IndexFiles(NamedTuple):
-    """The index files of a store, oldest first. good: how many of the first ones are sound."""
+    """The index files of a store, oldest first. good: how many files at the front are sound."""
 
     files: list[StoredIndex]
     geometry: Geometry
@@ -78,13 +76,13 @@ class IndexFiles(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> IndexFiles:
-        """Look at the index files of a store. Raises Unreadable."""
+        """Check the index files of a store. Raises Unreadable."""
         geometry = sizes_of(snapshot.layout).of_index
         files = list(stored_files(snapshot.index))
         good = 0
         for file in files:
             newest = file is files[-1]
-            if not (newest and _waits(files, geometry, snapshot)):
+            if not (newest and _waits_for_items(files, geometry, snapshot)):
                 checked = newest or file.entry.size <= _CHECKED_BYTES
                 if not is_good(file, geometry, snapshot, content=checked):
                     break
@@ -93,23 +91,23 @@ class IndexFiles(NamedTuple):
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """First and last log position in each sound file; one without items has none."""
+        """First and last log position in each sound file; a file without items has (0, -1)."""
         return [
-            (header.begin_physical_offset, header.end_physical_offset) if header.index_count > 1 else _NOTHING
+            (header.begin_physical_offset, header.end_physical_offset) if header.index_count > 1 else _NO_RANGE
             for _, header in self.files[: self.good]
         ]
 
     def fix(self, kept: list[StoredIndex]) -> IndexFix:
-        """Go on behind the last full one of these, which are the first of the files.
+        """Plan to continue behind the last full file of `kept`, which are the first of the files.
 
-        Where an index was put together a sound file that goes may be about older records than one that
-        would stay: then all of them go.
+        In an index that was put together from parts, a file that goes may hold older records than one that would stay:
+        then all files go.
         """
         while kept and kept[-1].header.index_count < self.geometry.items:
             kept.pop()
         stay, go = self.ranges[: len(kept)], self.ranges[len(kept) :]
         reached = max((end for _, end in stay), default=-1)
-        older = (range_ for range_ in go if range_ != _NOTHING and range_[0] < reached)
+        older = (range_ for range_ in go if range_ != _NO_RANGE and range_[0] < reached)
         if not all(any(begin <= b and e <= end for begin, end in stay) for b, e in older):
             kept.clear()
         gone = [file.entry for file in self.files[len(kept) :]]
@@ -117,7 +115,7 @@ class IndexFiles(NamedTuple):
 
 
 def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) -> int | None:
-    """Position of the first record with keys that lies in none of the `ranges`."""
+    """Log position of the first record with keys that lies in none of the `ranges`; None if there is none."""
     positions = batch.position
     bare = np.ones(len(positions), np.bool_)
     for begin, end in ranges:
@@ -131,32 +129,32 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
 
 @dataclass
 class IndexAudit:
-    """The index while the log is read.
+    """Checks the index against the records of the log.
 
-    good: how many of the first files are sound and lie before the log end. tagged: tags are indexed, too.
+    good: how many files at the front are sound and lie before the log's end. tagged: tags are indexed, too.
     """
 
     files: IndexFiles
     good: int
     log_end: int
     tagged: bool
-    #: First record with keys that no sound file covers, None: all are covered.
+    #: Position of the first record with keys that no sound file covers, None if all are covered.
     uncovered: int | None = None
-    #: First and last position in each sound file.
+    #: First and last log position in each of these files.
     ranges: list[tuple[int, int]] = field(default_factory=list)
-    #: The same of sound files that reach behind the log end.
+    #: The same of sound files from the first on that reaches behind the log's end.
     given_up: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def of(cls, files: IndexFiles, log_end: int, *, tagged: bool) -> IndexAudit:
-        """Take those index files that lie before the log end."""
+        """Take the index files that lie before the log's end."""
         ends = [end for _, end in files.ranges]
         good = next((i for i, end in enumerate(ends) if end >= log_end), files.good)
         ranges, given_up = files.ranges[:good], files.ranges[good:]
         return cls(files, good, log_end, tagged, ranges=ranges, given_up=given_up)
 
     def records(self, batch: Batch) -> None:
-        """Records of the log, in order."""
+        """Take the next records of the log."""
         if self.uncovered is not None or int(batch.position[0]) >= self.log_end:
             return
         found = uncovered(self.ranges, batch, tagged=self.tagged)
@@ -165,28 +163,28 @@ class IndexAudit:
 
     @property
     def takes_runs(self) -> bool:
-        """What `note_run` is told is as good as a look at the records: index files that are given
-        up cover none but those behind all that stay.
+        """Whether `note_run` is as good as `records`: the files that are given up cover only records behind those of
+        all files that stay.
         """
         reached = max((end for _, end in self.ranges), default=-1)
         return all(begin > reached for begin, _ in self.given_up)
 
     def note_run(self, unindexed: int | None) -> None:
-        """Records of the log, of which `unindexed` is the first that no sound file covers."""
+        """Take a run of records; `unindexed` is the position of the first that no sound file covers, None if none."""
         if self.uncovered is None:
             self.uncovered = unindexed
 
     def note_blanks(self, blanks: Sequence[tuple[int, int]]) -> None:
-        """Stretches of the log, begin and end, that a plan closes with BLANKs. Files with an item in one
-        are not sound any more: a query would read what no record is. Nor are those that cannot be read.
+        """Give up files from the first with an item in one of these log ranges (begin, end), which a plan closes with
+        BLANKs: a query would read bytes that are no record. Also give up files that cannot be read.
         """
         for number, file in enumerate(self.files.files[: self.good]):
-            if _names_some(file, self.files.geometry, blanks):
+            if _names_any(file, self.files.geometry, blanks):
                 self.good, self.ranges = number, self.ranges[:number]
                 return
 
     def finish(self) -> IndexFix | None:
-        """What is to be done, None: nothing."""
+        """What to do about the index; None if nothing."""
         kept, all_files = self.files.files[: self.good], self.files.files
         if self.uncovered is not None:
             kept = [file for file in kept if file.header.end_physical_offset < self.uncovered]
@@ -195,7 +193,7 @@ class IndexAudit:
         return self.files.fix(kept)
 
 
-def _names_some(file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[int, int]]) -> bool:
+def _names_any(file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[int, int]]) -> bool:
     header = file.header
     reach = (header.begin_physical_offset, header.end_physical_offset)
     inside = [(begin, end) for begin, end in stretches if begin <= reach[1] and reach[0] < end]
@@ -210,19 +208,19 @@ def _names_some(file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple
 
 
 class IndexFix(NamedTuple):
-    """Index files to give up, and where indexing goes on: behind the items of a full file."""
+    """Index files to give up. Indexing continues behind the items of `last_kept`, a full file."""
 
     last_kept: StoredIndex | None
     gone: list[DirectoryEntry]
 
     @property
     def indexed_to(self) -> int:
-        """Position of the last record in the last file kept, -1 without one."""
+        """Log position of the last record in the last file kept, -1 without one."""
         return self.last_kept.header.end_physical_offset if self.last_kept else -1
 
 
 def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
-    """What a plan does about it."""
+    """The edits of a plan for the index."""
     reason = "damaged, beyond the log end, or not complete"
     edits = [Edit("move", entry.path, reason, ("I-101", "I-118")) for entry in fix.gone]
     begin = max(0, fix.indexed_to)
@@ -231,7 +229,7 @@ def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
 
 
 def is_good(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, content: bool) -> bool:
-    """The file has its length and a header that makes sense; with `content`, good items and slots."""
+    """Whether a file has its length and a plausible header; with `content`, also good items and slots."""
     header = file.header
     if file.entry.size != file_size(*geometry) or not 1 < header.index_count <= geometry.items:
         return False
@@ -247,10 +245,10 @@ def is_good(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, conten
         return opened.content_is_valid
 
 
-def _waits(files: Sequence[StoredIndex], geometry: Geometry, snapshot: Snapshot) -> bool:
-    """The newest file has no item yet: a broker begins it at the first message behind a full one, and
-    messages without a key put nothing into it (spec 3.3). Its header is preset with the end before it,
-    of a file that may have expired with its part of the log.
+def _waits_for_items(files: Sequence[StoredIndex], geometry: Geometry, snapshot: Snapshot) -> bool:
+    """Whether the newest file has no item yet. A broker begins it at the first message behind a full file, and messages
+    without a key add nothing to it (spec 3.3). Its header is preset with the end of the file before, which may have
+    expired with its part of the log.
     """
     header, older = files[-1].header, files[-2:-1]
     if files[-1].entry.size != file_size(*geometry) or header.index_count not in (0, 1):
@@ -271,7 +269,7 @@ def _waits(files: Sequence[StoredIndex], geometry: Geometry, snapshot: Snapshot)
 
 
 def stored_as_told(header: Header, log: CommitLog) -> bool:
-    """The first and the last record of a file were stored when its header says: where its times fall,
+    """Whether the first and the last record of a file were stored at the times in its header: if these times go back,
     the clock was set back.
     """
     ends = np.array([header.begin_physical_offset, header.end_physical_offset], np.int64)

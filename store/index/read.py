@@ -1,15 +1,12 @@
-"""The index: records by key (spec 03).
+"""The index: records by key, in files of a header, slots and items (spec 03); and all file sizes of a store.
 
-A query walks the chains as a broker does, from the newest file to the oldest, with one difference:
-the number of an item must be smaller than that of the item before it in the walk. A broker spins
-for ever in a loop of two items (spec 07, B17). Hits are candidates: different texts may have the
-same hash, so the records themselves must be compared with topic and key.
+A query walks the chains as a broker does, from the newest file to the oldest, with one difference: the number of an
+item must be smaller than that of the item before it in the walk. In a loop of two items a broker spins forever (spec
+07, B17). Hits are candidates: different texts may have the same hash, so compare the records with topic and key.
 
-All file sizes of a store, those of its index files with them; see `disk/sizes.py`.
-
-One index file: header, slots, items, and how many slots it has (spec 03, 3.1). A file does not say how many slots and
-items it holds, and its length has many solutions. The right one shows: the last item lies where the header's end
-position can be read, the first where its begin position can, and the last item's slot names it.
+A file does not say how many slots and items it has (spec 03, 3.1), and several numbers fit its length. The right ones
+show in the content: the last item lies where the header's end position can be read, the first where its begin position
+can, and the last item's slot names it. `Sizes` has the sizes of all files (`disk/sizes.py`).
 """
 
 from __future__ import annotations
@@ -60,16 +57,16 @@ if TYPE_CHECKING:
     from ...formats.derive.ragged import Flags, Ints, Structs
 
 
-_NEWEST = 64
-"""Items that tell one geometry from another."""
+_NEWEST_ITEMS = 64
+"""How many items are compared to find the right geometry."""
 WINDOW_ITEMS = 1 << 16
-"""Items that are read at once."""
+"""Items in a window."""
 WINDOW_SLOTS = 1 << 18
-"""The same of slots."""
+"""Slots in a window."""
 
 
 class Header(NamedTuple):
-    """The header of an index file; the names are those of the schema."""
+    """The header of an index file; names as in the schema."""
 
     begin_timestamp: int
     end_timestamp: int
@@ -80,7 +77,7 @@ class Header(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One item of an index file; the names are those of the schema."""
+    """One item of an index file; names as in the schema."""
 
     key_hash: int
     physical_offset: int
@@ -96,24 +93,24 @@ class Geometry(NamedTuple):
 
 
 def cannot_follow(number: Ints, previous: npt.NDArray[np.integer]) -> Flags:
-    """bool[n]: what items have for the one before them in their slot is no older item, nor 0."""
+    """bool[n]: `previous` of an item is neither an older item nor 0."""
     found: Flags = (previous < 0) | (previous >= number)
     return found
 
 
 def is_outside(position: Ints, header: Header) -> Flags:
-    """bool[n]: records of items that lie before the first one or behind the last one of a file."""
+    """bool[n]: the record lies before the first or behind the last record in the header of its file."""
     begin, end = header.begin_physical_offset, header.end_physical_offset
     found: Flags = (position < begin) | (position > end)
     return found
 
 
 class IndexFile(Closing):
-    """An index file opened for reading. Use as a context manager or `close`.
+    """An index file opened for reading; a context manager.
 
-    slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
-    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_columns` read, those of the
-    block of `at_rate` around this, if no others are set; the page cache is then left as it was.
+    Uses the given numbers of slots and items; see `find_geometry`. What a short file lacks reads as zeros, as in a
+    broker's memory map. rate_bytes: `columns` and `slot_columns` read at most so many bytes a second; preset by a block
+    of `at_rate` around the constructor. With a rate, the page cache is left as it was.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
@@ -126,21 +123,21 @@ class IndexFile(Closing):
         return open_any(self.path)
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file; zeros for what it lacks. Raises UnreadableRange, Unreadable."""
+        """Bytes of the file; zeros behind its end. Raises UnreadableRange, Unreadable."""
         data, unread = self._fill(offset, size)
         if unread:
             raise failed(unread[0])
         return bytes(data)
 
     def _fill(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
-        """The same, with what cannot be read of it."""
-        data = bytearray(size)  # what the file lacks stays zero
+        """Bytes as of `_read`, and the ranges that cannot be read."""
+        data = bytearray(size)  # zeros behind the file's end
         aside = bool(self.rate_bytes)
         _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path, aside=aside)
         return data, unread
 
     def _read_slowly(self, offset: int, size: int) -> tuple[bytearray, list[Unread]]:
-        """The same, at the rate; what cannot be read is noted."""
+        """`_fill` at the reading rate; notes the ranges that cannot be read."""
         began = time.monotonic()
         data, unread = self._fill(offset, size)
         for each in unread:
@@ -151,12 +148,12 @@ class IndexFile(Closing):
 
     @cached_property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     @cached_property
     def header(self) -> Header:
-        """The header; zeros where the file is too short, or cannot be read, which is noted.
+        """The header; zeros if the file is too short, or if it cannot be read, which is noted.
 
         Raises Missing, Unreadable.
         """
@@ -167,33 +164,33 @@ class IndexFile(Closing):
             return tuple_of(Header, HEADER, b"")
 
     def read_header(self) -> Header:
-        """The header; zeros where the file is too short. Raises Missing, Unreadable, UnreadableRange."""
+        """The header; zeros if the file is too short. Raises Missing, Unreadable, UnreadableRange."""
         return tuple_of(Header, HEADER, self._read(0, HEADER_BYTES))
 
     @property
     def full(self) -> bool:
-        """No further item fits."""
+        """Whether no further item fits."""
         return self.header.index_count >= self.items
 
     @property
     def last(self) -> int:
-        """Number of the last item; 0 without any. Never more than the file has bytes for."""
+        """Number of the last item, 0 without items; at most the number that the file has bytes for."""
         room = min(self.items, items_of(self.size, self.slots)) - 1
         return max(0, min(self.header.index_count - 1, room))
 
     def slot(self, number: int) -> int:
-        """Number of the newest item of a slot, 0 ≤ number < slots."""
+        """Number of the newest item of slot `number`, 0 ≤ number < slots."""
         return tuple_of(int, SLOT, self._read(slots_offset() + number * SLOT_BYTES, SLOT_BYTES))
 
     def item(self, number: int) -> Item:
-        """One item; number 0 is never used."""
+        """Item `number`; item 0 is never used."""
         at = items_offset(self.slots) + number * ITEM_BYTES
         return tuple_of(Item, ITEM, self._read(at, ITEM_BYTES))
 
     def columns(self, first: int = 1) -> Iterator[tuple[int, Structs]]:
-        """Items `first` … last as (number of the first, structured array of ITEM), in windows.
+        """Yield items `first` … last in windows, as (number of the first, structured array of ITEM).
 
-        Items that cannot be read are left out, and noted. Raises UnreadableRange where nobody notes.
+        Leaves out and notes items that cannot be read. Raises UnreadableRange if nobody takes the notes.
         """
         import numpy as np
 
@@ -214,7 +211,7 @@ class IndexFile(Closing):
                 yield number + begin, np.frombuffer(data, dtype)[begin:]
 
     def slot_columns(self) -> Iterator[tuple[int, npt.NDArray[np.int32]]]:
-        """All slots as (number of the first, newest items int32[n]), in windows.
+        """Yield all slots in windows, as (number of the first, newest items int32[n]).
 
         Raises UnreadableRange.
         """
@@ -231,7 +228,7 @@ class IndexFile(Closing):
 
     @property
     def content_is_valid(self) -> bool:
-        """Slots name items of the file; items have hashes, lie in the header's range, point back.
+        """Whether slots name items of the file, and items have hashes, lie in the header's range and point back.
 
         Raises UnreadableRange.
         """
@@ -251,12 +248,12 @@ class IndexFile(Closing):
 
     @property
     def is_untouched(self) -> bool:
-        """Neither a slot nor the first item was ever written. Raises UnreadableRange."""
+        """Whether neither a slot nor the first item was ever written. Raises UnreadableRange."""
         used = items_offset(self.slots) + 2 * ITEM_BYTES - slots_offset()
         return is_zero(self._read(slots_offset(), used))
 
     def items_of_last(self) -> int:
-        """How many of the last items are of the record at the header's end. Raises UnreadableRange."""
+        """How many items at the end are of the record at the header's end position. Raises UnreadableRange."""
         import numpy as np
 
         with refusing():
@@ -267,17 +264,17 @@ class IndexFile(Closing):
 
     @property
     def consistent(self) -> bool:
-        """Header, first and last item and the last item's slot agree. An empty file does.
+        """Whether header, first and last item and the last item's slot agree; true for a file without items.
 
-        One that cannot be read there, which is noted, does not.
+        False if they cannot be read, which is noted.
         """
         try:
-            return self._agrees()
+            return self._ends_agree()
         except UnreadableRange as error:
             note(unread_of(error))
             return False
 
-    def _agrees(self) -> bool:
+    def _ends_agree(self) -> bool:
         header = self.header
         if header.index_count <= 1:
             return True
@@ -292,7 +289,7 @@ class IndexFile(Closing):
         )
 
     def find_geometry(self) -> Geometry | None:
-        """The numbers of slots and items that fit the content, None where nothing tells."""
+        """The numbers of slots and items that fit the content; None if it does not show them."""
         count = self.header.index_count - 1
         if count < 1:
             return None
@@ -307,10 +304,10 @@ class IndexFile(Closing):
         return found
 
     def _newest_are_in_place(self) -> bool:
-        """The slots of the newest items name them or newer ones, and their chains go on in these slots:
-        few slots fit one item by chance.
+        """Whether the slots of the newest items name these or newer items, and their chains stay in these slots: a
+        wrong geometry fits one item by chance, but hardly all.
         """
-        for number in range(max(1, self.last + 1 - _NEWEST), self.last + 1):
+        for number in range(max(1, self.last + 1 - _NEWEST_ITEMS), self.last + 1):
             item = self.item(number)
             slot = item.key_hash % self.slots
             if item.key_hash < 0 or not number <= self.slot(slot) <= self.last:
@@ -323,10 +320,10 @@ class IndexFile(Closing):
         return True
 
     def _likely_slots(self, count: int) -> Iterator[int]:
-        """Numbers of slots with which items 1 and `count` lie where the header says.
+        """Yield numbers of slots with which items 1 and `count` lie where the header says.
 
-        A number of slots more or less by `step` moves all items by one place, so the file is an
-        array of items to be searched, whichever number is right.
+        `step` slots take the room of one item, so adding `step` to the number of slots moves all items by one place.
+        Whichever number is right, the file is one array of items to search.
         """
         import numpy as np
 
@@ -342,7 +339,7 @@ class IndexFile(Closing):
             at = items_offset(least) + place * ITEM_BYTES
             behind = next_data(self._descriptor, at + count * ITEM_BYTES)
             if behind is None:
-                return  # a hole has no last item
+                return  # the last item does not lie in a hole
             place += (behind - at - count * ITEM_BYTES) // ITEM_BYTES
             at = items_offset(least) + place * ITEM_BYTES
             size = max(0, min(WINDOW_ITEMS, places - place)) * ITEM_BYTES
@@ -352,7 +349,7 @@ class IndexFile(Closing):
                 (first["physical_offset"] == header.begin_physical_offset)
                 & (last["physical_offset"] == header.end_physical_offset)
                 & (last["key_hash"] >= 0)
-                & ((last["key_hash"] > 0) | (last["physical_offset"] != 0))  # zeros are no item
+                & ((last["key_hash"] > 0) | (last["physical_offset"] != 0))  # zeros are not an item
             )
             yield from (least + (place + i) * step for i in np.flatnonzero(fits).tolist())
             place += WINDOW_ITEMS
@@ -363,7 +360,7 @@ class IndexFile(Closing):
             os.close(descriptor)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy opens the file for itself: the number may mean another one where it is used, and is closed here."""
+        """Without the descriptor: a copy opens the file itself, since the number may mean another file there."""
         return {name: value for name, value in self.__dict__.items() if name != "_descriptor"}
 
     def __del__(self) -> None:
@@ -374,7 +371,7 @@ FOREVER_MS = (1 << 63) - 1
 
 
 class Hit(NamedTuple):
-    """One item that a query found."""
+    """One item found by a query."""
 
     physical_offset: int
     path: str
@@ -383,14 +380,14 @@ class Hit(NamedTuple):
 
 @dataclass
 class Answer:
-    """What a query found, newest file first. damaged: files whose chain for the key is broken."""
+    """The result of a query, newest file first. damaged: files whose chain for the key is broken."""
 
     hits: list[Hit] = field(default_factory=list)
     damaged: list[IndexFile] = field(default_factory=list)
 
 
 class Index(Closing):
-    """All index files of a store, oldest first. Use as a context manager or `close`.
+    """All index files of a store, oldest first; a context manager.
 
     >>> [hit.physical_offset for hit in store.index.query("orders", "key28").hits]
     [12189]
@@ -402,12 +399,12 @@ class Index(Closing):
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], config: BrokerConfig | None = None) -> Index:
-        """List the index files; none where the directory is missing. Raises Unreadable."""
+        """List the index files; none if the directory is missing. Raises Unreadable."""
         config = config or BrokerConfig()
-        paths, foreign = _list(os.fspath(directory))
+        paths, foreign = _list_files(os.fspath(directory))
         slots, items = _geometry(paths, config)
         geometry = Geometry(slots.value, items.value)
-        return cls([_open(path, geometry) for path in paths], foreign)
+        return cls([_open_file(path, geometry) for path in paths], foreign)
 
     def query(
         self,
@@ -419,10 +416,10 @@ class Index(Closing):
         limit: int | None = None,
         index_type: str = "",
     ) -> Answer:
-        """Candidates for a key of a topic, stored within [begin_ms, end_ms] as the index tells.
+        """Candidates for a key of a topic, stored within [begin_ms, end_ms] by the index.
 
-        index_type: `T` looks for a tag. limit: most hits, 64 at most in a broker, None for all.
-        Order: newest file first, in it newest item first. Raises Unreadable.
+        index_type: `T` to look for a tag. limit: most hits, None for all; a broker takes at most 64. Newest file first,
+        newest item first in a file. Raises Unreadable.
         """
         from ...formats.hashing import index_hash
 
@@ -431,7 +428,7 @@ class Index(Closing):
         for file in reversed(self.files):
             header = file.header
             if header.begin_timestamp <= end_ms and header.end_timestamp >= begin_ms:
-                _search(file, key_hash, begin_ms, end_ms, limit, answer)
+                _search_file(file, key_hash, begin_ms, end_ms, limit, answer)
             if header.begin_timestamp < begin_ms or len(answer.hits) == limit:
                 break
         return answer
@@ -442,17 +439,19 @@ class Index(Closing):
             file.close()
 
 
-def _search(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
-    """Add the hits of one file. What cannot be read of it is a broken chain, and is noted."""
+def _search_file(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
+    """Add the hits of one file. If it cannot be read, which is noted, its chain counts as broken."""
     try:
-        _follow(file, key_hash, begin_ms, end_ms, limit, answer)
+        _follow_chain(file, key_hash, begin_ms, end_ms, limit, answer)
     except UnreadableRange as error:
         note(unread_of(error))
         answer.damaged.append(file)
 
 
-def _follow(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer) -> None:
-    """Add the hits of one file. A broken chain ends the walk and is noted."""
+def _follow_chain(
+    file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer
+) -> None:
+    """Add the hits of one file. A broken chain ends the walk, and the file counts as damaged."""
     if not file.last or file.slots <= 0:
         return
     number = file.slot(key_hash % file.slots)
@@ -478,7 +477,7 @@ def _follow(file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: i
 
 
 def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = None) -> IndexFile:
-    """One index file, wherever it lies; one that does not tell its geometry has that of those beside it.
+    """Open one index file, wherever it lies. If its content does not show its geometry, the files beside it do.
 
     Raises Missing, Unreadable.
     """
@@ -491,16 +490,16 @@ def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = 
 
 
 def _geometry_beside(path: str | os.PathLike[str], config: BrokerConfig) -> Geometry | None:
-    """That of the index files in the same directory, if this one has their length."""
-    paths, _ = _list(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
+    """The geometry of the index files in the same directory, if it fits the length of this file; else None."""
+    paths, _ = _list_files(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
     slots, items = _geometry(paths, config)
     found = Geometry(slots.value, items.value)
     with IndexFile(path, found) as file:
         return found if file.size == file_size(*found) else None
 
 
-def _list(directory: str) -> tuple[list[str], list[Foreign]]:
-    """Paths of the index files by name, and what is none."""
+def _list_files(directory: str) -> tuple[list[str], list[Foreign]]:
+    """Paths of the index files by name, and entries that are no index files."""
     paths: dict[str, str] = {}
     foreign: list[Foreign] = []
     try:
@@ -523,8 +522,8 @@ def _list(directory: str) -> tuple[list[str], list[Foreign]]:
 
 
 def geometry_of(directory: str | os.PathLike[str], config: BrokerConfig) -> tuple[Size, Size]:
-    """Numbers of slots and of items of a store's index files, and where they come from."""
-    return _geometry(_list(os.fspath(directory))[0], config)
+    """Numbers of slots and of items of a store's index files, with their origins."""
+    return _geometry(_list_files(os.fspath(directory))[0], config)
 
 
 def _geometry(paths: list[str], config: BrokerConfig) -> tuple[Size, Size]:
@@ -539,7 +538,7 @@ def _geometry(paths: list[str], config: BrokerConfig) -> tuple[Size, Size]:
 
 
 def _own_geometry(path: str, usual: Geometry) -> Geometry | None:
-    """What the content of a file tells; the usual geometry is tried before a search."""
+    """The geometry that the content shows, None if it does not; tries the usual one before a search."""
     with IndexFile(path, usual) as file:
         if file.last and file.size == file_size(*usual) and file.consistent:
             return usual
@@ -550,8 +549,8 @@ def _own_geometry(path: str, usual: Geometry) -> Geometry | None:
             return None
 
 
-def _open(path: str, usual: Geometry) -> IndexFile:
-    """A file with the store's geometry, or with its own where its length is another one."""
+def _open_file(path: str, usual: Geometry) -> IndexFile:
+    """Open a file with the store's geometry, or with its own if its length differs."""
     file = IndexFile(path, usual)
     if file.size == file_size(*usual):
         return file
@@ -560,7 +559,7 @@ def _open(path: str, usual: Geometry) -> IndexFile:
 
 
 class Sizes(NamedTuple):
-    """File sizes in bytes; of an index file the numbers of slots and of items."""
+    """File sizes in bytes; for index files numbers of slots and items."""
 
     commit_log: Size
     consume_queue: Size
@@ -570,12 +569,12 @@ class Sizes(NamedTuple):
 
     @property
     def of_index(self) -> Geometry:
-        """Numbers of slots and of items of an index file."""
+        """Numbers of slots and items of an index file."""
         return Geometry(self.index_slots.value, self.index_items.value)
 
 
 def sizes_of(layout: Layout) -> Sizes:
-    """All sizes of a store; of one layout they are looked for once. Raises Unreadable, InvalidInput."""
+    """All sizes of a store; looked up once for a layout. Raises Unreadable, InvalidInput."""
     return layout.once(_sizes)
 
 

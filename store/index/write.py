@@ -1,8 +1,7 @@
-"""Index files: creating them, rolling over, writing items, slots and headers (spec 03, 3.3).
+"""Write index files: create them, roll over, write items, slots and headers (spec 03, 3.3).
 
-`IndexImage` is one index file while it is being filled, in memory: header, slots, and the items to write.
-
-The rules are those of spec/03-index.md, 3.3. One item is put without numpy, many as columns; both give the same bytes.
+`IndexImage` is an index file in memory while it is being filled: header, slots, and the items to write. A single item
+is put without numpy, many as columns; both ways give the same bytes.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ if TYPE_CHECKING:
 
 
 _SECOND_MS = 1000
-_LARGEST_SECONDS = (1 << 31) - 1
+_SECONDS_MAX = (1 << 31) - 1
 PAGE_SLOTS = 1024
-"""Slots that are read and written together: 4 KiB."""
+"""Slots of one page, 4 KiB, which is read and written as a whole."""
 
 
 class SlotTable:
-    """The slots of one file, read page by page when needed, with a note of what has changed.
+    """The slots of one file, read page by page when needed; tracks changed pages.
 
-    read: gives the bytes of `count` slots from slot `first`; None for a new file, all zeros.
-    Memory: 4 bytes a slot, of which the system supplies only the pages in use.
+    read: gives the bytes of `count` slots from slot `first` on; None for a new file, all zeros. Memory: 4 bytes a slot,
+    of which the system supplies only the pages in use.
     """
 
     def __init__(self, slots: int, read: Callable[[int, int], bytes] | None = None) -> None:
@@ -62,7 +61,7 @@ class SlotTable:
         self._dirty = bytearray(pages)
 
     def load(self, pages: Iterable[int]) -> None:
-        """Make sure that some pages are there."""
+        """Read the pages that are not in memory yet."""
         if self._loaded is None or self._read is None:
             return
         for page in pages:
@@ -79,12 +78,12 @@ class SlotTable:
         return value
 
     def set(self, slot: int, number: int) -> None:
-        """Note a new item in a slot."""
+        """Set the newest item of a slot, whose page must be loaded."""
         numbers_of(SLOT).pack_into(self.data, slot * SLOT_BYTES, number)
         self._dirty[slot // PAGE_SLOTS] = 1
 
     def columns(self, slots: Ints) -> npt.NDArray[np.integer]:
-        """All slots as an array to read and change; those of `slots` are there, and marked."""
+        """All slots as an array to read and change; the pages of `slots` are loaded, and marked as changed."""
         import numpy as np
 
         from ...formats.derive import dtype_of
@@ -97,7 +96,7 @@ class SlotTable:
         return field
 
     def take_changes(self) -> Iterator[tuple[int, memoryview]]:
-        """Runs of changed pages: (number of the first slot, bytes). They count as written then."""
+        """Yield runs of changed pages as (number of the first slot, bytes), and mark them as written."""
         page = self._dirty.find(1)
         while page >= 0:
             end = self._dirty.find(0, page)
@@ -109,9 +108,9 @@ class SlotTable:
 
 
 class IndexImage:
-    """Header and slots of one file that takes items.
+    """Header and slots of a file that takes items.
 
-    count_every_put: hash_slot_count counts puts, as up to 4.7.0, and not slots in use.
+    count_every_put: hash_slot_count counts puts, as up to 4.7.0, instead of slots in use.
     """
 
     def __init__(self, geometry: Geometry, header: Header, slots: SlotTable, *, count_every_put: bool) -> None:
@@ -122,7 +121,7 @@ class IndexImage:
 
     @classmethod
     def new(cls, geometry: Geometry, before: Header | None, *, count_every_put: bool) -> IndexImage:
-        """A file without items; its times and positions are preset with the end of `before`."""
+        """A file without items, its times and positions preset with the end of `before`."""
         time = max(before.end_timestamp, 0) if before else 0
         position = max(before.end_physical_offset, 0) if before else 0
         header = Header(time, time, position, position, 0, 1)
@@ -130,16 +129,16 @@ class IndexImage:
 
     @property
     def full(self) -> bool:
-        """No further item fits."""
+        """Whether no further item fits."""
         return self.header.index_count >= self.geometry.items
 
     @property
     def header_bytes(self) -> bytes:
-        """The header as it has to be written."""
+        """The header as bytes to write."""
         return numbers_of(HEADER).pack(*self.header)
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp: int) -> bytes:
-        """Take one item; its bytes belong at number `header.index_count` as it was before."""
+        """Add one item and return its bytes, which belong at the `header.index_count` from before the call."""
         header = self.header
         number = header.index_count
         slot = key_hash % self.geometry.slots
@@ -159,7 +158,7 @@ class IndexImage:
         return numbers_of(ITEM).pack(key_hash, physical_offset, seconds, previous)
 
     def put_columns(self, items: IndexItems) -> tuple[int, memoryview]:
-        """Take as many items as fit: how many, and their bytes, which belong where `put` says."""
+        """Add as many items as fit. Returns how many, and their bytes, which belong where `put` says."""
         import numpy as np
 
         from ...formats.derive import dtype_of
@@ -192,10 +191,10 @@ class IndexImage:
         return count, out.view(np.uint8).data
 
     def _link(self, slot: Ints, first: int) -> Ints:
-        """Put items `first`, `first` + 1, … into their slots: the item before each."""
+        """Put items `first`, `first` + 1, … into slots `slot`; return the previous item in the slot of each."""
         import numpy as np
 
-        # one sort brings the items of a slot together, in their order
+        # one sort groups the items by slot and keeps their order
         shift = np.uint64(32)
         keys = slot.astype(np.uint64) << shift | np.arange(len(slot), dtype=np.uint64)
         keys.sort()
@@ -219,44 +218,44 @@ class IndexImage:
 
 
 def _seconds(timestamp: int, begin: int) -> int:
-    """time_diff of an item: whole seconds from the file's begin, 0 before it or without one."""
+    """time_diff of an item: whole seconds since the file's begin; 0 if it is earlier, or the file has no begin."""
     if begin <= 0 or timestamp < begin:
         return 0
-    return min((timestamp - begin) // _SECOND_MS, _LARGEST_SECONDS)
+    return min((timestamp - begin) // _SECOND_MS, _SECONDS_MAX)
 
 
 def _seconds_column(timestamp: Ints, begin: Ints) -> Ints:
     import numpy as np
 
-    seconds = np.clip((timestamp - begin) // _SECOND_MS, 0, _LARGEST_SECONDS)
+    seconds = np.clip((timestamp - begin) // _SECOND_MS, 0, _SECONDS_MAX)
     return np.where(begin > 0, seconds, 0)
 
 
-_TIME = "%Y%m%d%H%M%S%f"
+_NAME_FORMAT = "%Y%m%d%H%M%S%f"
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def file_name(now: datetime, last: str = "") -> str:
-    """Name of a file that is created `now` (local time): yyyyMMddHHmmssSSS, always above `last`.
+    """Name of a file created `now` (local time): yyyyMMddHHmmssSSS, always above `last`.
 
-    Brokers make two files of one name within a millisecond, and lose the first.
+    Brokers give the same name to two files made within a millisecond, and lose the first.
     """
-    name = now.strftime(_TIME)[:NAME_DIGITS]
+    name = now.strftime(_NAME_FORMAT)[:NAME_DIGITS]
     if name > last:
         return name
     try:
-        before = datetime.strptime(last, _TIME)
+        before = datetime.strptime(last, _NAME_FORMAT)
     except ValueError:
         return str(int(last) + 1).zfill(NAME_DIGITS)
-    return (before + _MILLISECOND).strftime(_TIME)[:NAME_DIGITS]
+    return (before + _MILLISECOND).strftime(_NAME_FORMAT)[:NAME_DIGITS]
 
 
 class IndexWriter:
-    """Appends items to the newest index file of a directory and begins new ones.
+    """Appends items to the newest index file of a directory, and begins new files.
 
-    Items are written at once, slots and header by `flush`: until then the file is the one it was.
-    now: the clock for file names, local time. count_every_put: see `IndexImage`. before: the header
-    of the full file before the first one, which lies elsewhere. behind: its name.
+    Items are written at once, slots and header only by `flush`, which makes the items count. now: the clock for file
+    names, local time. count_every_put: see `IndexImage`. before, behind: header and name of the full file before the
+    first one, if that file lies elsewhere.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class IndexWriter:
         if geometry.slots <= 0 or geometry.items <= 1:
             raise InvalidInput(f"index of {counted(geometry.slots, 'slot')} and {counted(geometry.items, 'item')}")
         self.directory = directory
-        #: end time of the newest file that has become full, None if none has
+        #: end time of the newest file that has become full, None without one
         self.full_end_timestamp: int | None = None
         self._files = files
         self._geometry = geometry
@@ -285,16 +284,16 @@ class IndexWriter:
         self._image: IndexImage | None = None
         self._unsynced: set[Path] = set()
         self._created = False
-        #: a file has got items that count, or was made
+        #: a file was made, or has items that count now
         self.changed = False
 
     @classmethod
     def of(cls, files: Files, layout: Layout, *, count_every_put: bool) -> IndexWriter:
-        """Of a store, with its sizes. Raises InvalidInput."""
+        """The writer for a store, with its sizes. Raises InvalidInput."""
         return cls(files, layout.index, sizes_of(layout).of_index, count_every_put=count_every_put)
 
     def _find_newest(self) -> str:
-        """Name of the newest file, empty where there is none."""
+        """Name of the newest file, "" without files."""
         try:
             names = os.listdir(self.directory)  # noqa: PTH208
         except FileNotFoundError:
@@ -303,14 +302,14 @@ class IndexWriter:
 
     @property
     def end_physical_offset(self) -> int:
-        """Records before this position count as indexed."""
+        """Records before this log position count as indexed."""
         image = self._image or self._open_newest()
         return image.header.end_physical_offset if image else 0
 
     def append(self, items: IndexItems, records: int) -> None:
-        """Index a batch of `records` records, whose items these are, as columns.
+        """Index a batch of `records` records by their items, as columns.
 
-        Items of records before `end_physical_offset` are left out, as a broker does.
+        Leaves out items of records before `end_physical_offset`, as a broker does.
         """
         if not records:
             return
@@ -329,7 +328,7 @@ class IndexWriter:
             self._current()
 
     def append_record(self, items: Iterable[tuple[int, int, int]]) -> None:
-        """Index one record: its items as (key_hash, physical_offset, store_timestamp)."""
+        """Index one record by its items (key_hash, physical_offset, store_timestamp)."""
         image = self._current()
         done = image.header.end_physical_offset
         for key_hash, physical_offset, store_timestamp in items:
@@ -343,30 +342,30 @@ class IndexWriter:
     def _write_items(self, image: IndexImage, number: int, data: memoryview) -> None:
         if len(data):
             at = items_offset(image.geometry.slots) + number * ITEM_BYTES
-            self._opened().pwrite(data, at)
+            self._newest_file().pwrite(data, at)
 
-    def _opened(self) -> OpenFile:
-        """The newest file."""
+    def _newest_file(self) -> OpenFile:
+        """The newest file, opened."""
         if self._file is None:
             self._file = self._files.open(self.directory / self._newest)
             self._unsynced.add(self._file.path)
         return self._file
 
     def _current(self) -> IndexImage:
-        """The file that takes the next item; a new one if there is none or the last is full."""
+        """The image of the file that takes the next item; of a new file if there is none, or the last is full."""
         image = self._image or self._open_newest()
         if image is not None and not image.full:
             return image
         if image is not None:
             self.flush()
-            self._opened().start_writing()
+            self._newest_file().start_writing()
             self.full_end_timestamp = image.header.end_timestamp
         return self._begin_file(image.header if image else self._before)
 
     def _open_newest(self) -> IndexImage | None:
         if not self._newest:
             return None
-        file = self._opened()
+        file = self._newest_file()
         whole = file_size(*self._geometry)
         if file.size < whole:
             file.truncate(whole)
@@ -394,7 +393,7 @@ class IndexWriter:
         return self._image
 
     def flush(self) -> None:
-        """Write slots and header, in this order."""
+        """Write slots, then the header."""
         if self._image is None or self._file is None:
             return
         changed = False
@@ -407,7 +406,7 @@ class IndexWriter:
             self.full_end_timestamp = self._image.header.end_timestamp
 
     def sync(self) -> None:
-        """`flush`, and bring every file that was written to the disk."""
+        """`flush`, then bring every written file to the disk."""
         self.flush()
         for path in sorted(self._unsynced):
             with self._files.open(path) as file:

@@ -1,5 +1,4 @@
-"""Timer log and timer wheel: read, write, and what a start makes of them.
+"""Timer log and timer wheel: read, write, and what a broker's start makes of them.
 
-One class of entry and one walk of chains, whoever asks. It may use `index`, `queues` and all below
-them.
+There is one class of entries and one walk of chains. It may use `index`, `queues` and all below them.
 """

@@ -1,10 +1,8 @@
-"""Timer log and timer wheel: delayed messages of 5.x brokers (spec 04, 4.4 to 4.6).
+"""Timer log and timer wheel for reading: delayed messages of 5.x brokers (spec 04, 4.4 to 4.6).
 
-The timer log is a stream of units of one size, counted from the start of each file; behind the last
-unit of a file stands a BLANK, behind the last unit of all there are zeros. The wheel is one array of
-slots. Both are read in windows, and nothing in them is believed: links are not followed here.
-
-Entries of the timer log as columns, which of them are valid, and the chains they make (spec 4.6).
+The timer log is a stream of units of one size, counted from the start of each file; behind the last unit of a file
+stands a BLANK, behind the last unit of all there are zeros. The wheel is an array of slots. Both are read in windows,
+without trusting links. `TimerEntries` has entries as columns, says which are valid, and `follow` walks their chains.
 """
 
 from __future__ import annotations
@@ -39,18 +37,18 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero, parts_of
 from ..disk.layout import Layout
 
 WINDOW_UNITS = 1 << 14
-"""Units or slots that are read at once."""
+"""Units or slots in a window."""
 
 
 class TimerUnits(NamedTuple):
-    """Units in a row: stream positions int64[n] and a structured array of `timer_log.UNIT`."""
+    """Consecutive units: stream positions int64[n] and a structured array of `timer_log.UNIT`."""
 
     position: Ints
     units: Structs
 
 
 class TimerRange(NamedTuple):
-    """What is no unit. kind: `blank`, `damage`, or `zeros` (never written)."""
+    """Bytes that are no unit. kind: `blank`, `damage`, or `zeros` (never written)."""
 
     kind: str
     position: int
@@ -58,16 +56,16 @@ class TimerRange(NamedTuple):
 
 
 def timer_log(files: MappedFileQueue, start: int | None = None) -> Iterator[TimerUnits | TimerRange]:
-    """The timer log in order, from stream position `start` on. Raises Unreadable.
+    """Yield units and ranges in order, from stream position `start` on. Raises Unreadable.
 
     Damage ends at the next unit: units lie at multiples of their size in each file.
     """
     for file in files.files:
         if start is None or start < file.end:
-            yield from _joined(_file(files, file, max(0, (start or 0) - file.start)))
+            yield from _merge_ranges(_units_and_ranges(files, file, max(0, (start or 0) - file.start)))
 
 
-def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[TimerUnits | TimerRange]:
+def _units_and_ranges(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[TimerUnits | TimerRange]:
     first = -(-start // UNIT_BYTES) * UNIT_BYTES
     window = WINDOW_UNITS * UNIT_BYTES
     reached = first
@@ -79,13 +77,13 @@ def _file(files: MappedFileQueue, file: MappedFile, start: int) -> Iterator[Time
 
 
 def _hole(file: MappedFile, begin: int, end: int) -> Iterator[TimerRange]:
-    """Zeros that no disk has, unless they are bytes that it does not give."""
+    """Yield a hole of the file as zeros, unless some of its bytes are known to be unreadable."""
     if begin < end and not any(u.offset < end and u.end > begin for u in noted_of(file.path)):
         yield TimerRange("zeros", file.start + begin, end - begin)
 
 
 def _window(data: bytes | bytearray, file: MappedFile, offset: int) -> Iterator[TimerUnits | TimerRange]:
-    """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
+    """Yield runs of units, zeros and anything else in one window, up to the BLANK of the file."""
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
     position = file.start + offset + np.arange(whole, dtype=np.int64) * UNIT_BYTES
@@ -103,22 +101,22 @@ def _window(data: bytes | bytearray, file: MappedFile, offset: int) -> Iterator[
     if end < whole:
         yield TimerRange("blank", int(position[end]), file.end - int(position[end]))
     elif rest := data[whole * UNIT_BYTES :]:
-        yield _rest(rest, file.start + offset + whole * UNIT_BYTES, file)
+        yield _range_behind_units(rest, file.start + offset + whole * UNIT_BYTES, file)
 
 
 _UNIT, _DAMAGE, _ZEROS = range(3)
 
 
 def _written(data: bytes | bytearray, count: int, size: int) -> Flags:
-    """bool[count]: which of the pieces of `size` bytes are not all zeros."""
+    """bool[count]: which pieces of `size` bytes are not all zeros."""
     word = np.dtype(np.uint32 if size % 8 else np.uint64)
     words = np.frombuffer(data, word, count * size // word.itemsize)
     columns = words.reshape(count, size // word.itemsize).T
     return np.asarray(reduce(np.bitwise_or, columns) != 0, np.bool_)
 
 
-def _rest(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRange:
-    """The bytes behind the last place for a unit: the BLANK of the file, zeros or damage."""
+def _range_behind_units(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRange:
+    """The bytes behind the last whole unit: the BLANK of the file, zeros or damage."""
     if len(data) >= BLANK_BYTES and position + len(data) == file.end:
         blank = BLANK.parse(data)
         if blank.magic == MAGIC_BLANK and blank.size == len(data):
@@ -126,8 +124,8 @@ def _rest(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRang
     return TimerRange("zeros" if is_zero(data) else "damage", position, len(data))
 
 
-def _joined(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | TimerRange]:
-    """Ranges of one kind that touch, as one; what a BLANK covers is part of it."""
+def _merge_ranges(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | TimerRange]:
+    """Merge adjacent ranges of one kind; drop ranges that a BLANK covers."""
     last: TimerRange | None = None
     for part in parts:
         if isinstance(part, TimerUnits):
@@ -148,31 +146,31 @@ def _joined(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | T
 
 
 class WheelSlots(NamedTuple):
-    """Slots that were used: their numbers int64[n] and a structured array of `timer_wheel.SLOT`."""
+    """Slots: their numbers int64[n] and a structured array of `timer_wheel.SLOT`."""
 
     number: Ints
     slots: Structs
 
 
-def _next_used(descriptor: int, slot: int) -> int:
-    """The first slot from `slot` on that is not in a hole of a sparse file, or one behind its end."""
+def _first_outside_hole(descriptor: int, slot: int) -> int:
+    """The first slot from `slot` on that is not in a hole of a sparse file; behind the last slot if there is none."""
     found = next_data(descriptor, slot * SLOT_BYTES)
     end = os.fstat(descriptor).st_size if found is None else found
     return max(slot, end // SLOT_BYTES)
 
 
 def timer_wheel(path: str | os.PathLike[str], start: int = 0, unused: bool = False) -> Iterator[WheelSlots]:
-    """The slots of a wheel from number `start` on, without those that are all zeros.
+    """Yield the slots of a wheel from number `start` on, without all-zero ones.
 
-    unused: those, too. Without it holes of a sparse file are not read. Slots that cannot be read are
-    left out and noted. Raises Missing, Unreadable, UnreadableRange where nobody notes them.
+    unused: yield all-zero slots, too; without it holes of a sparse file are not read. Slots that cannot be read are
+    left out and noted. Raises Missing, Unreadable; UnreadableRange if nobody takes the notes.
     """
     descriptor = open_any(path)
     try:
         end = os.fstat(descriptor).st_size // SLOT_BYTES
         while True:
             if not unused:
-                start = _next_used(descriptor, start)
+                start = _first_outside_hole(descriptor, start)
             count = min(WINDOW_UNITS, end - start)
             if count <= 0:
                 break
@@ -189,37 +187,37 @@ _KEPT_SLOTS = 1 << 16
 
 
 class _KeptWheel:
-    """The slots of the wheel of a store, if few of them were ever used."""
+    """The slots of a store's wheel, kept in memory if few of them were ever used."""
 
     def __init__(self, layout: Layout) -> None:
         self._path = layout.timer_wheel
-        self._of: tuple[int, int, int] | None = None
+        self._read_status: tuple[int, int, int] | None = None
         self._parts: list[WheelSlots] = []
 
     def parts(self) -> Iterable[WheelSlots]:
-        """Read where the file is not the one that was read."""
+        """The slots; reads the file again if it has changed."""
         status = self._path.stat()
         now = status.st_ino, status.st_mtime_ns, status.st_size
-        if now == self._of:
+        if now == self._read_status:
             return self._parts
         parts = list(timer_wheel(self._path))
         few = sum(len(part.number) for part in parts) <= _KEPT_SLOTS
         if few and not noted_of(os.fspath(self._path)):
-            self._of, self._parts = now, parts
+            self._read_status, self._parts = now, parts
         return parts
 
 
 def wheel_at_rest(layout: Layout) -> Iterable[WheelSlots]:
-    """As `timer_wheel`, read once for a layout as long as the file is the same.
+    """`timer_wheel` of a store, read once for a layout as long as the file stays the same.
 
-    For a store that nobody writes: a broker's memory map changes a file behind its times. Raises as
+    Only for a store that nobody writes: a broker's memory map changes the file without changing its times. Raises as
     `timer_wheel`, and OSError.
     """
     return layout.once(_KeptWheel).parts()
 
 
 def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
-    """The slots in a piece of a wheel that begins with number `first`."""
+    """The slots in some bytes of a wheel; first: number of the first slot. unused: keep all-zero slots."""
     count = len(data) // SLOT_BYTES
     slots = np.frombuffer(data, dtype_of(SLOT), count)
     numbers = first + np.arange(count, dtype=np.int64)
@@ -230,11 +228,11 @@ def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
 
 
 NO_NUMBER = -1
-"""A property that is absent or no number of at most 18 digits."""
+"""Value for a property that is absent, or no number of at most 18 digits."""
 NOWHERE = -1
-"""Where the link of an entry without one before it leads to."""
+"""Target of the link of an entry that is the first of its chain."""
 CUT = -2
-"""Where a link leads to that names a place at which no entry begins."""
+"""Target of a link to a position at which no entry begins."""
 
 
 def is_entry(units: Structs) -> Flags:
@@ -245,33 +243,33 @@ def is_entry(units: Structs) -> Flags:
 
 
 def is_kind(magic: Ints) -> Flags:
-    """bool[n]: a magic that brokers write; others up to `MAGIC_MAX` they read by its bits."""
+    """bool[n]: a magic that brokers write; they read others up to `MAGIC_MAX` by their bits."""
     found: Flags = magic & ~np.int64(MAGIC_ROLL | MAGIC_DELETE) == MAGIC_DEFAULT
     return found
 
 
 def due_ms(units: Structs) -> Ints:
-    """int64[n]: when the tick of each entry is due."""
+    """int64[n]: time (ms) at which the tick of each entry is due."""
     found: Ints = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
     return found
 
 
 def is_filed_again(delay_ms: Ints, tick_ms: Ints, out_ms: Ints) -> Flags:
-    """bool[n]: an entry that a repair has put behind the time of its message, where no start would have read it any
-    more. No broker writes one: where it has no time to wait, the message is due in that tick.
+    """bool[n]: a repair has put the entry behind the time of its message, where no start would have read it any more.
+    No broker writes such an entry: if it has no time to wait, its message is due in its tick.
     """
     found: Flags = (delay_ms == 0) & (tick_ms > out_ms) & (out_ms >= 0)
     return found
 
 
 def is_in_place(numbers: Ints, time: Ints) -> Flags:
-    """bool[n]: slots of the wheel that lie where their tick belongs."""
+    """bool[n]: the slot of the wheel has the number that its tick belongs to."""
     found: Flags = time % SLOTS == numbers
     return found
 
 
 class TimerEntries(Rows):
-    """n entries in log order, as the schema has them. tick_ms: when each is due. written_ms: of the write tick."""
+    """n entries in log order; names as in the schema. tick_ms: when each is due. written_ms: time of the write tick."""
 
     position: Ints
     previous: Ints
@@ -285,54 +283,54 @@ class TimerEntries(Rows):
 
     @classmethod
     def of(cls, position: Ints, units: Structs) -> Self:
-        """Of units at their stream positions."""
+        """The entries of units at these stream positions."""
         rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved", "curr_write_time")
         columns = (units["prev_pos"], due_ms(units), *(units[name] for name in rest))
         return cls(position, *(column.astype(np.int64) for column in columns))
 
     @property
     def rolled(self) -> Flags:
-        """To be taken round once more."""
+        """bool[n]: the entry has to go round once more."""
         found: Flags = (self.magic & MAGIC_ROLL) != 0
         return found
 
     @property
     def deletes(self) -> Flags:
-        """Made by a cancel message."""
+        """bool[n]: the entry is of a cancel message."""
         found: Flags = (self.magic & MAGIC_DELETE) != 0
         return found
 
     @property
     def end(self) -> int:
-        """Behind the last entry, 0 without any."""
+        """Stream position behind the last entry, 0 without entries."""
         return int(self.position[-1]) + UNIT_BYTES if len(self) else 0
 
     @property
     def alive_ms(self) -> int:
-        """A time at which a broker wrote, 0 without any: that of the newest entry but one, as one may be damaged."""
+        """A time (ms) at which a broker wrote, 0 without entries: the second newest, as the newest may be damaged."""
         return int(np.sort(self.written_ms)[-2:][0]) if len(self) else 0
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
-        """(row, known) of the entry that begins at each position."""
+        """Row of the entry that begins at each position, and whether there is one."""
         return rows_of(self.position, positions)
 
     def rows(self, positions: Ints) -> Ints:
-        """Row of the entry that begins at each position, CUT where none does."""
+        """Row of the entry that begins at each position, CUT if there is none."""
         row, known = self.at(positions)
         return np.where(known, row, CUT)
 
     @cached_property
     def before(self) -> Ints:
-        """Row of the entry that each names as the one before it, NOWHERE or CUT."""
+        """Row of the entry that each names as the one before it; NOWHERE or CUT without one."""
         return np.where(self.previous == NOWHERE, NOWHERE, self.rows(self.previous))
 
 
 def follow(before: Ints, heads: Ints) -> tuple[Ints, Ints]:
-    """Walk chains back from their newest entries: (by entry a head that leads to it or NOWHERE, by
-    head where its chain ends: NOWHERE, CUT, or a row if it goes round).
+    """Walk chains back from their newest entries. Returns by entry the head that leads to it, or NOWHERE; and by head
+    where its chain ends: NOWHERE, CUT, or a row if it is a loop.
 
-    before: as of `TimerEntries`. heads: rows. All chains are followed at once, in steps of one, two,
-    four … entries: long chains cost little, and loops end.
+    before: as of `TimerEntries`. heads: rows. Follows all chains at once, in steps of one, two, four … entries: long
+    chains take little time, and loops end.
     """
     owner = np.full(len(before), NOWHERE, np.int64)
     owner[heads] = np.arange(len(heads))
@@ -342,18 +340,18 @@ def follow(before: Ints, heads: Ints) -> tuple[Ints, Ints]:
         target = jump[source]
         new = owner[target] == NOWHERE
         owner[target[new]] = owner[source[new]]
-        end, jump = _jumped(end, jump), _jumped(jump, jump)
+        end, jump = _jump_along(end, jump), _jump_along(jump, jump)
     return owner, end
 
 
-def _jumped(at: Ints, jump: Ints) -> Ints:
-    """Where the jumps lead; what is no entry stays where it is."""
+def _jump_along(at: Ints, jump: Ints) -> Ints:
+    """Where the jumps lead; what is no row stays as it is."""
     return np.where(at >= 0, jump[np.maximum(at, 0)], at) if len(jump) else at
 
 
 class ByTick(NamedTuple):
-    """Entries by tick, and in one as they lie. rows: of the entries. first: bool[n], it is the first
-    of its tick. before: int64[n], position of the one before it in the tick, NOWHERE without one.
+    """Entries sorted by tick, then by position. rows: of the entries. first: bool[n], the entry is the first of its
+    tick. before: int64[n], position of the entry before it in its tick, NOWHERE without one.
     """
 
     rows: Ints
@@ -362,7 +360,7 @@ class ByTick(NamedTuple):
 
     @classmethod
     def of(cls, tick: Ints, position: Ints) -> Self:
-        """The order of entries of these ticks at these positions."""
+        """Sort entries of these ticks at these positions."""
         rows = np.lexsort((position, tick))
         first = begins(tick[rows])
         before = np.append(NOWHERE, position[rows][:-1])[: len(rows)]

@@ -1,13 +1,13 @@
-"""The timer of a 5.x broker after load: its log, its wheel, where it reads on (spec 04, 4.9).
+"""The timer of a 5.x broker after load, and the edits that let a broker load it (spec 04, 4.9).
 
-The wheel is an array over its file, changed in memory only. Nothing is believed: a broker looks at
-the size and the magic of an entry, and so does this.
+`recover_timer` gives what a broker has after load: its log, its wheel, and where it continues to read. The wheel is an
+array over its file, changed only in memory. A broker checks size and magic of an entry and nothing else, and so does
+this.
 
-What a plan does to the timer, so that a broker loads it: its log, and a wheel of a wrong length.
-
-A wheel that is lost costs a broker all messages but those of the last log files (B33); it is rebuilt from the whole log
-here, unless the broker reads the whole queue again anyway: then each message would fire twice (B34). Entries that are
-gone are read again from the timer topic's queue by the broker itself.
+`timer_edits` plans the changes of the log, and of a wheel that has a wrong length or is lost. A lost wheel costs a
+broker all messages but those of the last log files (B33). So it is rebuilt from the whole log, unless the broker reads
+the whole queue again anyway: then each message would fire twice (B34). A broker itself reads lost entries again from
+the timer topic's queue.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ QUEUE = QueueId(TIMER_TOPIC, 0)
 _UNIT = dtype_of(UNIT)
 _SLOT = dtype_of(SLOT)
 assert _UNIT.fields is not None
-_PLACE, _BEHIND_PLACE = (_UNIT.fields[n][1] for n in ("offset_py", "hash_code_of_real_topic"))
-_STEPS = 20_000
-"""Units of the queue that are compared with the last entry of the log."""
+_PLACE_AT, _PLACE_END = (_UNIT.fields[n][1] for n in ("offset_py", "hash_code_of_real_topic"))
+_UNITS_COMPARED = 20_000
+"""So many units of the queue, at most, are compared with the last entry of the log."""
 _BUFFER_BYTES = (4 << 20) + 100
-"""Room of a broker for one message, up to 5.3: `maxMessageSize` and a little."""
+"""A broker's room for one message, up to 5.3: a little more than `maxMessageSize`."""
 
 
 @dataclass
 class TimerState:
-    """After load. queue_offset: next unit of the timer topic's queue. removed, deleted: files behind
-    the end of the log, and empty ones.
+    """The timer after load. queue_offset: of the next unit of the timer topic's queue to read. removed: files behind
+    the end of the log; deleted: empty files.
     """
 
     files: list[LoadedFile]
@@ -72,14 +72,14 @@ class TimerState:
 
     @classmethod
     def without_files(cls, layout: Layout) -> TimerState:
-        """What timercheck alone tells."""
+        """The state that timercheck alone gives."""
         check = read_timer_check(layout.config / TIMER_CHECK) or TimerCheck()
         found = cls([], 0, check, np.zeros(SLOTS, _SLOT), Ticks.of_store(layout))
         found.read_time_ms = check.last_read_time_ms
         return found
 
     def used(self, read_time_ms: int) -> Ints:
-        """Numbers of the slots in use from a time on, in the order in which they are due."""
+        """Numbers of the slots in use from a time (ms) on, in the order in which they are due."""
         first = max(1, self.ticks.of(read_time_ms))  # a slot that was never used has the time 0
         numbers = np.flatnonzero(self.wheel["time"] >= first)  # most of a wheel is empty
         round_ = (numbers - first) % SLOTS
@@ -91,9 +91,9 @@ class TimerState:
 def recover_timer(
     snapshot: Snapshot, profile: Profile, log: tuple[int, int], queue: StartedQueue | None, now_ms: int
 ) -> TimerState | Refusal | None:
-    """Load the timer behind the store's own load; None where nobody ever used one.
+    """Load the timer after the rest of the store; None if the store never had one.
 
-    log: where the log begins and ends then. queue: that of the timer topic. Raises Unreadable.
+    log: begin and end of the log after load. queue: of the timer topic. Raises Unreadable.
     """
     layout = snapshot.layout
     rules = profile.timer
@@ -114,9 +114,9 @@ def recover_timer(
 
 
 def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
-    """The files of the timer log, or why a load of them and of the wheel fails: by lengths and names."""
+    """The files of the timer log; a Refusal if lengths or names make the load of them or of the wheel fail."""
     wheel = snapshot.layout.timer_wheel
-    if (size := _length(wheel)) not in (0, FILE_BYTES):
+    if (size := _wheel_bytes(wheel)) not in (0, FILE_BYTES):
         reason = f"RuntimeException: Timer wheel length:{size} != expected:{FILE_BYTES}"
         return Refusal("timer-wheel-length", reason, str(wheel))
     loaded = load_files(snapshot.timer_log, snapshot.timer_file_bytes, profile.load)
@@ -125,17 +125,17 @@ def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
     return loaded
 
 
-def _length(wheel: Path) -> int:
+def _wheel_bytes(wheel: Path) -> int:
     return wheel.stat().st_size if wheel.exists() else 0
 
 
 def entries_end(data: Bytes) -> int:
-    """Byte of a file of the log where a broker stops to read entries."""
+    """Byte of a timer log file at which a broker ends to read entries."""
     return _entries(data, check=True).end
 
 
 def rebuilt_wheel(snapshot: Snapshot) -> Structs:
-    """A wheel that names all entries of the log; `num` is left at 0. Raises Unreadable."""
+    """A wheel that names all entries of the log; `num` stays 0. Raises Unreadable."""
     size = snapshot.timer_file_bytes
     files = [LoadedFile(int(entry.name), size, entry) for entry in snapshot.timer_log]
     ticks = Ticks.of_store(snapshot.layout)
@@ -145,10 +145,10 @@ def rebuilt_wheel(snapshot: Snapshot) -> Structs:
 
 
 def _wheel(layout: Layout) -> Structs:
-    """The slots of a wheel; what is changed in them stays in memory. Raises Unreadable."""
+    """The slots of a store's wheel; changes of them stay in memory. Raises Unreadable."""
     wheel = np.zeros(SLOTS, _SLOT)
     with refusing():
-        for part in wheel_at_rest(layout) if _length(layout.timer_wheel) else ():
+        for part in wheel_at_rest(layout) if _wheel_bytes(layout.timer_wheel) else ():
             wheel[part.number] = part.slots
     return wheel
 
@@ -180,9 +180,9 @@ def _recover(
 
 
 def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -> int:
-    """`recoverAndRevise`: let the slots name the entries from `begin` on; where those end.
+    """`recoverAndRevise`: let the slots name the entries from `begin` on; return where these end.
 
-    check: an entry that is none ends the log.
+    check: a unit that is no entry ends the log.
     """
     if not state.files:
         return 0
@@ -193,7 +193,7 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
         size = state.file_bytes if check else file.wrote
         data = snapshot.bytes_of(file.entry)[:size]
         found = _entries(data, check=check)
-        _name(state, found.offset + file.start, found.tick_ms)
+        _name_in_slots(state, found.offset + file.start, found.tick_ms)
         end = file.start + found.end
         if found.stopped:
             break
@@ -203,8 +203,8 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
 
 
 class _ReadEntries(NamedTuple):
-    """Good entries of a file: their offsets in it and the times they are due. end: where reading
-    ends; stopped: for all files.
+    """Good entries of a file: their bytes in the file, and when they are due. end: byte where reading ends. stopped: no
+    later file is read either.
     """
 
     offset: Ints
@@ -214,7 +214,7 @@ class _ReadEntries(NamedTuple):
 
 
 def _entries(data: Bytes, *, check: bool) -> _ReadEntries:
-    """The entries of a file. check: what is none ends them."""
+    """The entries of a file. check: a unit that is no entry ends them."""
     whole = len(data) // UNIT_BYTES
     units = data[: whole * UNIT_BYTES].view(_UNIT)
     blank = units["magic"] == MAGIC_BLANK_SIGNED
@@ -231,8 +231,8 @@ def _entries(data: Bytes, *, check: bool) -> _ReadEntries:
     return _ReadEntries(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
 
 
-def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:
-    """Each entry becomes the newest of its slot, in order; one of another tick takes it over."""
+def _name_in_slots(state: TimerState, position: Ints, tick_ms: Ints) -> None:
+    """Make each entry, in order, the newest of its slot; an entry of another tick takes over the slot."""
     if not len(position):
         return
     time = tick_ms // state.ticks.precision_ms
@@ -251,15 +251,15 @@ def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:
 
 
 def _last_place(snapshot: Snapshot, state: TimerState) -> tuple[int, int] | None:
-    """Where the last entry says that its message is, and of which size: whatever stands there."""
-    at = state.log_end - UNIT_BYTES + _PLACE
+    """Position and size of the message that the last entry names, whatever stands there; None without an entry."""
+    at = state.log_end - UNIT_BYTES + _PLACE_AT
     file = next((f for f in state.files if 0 <= at - f.start < f.wrote), None)
     if file is None or file.entry is None or at < 0:
         return None
-    data = snapshot.bytes_of(file.entry)[at - file.start :][: _BEHIND_PLACE - _PLACE].tobytes()
-    if len(data) < _BEHIND_PLACE - _PLACE:
+    data = snapshot.bytes_of(file.entry)[at - file.start :][: _PLACE_END - _PLACE_AT].tobytes()
+    if len(data) < _PLACE_END - _PLACE_AT:
         return None
-    unit = UNIT.parse((bytes(_PLACE) + data).ljust(UNIT_BYTES, b"\0"))
+    unit = UNIT.parse((bytes(_PLACE_AT) + data).ljust(UNIT_BYTES, b"\0"))
     return unit.offset_py, unit.size_py
 
 
@@ -271,7 +271,7 @@ def _queue_offset(
     log: tuple[int, int],
     queue: StartedQueue | None,
 ) -> int:
-    """The next unit of the queue to be read: behind that of the last entry's message."""
+    """Queue offset of the next unit to read: behind the unit of the last entry's message."""
     offset = _offset_in_record(snapshot, profile.record, place, log)
     if offset is None:
         found = state.check.last_timer_queue_offset
@@ -288,9 +288,9 @@ def _queue_offset(
 def _offset_in_record(
     snapshot: Snapshot, rules: RecordRules, place: tuple[int, int] | None, log: tuple[int, int]
 ) -> int | None:
-    """Queue offset that the message at a place tells; None where there is none.
+    """Queue offset in the record at a place; None if there is no record.
 
-    A broker takes the place and the size from the entry: it looks at neither checksum nor size of the record.
+    A broker takes position and size from the entry, and checks neither checksum nor size of the record.
     """
     if place is None:
         return None
@@ -306,7 +306,7 @@ def _offset_in_record(
 
 def _offset_in_queue(queue: StartedQueue, offset: int, place: tuple[int, int]) -> int:
     """Newest queue offset up to `offset` whose unit names the place, else `offset`."""
-    for begin, end in _backwards(min(offset, queue.max_offset - 1), offset - _STEPS):
+    for begin, end in _ranges_backwards(min(offset, queue.max_offset - 1), offset - _UNITS_COMPARED):
         units = queue.lookup(np.arange(begin, end, dtype=np.int64))
         same = (units["physical_offset"] == place[0]) & (units["size"] == place[1])
         same &= is_valid(units)
@@ -315,8 +315,8 @@ def _offset_in_queue(queue: StartedQueue, offset: int, place: tuple[int, int]) -
     return offset
 
 
-def _backwards(newest: int, oldest: int) -> Iterator[tuple[int, int]]:
-    """Ranges of queue offsets, the newest first."""
+def _ranges_backwards(newest: int, oldest: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of queue offsets, the newest first."""
     end = newest + 1
     while end > max(0, oldest):
         begin = max(0, oldest, end - 1000)
@@ -329,12 +329,12 @@ _WHEEL_CODES = ("I-120",)
 
 
 def is_timer_file(entry: DirectoryEntry, size: int) -> bool:
-    """A file that the timer log may have, by its name, of files of `size` bytes; it need not be whole."""
+    """Whether the timer log may have a file of this name, if files have `size` bytes; its own length may differ."""
     return entry.size > 0 and is_whole_file(entry._replace(size=size), size)
 
 
 def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
-    """The edits for a store whose broker has a timer. Raises Unreadable."""
+    """Yield the edits for a store whose broker has a timer. Raises Unreadable."""
     size = snapshot.timer_file_bytes
     kept: list[DirectoryEntry] = []
     for entry in snapshot.timer_log:
@@ -347,12 +347,12 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
         yield Edit("move", entry.path, "it has no entry: a broker may not start", _LOG_CODES)
     for entry in kept:
         if entry.size != size:
-            yield from _whole(snapshot, entry, size, last=entry is kept[-1])
+            yield from _length_edits(snapshot, entry, size, last=entry is kept[-1])
     yield from _wheel_edits(snapshot, kept)
 
 
 def _wheel_edits(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Iterator[Edit]:
-    """A new wheel for one of a wrong length, and for one that is lost and that entries need."""
+    """Replace a wheel of a wrong length, and make a lost one if entries need it."""
     wheel = snapshot.layout.timer_wheel
     there = wheel.exists()
     size = wheel.stat().st_size if there else 0
@@ -365,7 +365,7 @@ def _wheel_edits(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Iterator[Edi
 
 
 def _needs_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> bool:
-    """Entries wait that no broker finds without a wheel."""
+    """Whether entries wait that no broker finds without a wheel."""
     check = read_timer_check(snapshot.layout.config / TIMER_CHECK) or TimerCheck()
     reads_all_again = check.master_timer_queue_offset <= 0
     return not reads_all_again and any(_has_entry(snapshot, entry) for entry in kept)
@@ -375,8 +375,8 @@ def _has_entry(snapshot: Snapshot, entry: DirectoryEntry) -> bool:
     return entries_end(snapshot.bytes_of(entry)[:]) > 0
 
 
-def _whole(snapshot: Snapshot, entry: DirectoryEntry, size: int, *, last: bool) -> Iterator[Edit]:
-    """Give a file its length; behind its last entry a BLANK leads on to the next file."""
+def _length_edits(snapshot: Snapshot, entry: DirectoryEntry, size: int, *, last: bool) -> Iterator[Edit]:
+    """Give a file its length; a BLANK behind its last entry leads to the next file."""
     reason = f"{counted(entry.size, 'byte')}, not {size}: a broker does not start"
     end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
     yield Edit("truncate", entry.path, reason, ("I-003",), length=size)
@@ -389,7 +389,7 @@ def _whole(snapshot: Snapshot, entry: DirectoryEntry, size: int, *, last: bool) 
 
 
 def new_wheel(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Edit:
-    """A wheel that names the entries of all files."""
+    """Make a wheel that names the entries of all files."""
     whole = replace(snapshot, timer_log=tuple(kept))
     slots = rebuilt_wheel(whole)
     used = np.flatnonzero(slots["time"])

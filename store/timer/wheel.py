@@ -1,17 +1,17 @@
 """How a broker puts timer messages into the timer log and the wheel (spec 04, 4.4 to 4.9).
 
-It reads the queue of the timer topic behind its own back and enqueues what it finds: a unit of the log, and the
-slot of a tick (`doEnqueue`, pure here, on a dictionary of slots). At the close of a writer `enqueue` does the
-same, at the time of the clock. A message that is due already ends it: that one and those behind it are left to
-the broker, which delivers them. So is everything where the timer files are not what a clean stop leaves.
+A broker reads the queue of the timer topic in the background, and enqueues each message: it appends a unit to the log
+and updates the slot of a tick (`doEnqueue`, here without I/O, on a dictionary of slots). When a writer is closed,
+`enqueue` does the same, at the time of the clock. It ends at the first message that is due already: the broker delivers
+that one and those behind it. If the timer files are not what a clean stop leaves, everything is left to the broker.
 
-A slot has the number of its tick, counted from 1970. How long a tick is (timerPrecisionMs) the store shows: it is
-what makes the time of a slot's timer of its number; without a wheel all times of the timer are multiples of it,
+A slot has the number of its tick, counted from 1970. The store shows how long a tick is (timerPrecisionMs): with it,
+the ticks of the slots are times near the timer's clock. Without a wheel, all times of the timer are multiples of it:
 those that its log and timercheck have from the clock, and TIMER_OUT_MS.
 
-Order of effects: master offset of timercheck, log, wheel, timercheck. A broker's start finds the queue offset
-from the last unit of the log, but never goes beyond the master offset: cut off anywhere, no message is lost,
-and none is in the wheel twice unless the cut tore a unit.
+Order of writes: master offset of timercheck, log, wheel, timercheck. A broker's start takes the queue offset from the
+last unit of the log, but never goes beyond the master offset: wherever the writes are cut off, no message is lost, and
+none is in the wheel twice unless the cut has torn a unit.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from ..errors import Missing, NotFound, StoreError
 from ..index.read import sizes_of
 from ..log.message import read_message
 from ..queues.read import ConsumeQueue
-from .read import TimerUnits, due_ms, timer_log, wheel_at_rest
+from .read import TimerUnits, due_ms, is_in_place, timer_log, wheel_at_rest
 
 DEFAULT_MS = 1_000
 PRECISIONS_MS = (100, 200, 500, 1_000)
-"""Those that a broker has: whatever its configuration says becomes one of them."""
+"""The precisions that a broker has: it turns any configured number into one of them."""
 _SLOTS_ENOUGH = 4_096
 _ENTRIES_ENOUGH = 4_096
 _MESSAGES_ENOUGH = 64
-_NEAR = 1.4
-"""Times of a timer are that near to its clock, by quotient: precisions lie farther apart."""
-_MOST = 0.8
-"""Share of the times that are multiples: a few of them may be damaged."""
-_BY_CHANCE = {1_000: 8, 500: 3, 200: 3, 100: 1}
-"""With fewer different times they may be multiples of it by chance."""
+_CLOCK_RATIO = 1.4
+"""A time of the timer differs from its clock by less than this factor; precisions differ by more."""
+_SHARE_OF_MULTIPLES = 0.8
+"""Share of times that have to be multiples: a few times may be damaged."""
+_TIMES_NEEDED = 8
+"""So many different times have to be multiples of the default: fewer may be so by chance."""
 
 
 _DIGITS_MAX = 15
-"""Of a time in ms."""
+"""Digits of a time in ms."""
 
 
 class ShownPrecision(NamedTuple):
@@ -72,7 +72,7 @@ class ShownPrecision(NamedTuple):
 
 
 def taken_by_a_broker(asked_ms: int) -> int:
-    """What a broker makes of a `timerPrecisionMs`: the next lower one that it has, 100 at least.
+    """The precision that a broker makes of a `timerPrecisionMs`: the next lower one that it has, at least 100.
 
     >>> [taken_by_a_broker(ms) for ms in (2000, 500, 250, 1)]
     [1000, 500, 200, 100]
@@ -81,7 +81,7 @@ def taken_by_a_broker(asked_ms: int) -> int:
 
 
 def precision_of(layout: Layout) -> int:
-    """timerPrecisionMs as configured, else as the store shows it. Raises InvalidInput for no number."""
+    """timerPrecisionMs as configured, else as the store shows it. Raises InvalidInput if it is no number."""
     asked = layout.broker_config.get_int("timerPrecisionMs")
     if asked is not None:
         return taken_by_a_broker(asked)
@@ -90,24 +90,20 @@ def precision_of(layout: Layout) -> int:
 
 
 def shown_precision(layout: Layout) -> ShownPrecision | None:
-    """The precision that a store shows; None where it does not.
+    """The precision that a store shows, None if it shows none.
 
-    A file that cannot be read shows nothing: whoever reads it for its own sake says so.
+    A file that cannot be read shows nothing: whoever reads it for its own sake reports it.
     """
-    return layout.once(_shown)
+    return layout.once(_shown_by_files)
 
 
-def _shown(layout: Layout) -> ShownPrecision | None:
+def _shown_by_files(layout: Layout) -> ShownPrecision | None:
     times = list(_clock_times(layout))
     return _by_slots(layout, times) or _by_multiples([*times, *_out_times(layout)])
 
 
 def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
-    """By the slots of the wheel that lie where their tick belongs."""
-    import numpy as np
-
-    from .read import is_in_place
-
+    """By the slots of the wheel whose number fits their tick."""
     ticks: list[int] = []
     try:
         status = layout.timer_wheel.stat()
@@ -121,7 +117,7 @@ def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
     except (StoreError, OSError):
         return None
     now_ms = sorted(times)[len(times) // 2] if times else status.st_mtime * 1000
-    agree = {p: sum(1 / _NEAR < tick * p / now_ms < _NEAR for tick in ticks) for p in PRECISIONS_MS}
+    agree = {p: sum(1 / _CLOCK_RATIO < tick * p / now_ms < _CLOCK_RATIO for tick in ticks) for p in PRECISIONS_MS}
     best = max(agree, key=lambda precision: agree[precision])
     if not agree[best]:
         return None
@@ -130,33 +126,33 @@ def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
 
 
 def _by_multiples(times: list[int]) -> ShownPrecision | None:
-    """The largest of which the times are multiples, so many that it is no chance.
+    """The largest precision of which so many times are multiples that it is no chance; None without one.
 
-    Of few times that are no multiples of the default the largest is taken all the same.
+    Below the default a single time is enough.
     """
     different = set(times)
     for precision_ms in reversed(PRECISIONS_MS):
         fits = sum(time % precision_ms == 0 for time in different)
-        if different and fits >= _MOST * len(different):
-            enough = fits >= _BY_CHANCE[precision_ms] or precision_ms < DEFAULT_MS
+        if different and fits >= _SHARE_OF_MULTIPLES * len(different):
+            enough = precision_ms < DEFAULT_MS or fits >= _TIMES_NEEDED
             return ShownPrecision(precision_ms, f"{counted(fits, 'time')} of the timer") if enough else None
     return None
 
 
 def _clock_times(layout: Layout) -> Iterator[int]:
-    """Times in ms that the timer has from its clock: when it wrote entries, how far it had read."""
+    """Yield times (ms) that the timer has from its clock: when it wrote entries, how far it had read."""
     try:
         check = read_timer_check(layout.config / TIMER_CHECK)
         if check is not None and check.last_read_time_ms > 0:
             yield check.last_read_time_ms
         with MappedFileQueue.open(layout.timer_log) as files:
-            yield from islice(_written(files), _ENTRIES_ENOUGH)
+            yield from islice(_write_times(files), _ENTRIES_ENOUGH)
     except (StoreError, OSError):
         return
 
 
-def _written(files: MappedFileQueue) -> Iterator[int]:
-    """Write times of entries, those of the newest file first."""
+def _write_times(files: MappedFileQueue) -> Iterator[int]:
+    """Yield write times of entries, the newest file first."""
     for file in reversed(files.files):
         for part in timer_log(files, file.start):
             if not isinstance(part, TimerUnits):
@@ -167,8 +163,7 @@ def _written(files: MappedFileQueue) -> Iterator[int]:
 
 
 def _out_times(layout: Layout) -> Iterator[int]:
-    """TIMER_OUT_MS of some of the newest messages of the timer topic."""
-
+    """Yield TIMER_OUT_MS of some of the newest messages of the timer topic."""
     if layout.rocksdb_queues or not (layout.consume_queue / TIMER_TOPIC).is_dir():
         return
     try:
@@ -188,7 +183,7 @@ DEFAULT_ROLL_SLOTS = 2 * 86_400
 _BLANK_SLOTS = 60
 """Slots of the seven days that rolling never uses."""
 NONE = -1
-"""Position of an entry that is not there."""
+"""Position of an entry if there is none."""
 
 
 class Slot(NamedTuple):
@@ -202,16 +197,16 @@ class Slot(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Slot:
-        """One slot as it lies in the file."""
+        """The slot in the bytes of the file."""
         return tuple_of(cls, SLOT, data)
 
     def to_bytes(self) -> bytes:
-        """As it lies in the file."""
+        """The slot as bytes of the file."""
         return numbers_of(SLOT).pack(*self)
 
 
 class TimerMessage(NamedTuple):
-    """What the timer needs of a message: its place, when it is due, what it is for.
+    """What the timer needs of a message: its place in the log, when it is due, and its purpose.
 
     out_ms: TIMER_OUT_MS. cancels: it has TIMER_DEL_UNIQKEY. topic_hash: hash of REAL_TOPIC.
     """
@@ -224,15 +219,15 @@ class TimerMessage(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """The wheel's unit of time, and after how long a message is taken round once more."""
+    """Length of a tick, and the number of slots after which a message goes round once more."""
 
     precision_ms: int = DEFAULT_MS
     roll_slots: int = DEFAULT_ROLL_SLOTS
 
     @classmethod
     def of_store(cls, layout: Layout) -> Ticks:
-        """Those of a store: timerPrecisionMs as configured, else as the store shows it, and
-        timerRollWindowSlot; what a broker does not take is the default.
+        """The ticks of a store: timerPrecisionMs as configured, else as the store shows it, and timerRollWindowSlot,
+        for which a broker takes its limit if the value is out of range.
         """
         roll = layout.broker_config.get_int("timerRollWindowSlot")
         most = SLOTS // 2 - _BLANK_SLOTS
@@ -246,24 +241,24 @@ class Ticks(NamedTuple):
         return time_ms // self.precision_ms
 
     def start_ms(self, time_ms: int) -> int:
-        """The time at which its tick begins."""
+        """The time at which the tick of a time begins."""
         return self.of(time_ms) * self.precision_ms
 
     def oldest_ms(self, now_ms: int) -> int:
-        """The earliest slot that a broker reads which starts at `now_ms` (spec 04, 4.9)."""
+        """The time of the earliest slot that a broker reads if it starts at `now_ms` (spec 04, 4.9)."""
         return self.start_ms(now_ms) - (SLOTS // 2 - _BLANK_SLOTS) * self.precision_ms
 
     def delay(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
-        """How long a message waits from the write tick on, in ms, and whether it is rolled."""
+        """How long (ms) a message waits from the write tick on, and whether it is rolled."""
         wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
         if wait < window:
             return wait, False
         if wait - window < self.roll_slots // 3 * self.precision_ms:
-            return self.roll_slots // 2 * self.precision_ms, True  # the next round has enough time
+            return self.roll_slots // 2 * self.precision_ms, True  # leaves enough time for the next round
         return window, True
 
     def delays(self, out_ms: Ints, write_ms: Ints) -> tuple[Ints, Flags]:
-        """The same of n messages."""
+        """`delay` for n messages."""
         wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
         soon = wait - window < self.roll_slots // 3 * self.precision_ms
         round_ms = np.where(soon, self.roll_slots // 2 * self.precision_ms, window)
@@ -272,31 +267,31 @@ class Ticks(NamedTuple):
 
 @dataclass
 class Wheel:
-    """Slots by number: those that changed, over those that `load` reads from the file."""
+    """Slots by number: changed ones, on top of those that `load` reads from the file."""
 
     ticks: Ticks
     load: Callable[[int], Slot]
     changed: dict[int, Slot] = field(default_factory=dict)
 
     def slot(self, tick: int) -> Slot:
-        """The slot in use for a tick; an empty one where it is in use for another."""
-        found = self._at(tick)
+        """The slot of a tick; an empty slot if it is in use for another tick."""
+        found = self._slot_at(tick)
         return found if found.time == tick else Slot(tick, NONE, NONE, 0, 0)
 
     def put(self, slot: Slot) -> None:
-        """Keep a slot."""
+        """Keep a changed slot."""
         self.changed[slot.time % SLOTS] = slot
 
     def revise(self, tick: int, position: int) -> None:
-        """As a broker's start: this entry is the newest of its tick (spec 4.9, step 2)."""
-        found = self._at(tick)
+        """Make an entry the newest of its tick, as a broker's start does (spec 4.9, step 2)."""
+        found = self._slot_at(tick)
         if found.time == tick:
             self.put(found._replace(last_pos=position))
         else:
             self.put(found._replace(time=tick, first_pos=position, last_pos=position))
 
     def add(self, message: TimerMessage, position: int, write_ms: int) -> bytes:
-        """Put an entry at `position` of the log into its slot; returns its unit."""
+        """Put the entry at `position` of the log into its slot; return the entry's unit."""
         delay_ms, rolled = self.ticks.delay(message.out_ms, write_ms)
         slot = self.slot(self.ticks.of(write_ms + delay_ms))
         magic = MAGIC_DEFAULT | rolled * MAGIC_ROLL | message.cancels * MAGIC_DELETE
@@ -307,7 +302,7 @@ class Wheel:
         self.put(Slot(slot.time, first, position, count, slot.magic))
         return numbers_of(UNIT).pack(*unit, message.topic_hash, 0)
 
-    def _at(self, tick: int) -> Slot:
+    def _slot_at(self, tick: int) -> Slot:
         number = tick % SLOTS
         if number not in self.changed:
             return self.load(number)
@@ -315,7 +310,7 @@ class Wheel:
 
 
 def next_place(position: int, file_size: int) -> tuple[int, bytes]:
-    """Where the next unit of the log goes, and the BLANK that has to fill the file before it."""
+    """Position of the next unit of the log, and the BLANK that has to fill the file before it."""
     room = file_size - position % file_size
     if room >= UNIT_BYTES + BLANK_BYTES:
         return position, b""
@@ -324,14 +319,14 @@ def next_place(position: int, file_size: int) -> tuple[int, bytes]:
     return position + room, BLANK.build({"size": room, "prev_pos": 0, "magic": MAGIC_BLANK})
 
 
-_BATCH = 1 << 14
-"""Messages that are written to the log together."""
+_MESSAGES_AT_ONCE = 1 << 14
+"""How many messages are written to the log together."""
 
 
 def enqueue_timers(
     files: Files, layout: Layout, next_offsets: Mapping[tuple[str, int], int], clock: Callable[[], int]
 ) -> int:
-    """`TimerWriter.enqueue`, where the store's configuration leaves the wheel to it."""
+    """Run `TimerWriter.enqueue` if the store's configuration uses this wheel; return how many messages it enqueued."""
     config = layout.broker_config
     elsewhere = ("timerStopEnqueue", "timerRocksDBEnable", "timerWheelSnapshotFlush")
     if not config.get_bool("timerWheelEnable", True) or any(map(config.get_bool, elsewhere)):
@@ -340,7 +335,7 @@ def enqueue_timers(
 
 
 class TimerPosition(NamedTuple):
-    """Where the timer stands: its checkpoint, the end of its log, the next unit of its queue."""
+    """Where the timer is: its checkpoint, the end of its log, the next unit of its queue."""
 
     check: TimerCheck
     log_end: int
@@ -348,7 +343,7 @@ class TimerPosition(NamedTuple):
 
 
 class TimerWriter:
-    """Enqueues what the queue of the timer topic holds.
+    """Enqueues the messages in the queue of the timer topic.
 
     next_offset: behind the queue's last unit. clock: ms since 1970.
     """
@@ -363,9 +358,9 @@ class TimerWriter:
         self._check = layout.config / TIMER_CHECK
 
     def enqueue(self) -> int:
-        """Bring log and wheel up to the queue; returns how many messages they got.
+        """Add the queue's messages to log and wheel; return how many were added.
 
-        Raises NoSpace, Unreadable: a broker goes on from whatever was written.
+        Raises NoSpace, Unreadable: a broker continues from whatever was written.
         """
         write_ms = self._ticks.start_ms(self._clock())
         wheel = Wheel(self._ticks, self._stored_slot)
@@ -375,7 +370,7 @@ class TimerWriter:
                 return 0
             waiting = self._waiting(log, state.queue_offset, write_ms)
             count, end = 0, state.log_end
-            while batch := list(islice(waiting, _BATCH)):
+            while batch := list(islice(waiting, _MESSAGES_AT_ONCE)):
                 if not count:
                     self._begin(state)
                 end = self._append(batch, wheel, end, write_ms)
@@ -386,12 +381,12 @@ class TimerWriter:
         return count
 
     def _state(self, log: MappedFileQueue, wheel: Wheel) -> TimerPosition | None:
-        """As a broker's start finds it; None for files that are better left to the broker.
+        """The state that a broker's start finds; None if the files are better left to the broker.
 
-        Units behind the flushed position are put into the wheel, as a broker does.
+        Puts units behind the flushed position into the wheel, as a broker does.
         """
         check = read_timer_check(self._check)
-        wheel_bytes = _size(self._layout.timer_wheel)
+        wheel_bytes = _file_bytes(self._layout.timer_wheel)
         with MappedFileQueue.open(self._layout.timer_log, self._file_size) as files:
             if (check is None and files.files) or wheel_bytes not in (0, FILE_BYTES):
                 return None
@@ -417,13 +412,13 @@ class TimerWriter:
         return TimerPosition(check, end, min(offset, self._next_offset))
 
     def _revise(self, part: TimerUnits, flushed: int, wheel: Wheel) -> None:
-        """Units that may be newer than the wheel file."""
+        """Put units that may be newer than the wheel file into the wheel."""
         for position, due in zip(part.position.tolist(), due_ms(part.units).tolist(), strict=True):
             if position >= flushed:
                 wheel.revise(self._ticks.of(due), position)
 
     def _waiting(self, log: MappedFileQueue, first: int, write_ms: int) -> Iterator[TimerMessage]:
-        """Messages of the queue from `first` on, up to one that a broker would deliver now."""
+        """Yield messages of the queue from `first` on, up to the first that a broker would deliver now."""
         with ConsumeQueue.open(self._layout, TIMER_TOPIC, 0) as queue:
             for _, units in queue.units(first, self._next_offset):
                 places = zip(units["physical_offset"].tolist(), units["size"].tolist(), strict=True)
@@ -434,13 +429,13 @@ class TimerWriter:
                     yield message
 
     def _begin(self, state: TimerPosition) -> None:
-        """Let a broker's start believe what the log will say, and have a wheel to put it into."""
+        """Prepare a wheel, and a master offset with which a broker's start believes the new log entries."""
         self._write_wheel({})
         self._files.make_directory(self._check.parent)
         self._write_check(state.check._replace(master_timer_queue_offset=self._next_offset))
 
     def _append(self, batch: list[TimerMessage], wheel: Wheel, end: int, write_ms: int) -> int:
-        """Write the units of a batch and flush them; returns the log's new end."""
+        """Write the units of a batch to the log and flush them; return the log's new end."""
         pieces: dict[int, tuple[int, bytearray]] = {}
         for message in batch:
             position, blank = next_place(end, self._file_size)
@@ -461,12 +456,12 @@ class TimerWriter:
         return end
 
     def _piece(self, pieces: dict[int, tuple[int, bytearray]], position: int) -> bytearray:
-        """The bytes for the file that holds a position; they go on where they end."""
+        """The bytes to append to the file that holds a position; new ones begin at that position."""
         offset = position % self._file_size
         return pieces.setdefault(position - offset, (offset, bytearray()))[1]
 
     def _stored_slot(self, number: int) -> Slot:
-        """A slot as the wheel file has it."""
+        """A slot as it is in the wheel file; an empty one without a file."""
         try:
             data = read_at(self._layout.timer_wheel, SLOT_BYTES, number * SLOT_BYTES)
             return Slot.from_bytes(data)
@@ -484,7 +479,7 @@ class TimerWriter:
         self._files.sync_directory(path.parent)
 
     def _finish(self, state: TimerPosition, offset: int, log_end: int, write_ms: int) -> None:
-        """What was read from the queue is in the wheel; a timer that had nothing before begins to read it now."""
+        """Record in timercheck what is in the wheel; a timer that had nothing before starts to read the wheel now."""
         begins = not state.log_end and offset == self._next_offset
         self._write_check(
             state.check._replace(
@@ -507,7 +502,7 @@ class TimerWriter:
 
 
 def _timer_message(log: MappedFileQueue, position: int, size: int) -> TimerMessage | None:
-    """The message at a place; None where a broker finds none, or no time."""
+    """The message at a place; None if a broker finds none there, or no time in it."""
     try:
         message = read_message(log, position)
     except NotFound:
@@ -522,13 +517,13 @@ def _timer_message(log: MappedFileQueue, position: int, size: int) -> TimerMessa
 
 
 def _queue_offset(log: MappedFileQueue, position: int) -> int:
-    """Queue offset of the message at a position; -1 where there is none."""
+    """Queue offset of the message at a log position; -1 if there is none."""
     try:
         return read_message(log, position).queue_offset
     except NotFound:
         return -1
 
 
-def _size(path: Path) -> int:
-    """Bytes of a file, 0 where there is none."""
+def _file_bytes(path: Path) -> int:
+    """Size of a file in bytes, 0 without a file."""
     return path.stat().st_size if path.exists() else 0
