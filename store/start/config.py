@@ -1,8 +1,8 @@
 """What a broker's start makes of `config/`, and what is lost by it (spec 05, 5.2).
 
-Each file is loaded as `config_load` says. What is proved, less what is taken, is lost. A table's entries are proved by
-what can still be read of the file and its .bak, those of topics by queues with messages, those of groups by offsets and
-by topics of retries. What nothing proves, and what a broker writes all the time, is named as not known.
+Each file is loaded as `config_load` says. What is proved to have been there and is not taken is lost. Proofs of a
+table's entries: what can still be read of the file and its .bak; for topics, queues with messages; for groups, offsets
+and retry topics. Files that a broker writes all the time are reported as lost even if nothing proves what was in them.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ from .config_load import (
 
 Ranges = Mapping[QueueId, tuple[int, int]]
 Undelivered = Callable[[Mapping[int, int]], Mapping[int, int]] | None
-"""Delay level → offset passed: the first message in front of it that no broker can have delivered. None: not asked."""
+"""Delay level → offset passed: the first earlier offset that no broker can have delivered. None: not asked."""
 _OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
-"""What the store itself writes, a broker's configuration or not."""
-_OTHERS = (FILTERS, ORDER, MAPPING, MODES, TIERED)
-"""Tables whose entries nothing but their files proves."""
+"""What the store itself writes, with or without a broker's configuration."""
+_PROVED_BY_FILE = (FILTERS, ORDER, MAPPING, MODES, TIERED)
+"""Tables whose entries only their own files prove."""
 _KEYS = ("topic", "group", "queue_id", "delay_level")
 _KEYS_OF_SEGMENT = ("table", "path", "base_offset")
 _OFFSET_RECORDS = ("consumer_offset", "delay_offset")
 
 
 class LostPosition(NamedTuple):
-    """How far a group had come. before: None, not known. after: None, it begins by its own rule."""
+    """The lost offset of a group. before: None if unknown. after: None if the group begins by its own rule."""
 
     group: str
     topic: str
@@ -84,7 +84,7 @@ class LostPosition(NamedTuple):
 
 
 class LostDelay(NamedTuple):
-    """A delay level that goes on at `after`: once more, or without the messages from `before` on. None: not known."""
+    """A delay level that continues at `after`: repeats messages, or skips those from `before` (None: unknown) on."""
 
     delay_level: int
     before: int | None
@@ -92,19 +92,19 @@ class LostDelay(NamedTuple):
 
     @property
     def skips(self) -> bool:
-        """Messages are never delivered."""
+        """Whether some messages are never delivered."""
         return self.before is not None and self.before < self.after
 
 
-_TOLD = 5
-"""Positions of one file that are told by name."""
+_NAMED_MAX = 5
+"""So many positions of one file are named in a text."""
 _DIGITS_MAX = 20
-"""A number of more digits is none that a broker has written."""
+"""No broker writes a number of more digits."""
 _Key = tuple[Any, ...]
 
 
 def entries_of(name: str, text: Text) -> dict[_Key, int]:
-    """The entries that can be read: key → offset, 0 of what is none. The key begins with the table."""
+    """The readable entries: key → offset, 0 in tables without offsets. The key begins with the table."""
     kind, value = FILES[name], dict(text.value)
     for table in KINDS[kind].tables:
         if table.member in value and table.value is not None:
@@ -122,7 +122,7 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
 
 
 def numbers(value: Any) -> Any:
-    """Offsets as a broker's parser takes them: `true`, 1.5 and texts of digits are numbers, too."""
+    """Offsets as a broker's parser reads them: `true`, 1.5 and texts of digits count as numbers, too."""
     if isinstance(value, dict):
         return {key: numbers(inner) for key, inner in value.items()}
     if isinstance(value, bool | float):
@@ -134,26 +134,27 @@ def numbers(value: Any) -> Any:
 
 
 def lone_position(rows: Mapping[Any, Any]) -> str:
-    """That of transactions in one of their two topics where the other one is not known, "" for none such.
+    """The topic of transactions with a known position if the position in the other of the two topics is unknown, else
+    "".
 
-    With it alone a broker asks for decided transactions again, and delivers them again, or never asks for open ones.
-    With neither it reads all of both topics, and finds what is decided.
+    With a single position a broker asks for decided transactions once more, and delivers them once more, or never asks
+    for open ones. With neither it reads all of both topics, and finds what is decided.
     """
     known = [key for key in TRANSACTION_POSITIONS if rows.get(key)]
     return known[0] if len(known) == 1 else ""
 
 
 def entry_text(key: _Key) -> str:
-    """What names an entry, without its table."""
+    """Text for the key of an entry, without its table."""
     return "@".join(str(part) for part in key if part is not None)
 
 
 class Signs:
     """Whether a broker with a configuration has run here.
 
-    of_files: a table, a .bak or what is left of a write is in `config/`. of_a_broker: what else only
-    a broker leaves: files beyond those that the store or `put` writes, an empty `config/`, a timer
-    without its timercheck, messages in topics that a broker alone fills or that came through one.
+    of_files: `config/` has a table, a .bak or the rest of a write. of_a_broker: there is what only a broker leaves:
+    files beyond those that the store or `put` writes, an empty `config/`, a timer without its timercheck, or messages
+    in topics that only a broker fills, or that came through a broker.
     """
 
     def __init__(self, layout: Layout, queues: Ranges) -> None:
@@ -170,7 +171,7 @@ class Signs:
 
 @dataclass(frozen=True)
 class ConfigLoss:
-    """What the loaded tables lack of what is proved. ran: a broker has written its files here."""
+    """What is proved and the loaded tables lack. ran: a broker has written its files here."""
 
     loaded: Mapping[str, LoadedConfig]
     queues: Ranges
@@ -179,7 +180,7 @@ class ConfigLoss:
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Topics with messages that have no entry: where the table is not the one that there was, and where it is."""
+        """Topics with messages but no entry: those lost with the table, and those that an intact table lacks."""
         one = self.loaded[TOPICS]
         known = {key[1] for key in self._taken(one)}
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
@@ -189,10 +190,10 @@ class ConfigLoss:
         return (told, frozenset()) if lost else (frozenset(), told)
 
     def groups(self) -> Iterator[str]:
-        """Groups that offsets, retries or the rest of the file name, and the table does not."""
+        """Yield groups that offsets, retry topics or the rest of the file name, and the loaded table lacks."""
         one = self.loaded[GROUPS]
         known = {key[2] for key in self._taken(one)}
-        own = {key[2] for key in self._rests(one)}
+        own = {key[2] for key in self._proved(one)}
         named = {key[2] for key in self._offsets_proved()}
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proved = own | (named if self.ran or _present(one) else set())
@@ -204,18 +205,18 @@ class ConfigLoss:
             )
 
     def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Of lost topics and groups those whose own entries cannot be read any more."""
-        topics = {key[1] for key in self._rests(self.loaded[TOPICS])}
-        groups = {key[2] for key in self._rests(self.loaded[GROUPS])}
+        """Lost topics and lost groups whose own entries cannot be read any more."""
+        topics = {key[1] for key in self._proved(self.loaded[TOPICS])}
+        groups = {key[2] for key in self._proved(self.loaded[GROUPS])}
         return self.topics()[0] - topics, frozenset(self.groups()) - groups
 
     def positions(self) -> Iterator[LostPosition]:
-        """Offsets that are not in the table, or with a lower number."""
+        """Yield offsets that the loaded table lacks, or has lower."""
         one = self._offsets
         taken = self._taken(one)
         if one.start is LoadAction.LOADS and (taken or one.main.unseen):
             return
-        for key, before in sorted(self._rests(one).items(), key=repr):
+        for key, before in sorted(self._proved(one).items(), key=repr):
             _, topic, group, queue_id, _ = key
             after = taken.get(key)
             number = 0 if queue_id is None else queue_id
@@ -224,15 +225,15 @@ class ConfigLoss:
                 yield LostPosition(group, topic, number, before, after)
 
     def delays(self) -> Iterator[LostDelay]:
-        """Delay levels whose queue is read again, or not to its end."""
+        """Yield delay levels whose queue is read again, or not up to its end."""
         one = self.loaded[DELAYS]
-        rest = {key[4]: offset for key, offset in self._rests(one).items()}
+        rest = {key[4]: offset for key, offset in self._proved(one).items()}
         after = {key[4]: offset for key, offset in self._taken(one).items()}
         levels = {queue.queue_id + 1: both for queue, both in self.queues.items() if queue.topic == SCHEDULE_TOPIC}
         begin = {level: min(offset, levels.get(level, (0, 0))[1]) for level, offset in after.items() if offset > 0}
         told = one.start is LoadAction.LOADS and bool(after or one.main.unseen)
         wholly = not told and _without_table(one) and (self.ran or _present(one))
-        # a level whose first message no broker can have delivered does not begin again
+        # a level does not begin again if no broker can have delivered its first message
         new = {level: first + 1 for level, (first, _) in levels.items() if wholly and level not in rest}
         waits = self.undelivered({**new, **begin}) if self.undelivered else {}
         yield from (LostDelay(level, first, begin[level]) for level, first in sorted(waits.items()) if level in begin)
@@ -245,35 +246,35 @@ class ConfigLoss:
                 yield LostDelay(level, before, begins)
 
     def others(self) -> Iterator[tuple[str, str]]:
-        """Filters, orders, static topics, modes: entries of the rests that are not taken."""
-        for name in _OTHERS:
+        """Yield file and entry of filters, orders, static topics and modes that can be read but are not taken."""
+        for name in _PROVED_BY_FILE:
             one = self.loaded.get(name)
             if one is None or (one.start is LoadAction.LOADS and one.main.unseen):
                 continue
             if one.start is not LoadAction.LOADS or not self._taken(one):
-                for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
+                for key in sorted(set(self._proved(one)) - set(self._taken(one)), key=repr):
                     yield name, entry_text(key[1:])
 
     def unknown(self) -> Iterator[tuple[str, str]]:
-        """Files of which something is gone that nothing names, and what it is."""
+        """Yield files that have lost something that cannot be named, and what it is."""
         if self._offsets.taken is not None and self._offsets.taken.fails:
             yield self._offsets.name, "groups cannot commit: the table of offsets is null"
         any_message = any(end > 0 for _, end in self.queues.values())
         for name, what in (
             (self._offsets.name, "the positions of all groups are lost"),
-            *((name, f"the content of {name} is lost") for name in _OTHERS),
+            *((name, f"the content of {name} is lost") for name in _PROVED_BY_FILE),
         ):
             one = self.loaded.get(name)
             if one is None or not _without_table(one):
                 continue
-            if rests := self._rests(one):
+            if rests := self._proved(one):
                 noted = _topics_of_groups(one)
                 lacking = noted - {(key[2], key[1]) for key in rests}
-                all_there = noted and not lacking and not one.main.open[1:]  # it ends behind a row
-                if (tables := _in_part(one)) and not all_there:
+                all_there = noted and not lacking and not one.main.open[1:]  # the text ends behind a row
+                if (tables := _tables_not_whole(one)) and not all_there:
                     parts = [f"{group} on {topic}" for group, topic in sorted(lacking)] or tables
-                    more = [f"{len(parts) - _TOLD} more"] if len(parts) > _TOLD else []
-                    yield name, f"a part of {name} is lost ({', '.join([*parts[:_TOLD], *more])})"
+                    more = [f"{len(parts) - _NAMED_MAX} more"] if len(parts) > _NAMED_MAX else []
+                    yield name, f"a part of {name} is lost ({', '.join([*parts[:_NAMED_MAX], *more])})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
@@ -281,8 +282,8 @@ class ConfigLoss:
 
     @property
     def _nobody_consumed(self) -> bool:
-        """The table of topics is there, and neither it nor anything else names a group: each has a topic
-        for its retries. A broker killed young has not written its offsets yet.
+        """Whether the table of topics is there, and nothing names a group, each of which would have a topic for its
+        retries. A broker that was killed early has not written its offsets yet.
         """
         topics = {key[1] for key in self._taken(self.loaded[TOPICS])}
         topics |= {queue.topic for queue in self.queues}
@@ -296,17 +297,17 @@ class ConfigLoss:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
 
     def _offsets_proved(self) -> dict[_Key, int]:
-        return self._rests(self._offsets) | self._taken(self._offsets)
+        return self._proved(self._offsets) | self._taken(self._offsets)
 
     def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
-        return self._of_file(one)[0]
+        return self._entries_of_file(one)[0]
 
-    def _rests(self, one: LoadedConfig) -> dict[_Key, int]:
-        """All that file and .bak say; of two offsets the higher one."""
-        return self._of_file(one)[1]
+    def _proved(self, one: LoadedConfig) -> dict[_Key, int]:
+        """All entries of file and .bak; of two offsets the higher one."""
+        return self._entries_of_file(one)[1]
 
-    def _of_file(self, one: LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
-        """Both, made once for each file."""
+    def _entries_of_file(self, one: LoadedConfig) -> tuple[dict[_Key, int], dict[_Key, int]]:
+        """The entries taken and the entries proved, computed once for each file."""
         if one.name not in self._entries:
             rests = entries_of(one.name, as_proof(one.name, one.backup))
             for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
@@ -317,11 +318,11 @@ class ConfigLoss:
 
 
 def _without_table(one: LoadedConfig) -> bool:
-    """Nothing is taken, or something without a table where there was one."""
+    """Whether nothing is taken, or a file whose table has lost its name."""
     return one.taken is None or one.taken.nameless
 
 
-def _in_part(one: LoadedConfig) -> list[str]:
+def _tables_not_whole(one: LoadedConfig) -> list[str]:
     """Tables that neither file nor .bak has whole."""
     texts = [as_proof(one.name, text) for text in (one.main, one.backup) if text.there]
     tables = (table for table in KINDS[FILES[one.name]].tables if table.levels and table.member != PULL_OFFSET_TABLE)
@@ -329,7 +330,7 @@ def _in_part(one: LoadedConfig) -> list[str]:
 
 
 def _topics_of_groups(one: LoadedConfig) -> set[tuple[str, str]]:
-    """(group, topic) of each position, as a broker notes them beside the offsets, and in front of these."""
+    """(group, topic) of each position, which a broker notes in the same file, before the offsets."""
     noted = one.main.value.get(GROUP_TOPIC_MAP)
     groups = noted.items() if isinstance(noted, dict) else ()
     return {(str(group), str(topic)) for group, topics in groups if isinstance(topics, list) for topic in topics}
@@ -341,13 +342,13 @@ def _has_whole(text: Text, table: JsonTable) -> bool:
 
 
 def _present(one: LoadedConfig) -> bool:
-    """The file or its .bak is there, with bytes or without."""
+    """Whether the file or its .bak exists, even without a byte."""
     return one.main.present or one.backup.present
 
 
 class ConfigFileStart(NamedTuple):
-    """One file. problem: why it is not taken itself, "" for nothing. overwritten: what it has is gone
-    with the writes that follow a start.
+    """The start with one file. problem: why the file itself is not taken, "" if it is. overwritten: the next write
+    destroys what it has.
     """
 
     file: str
@@ -368,14 +369,14 @@ class ConfigFileStart(NamedTuple):
 
 
 class ConfigStart(NamedTuple):
-    """The start of one generation on one `config/`.
+    """The start of one broker version on a `config/`.
 
-    refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files
-    something is lost that nothing names, and what, in words. unsettled: topics and groups that are lost with all that
-    was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what is
-    lost is told, and is not harm. databases: files whose tables are in a RocksDB. cut_databases: those of them whose
-    RocksDB has lost entries by what its files prove, and how. unserved: topics with messages that a table which was
-    not lost has no entry of: nobody knows whether they were deleted.
+    refuses: why there is no start, "" if there is one; then `lost_…` is what no file has. unnamed: files that have lost
+    something that cannot be named, with a text for it. unsettled: lost topics and groups whose settings are lost, too.
+    bare: a log with its queues, without a sign that it ever had a configuration: what is lost is reported, but is no
+    harm. databases: files whose tables are in a RocksDB. cut_databases: those whose RocksDB has lost entries, as its
+    files prove, and how. unserved: topics with messages that an intact table has no entry for: deleted or not, nobody
+    knows.
     """
 
     version: str
@@ -395,29 +396,29 @@ class ConfigStart(NamedTuple):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What is lost and cannot be named, in words."""
+        """Texts of what is lost and cannot be named."""
         return tuple(dict.fromkeys(text for _, text in (*self.unnamed, *self.cut_databases)))
 
     @property
     def loses(self) -> bool:
-        """Something of the configuration is forgotten or goes back."""
+        """Whether some of the configuration is forgotten or goes back."""
         named = self.lost_topics or self.lost_groups or self.lost_positions
         return bool(named or self.lost_delays or self.lost_entries or self.unknown)
 
     @property
     def forgets(self) -> bool:
-        """A start is made, and forgets what the store had."""
+        """Whether there is a start, and it forgets what the store had."""
         skips = any(lost.skips for lost in self.lost_delays)
         return (skips or (self.loses and not self.bare)) and not self.refuses
 
     @property
     def harmful(self) -> bool:
-        """There is no start, or one that forgets what the store had."""
+        """Whether there is no start, or one that forgets what the store had."""
         return bool(self.refuses) or self.forgets
 
     @property
     def forgotten(self) -> frozenset[str]:
-        """Files of which something is lost."""
+        """Files that lose something."""
         offsets = {file.file for file in self.files} & {OFFSETS, LMQ_OFFSETS}
         named = (
             (self.lost_topics, {TOPICS}),
@@ -435,7 +436,7 @@ class ConfigStart(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What is lost, for somebody who has no time; "" for nothing."""
+        """What is lost, in one short sentence; "" for nothing."""
         again, skipped = ([lost for lost in self.lost_delays if lost.skips is skips] for skips in (False, True))
         parts = (
             (self.lost_topics, "topic is no longer served", "topics are no longer served"),
@@ -464,9 +465,7 @@ class ConfigStart(NamedTuple):
 
 
 def config_start(layout: Layout, profile: Profile, queues: Ranges, undelivered: Undelivered = None) -> ConfigStart:
-    """Predict it, once for a layout. queues: (min, max) offset of each queue, of LMQs too. undelivered: of this store.
-    Raises Unreadable.
-    """
+    """Predict the start, once for a layout. queues: (min, max) offset of each, also of LMQs. Raises Unreadable."""
     asked = (config_start, profile, frozenset(queues.items()), undelivered is None)
     return layout.once(lambda _: _predicted(layout, profile, queues, undelivered), asked)
 
@@ -475,7 +474,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     rules = config_rules(profile)
     with_timer = profile.timer is not None and (layout.timer_wheel.exists() or layout.timer_log.exists())
     names = (*files_in_use(layout, rules.needed), *(rules.needed_by_timer if with_timer else ()))
-    passed_over = (*rules.passed_over, *(name for name in rules.if_there if _is_there(layout.config, name)))
+    passed_over = (*rules.passed_over, *(name for name in rules.if_there if _has_any_version(layout.config, name)))
     loaded = {name: load_config(layout.config, name, rules) for name in (*names, *passed_over)}
     loaded |= {name: one for name, one in load_databases(layout, rules).items() if name in loaded}
     refused = (
@@ -508,7 +507,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
 
 
 def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str], ...]:
-    """As `ConfigStart.cut_databases`, without those with which no broker starts."""
+    """`ConfigStart.cut_databases`, without databases with which no broker starts."""
     found: list[tuple[str, str]] = []
     places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
     for name, path in places.items():
@@ -519,7 +518,7 @@ def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str],
 
 
 def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
-    """What a start would have lost and is not back now. Topics and groups come back as new ones."""
+    """`before`, without what is back by now. Topics and groups come back as new ones."""
     rules = config_rules(profile)
     back, opened = set[tuple[str, tuple[Any, ...]]](), set[str]()
     for file in before.files:
@@ -556,7 +555,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
 
 
 def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
-    """Topics and groups back with default settings, "" for none. No repair writes into a RocksDB. left: not back."""
+    """Text of what is back with default settings, "" for none. left: not back. No repair writes into a RocksDB."""
     both = zip(before.unsettled, (TOPICS, GROUPS), strict=True)
     topics, groups = (frozenset() if name in before.databases else lost for lost, name in both)
     if left is not None:
@@ -567,25 +566,23 @@ def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
 
 
 def files_in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The files of a generation; with LMQs their offsets are in a file of their own, but beside a
-    RocksDB with all others.
-    """
+    """The files that a broker version loads. With LMQs, offsets have their own file, unless in a RocksDB."""
     config = layout.broker_config
     if OFFSETS in stand_ins(layout.config, config) or keeps_databases(layout):
         return needed
     lmq = config.get_bool("enableLmq")
     if "enableLmq" not in config:
-        plain, own = (_is_there(layout.config, name) for name in (OFFSETS, LMQ_OFFSETS))
+        plain, own = (_has_any_version(layout.config, name) for name in (OFFSETS, LMQ_OFFSETS))
         lmq = own and not plain
     return tuple(LMQ_OFFSETS if lmq and name == OFFSETS else name for name in needed)
 
 
-def _is_there(directory: Path, name: str) -> bool:
+def _has_any_version(directory: Path, name: str) -> bool:
     return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
 
 
 def _timer_check(directory: Path) -> ConfigFileStart:
-    """A broker takes what bytes there are, and zeros for the others; its own losses tell the rest."""
+    """The start with timercheck: a broker takes the bytes there are, and zeros for others. The timer reports losses."""
     there = (directory / TIMER_CHECK).exists()
     start = LoadAction.LOADS if there else LoadAction.EMPTY
     return ConfigFileStart(TIMER_CHECK, start, "" if there else "missing", 0, overwritten=False)

@@ -1,11 +1,10 @@
-"""What a broker takes of one file of `config/` and its .bak (spec 05, 5.2), by generation.
+"""What a broker takes of one file of `config/` and its .bak (spec 05, 5.2), by version.
 
-A load takes the file; where that is missing, empty or refused the .bak; where there is no .bak an
-empty table, which the next write lays over the file. File and .bak refused: no start. The text is read
-as `parse` does; then the tables have to have the shape that the manager's fields have, whether they stand
-in files or in a RocksDB (spec 05, 5.4). What is refused differs in what is no broken text, but a text with
-another meaning: by `config_rules`, measured with the managers of the releases that `profiles` names.
-Nothing is written.
+A load takes the file; if that is missing, empty or refused, the .bak; without a .bak an empty table, which the next
+write puts over the file. If file and .bak are refused, there is no start. The text is read as `parse` does; then the
+tables must have the shape of the manager's fields, whether they are in files or in a RocksDB (spec 05, 5.4). Versions
+refuse different texts, also sound ones: `config_rules` has what was measured with the managers of the releases that
+`profiles` names. Nothing is written.
 """
 
 from __future__ import annotations
@@ -42,41 +41,41 @@ STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 
 
 class ConfigRules(NamedTuple):
-    """Load of `config/` by one generation. Names are those of files."""
+    """How one broker version loads `config/`. Names are those of files."""
 
-    #: without them, file and .bak, there is no start; in the order in which they are loaded
+    #: there is no start if both the file and its .bak are refused; in the order of loading
     needed: tuple[str, ...]
-    #: the same where there is a timer
+    #: the same if there is a timer
     needed_by_timer: tuple[str, ...] = ()
-    #: loaded, and nobody asks whether that succeeds
+    #: loaded, but a failure is ignored
     passed_over: tuple[str, ...] = ()
-    #: the same where there is one
+    #: the same, if the file exists
     if_there: tuple[str, ...] = ()
-    #: nothing but blanks is an empty table
+    #: a text of only blanks is an empty table
     blank_is_empty: frozenset[str] = frozenset()
-    #: so is a text of no characters
+    #: a JSON text of no characters ("") is an empty table
     no_text_is_empty: frozenset[str] = frozenset()
-    #: an empty list where an object should be is an empty table
+    #: an empty list instead of an object is an empty table
     list_is_empty: bool = True
     #: a table of `null` is refused
     null_refused: frozenset[str] = frozenset()
     #: a table of `null` is taken, and each use of it fails
     null_fails: frozenset[str] = frozenset()
-    #: a table of "" counts as one of `null`; elsewhere it is refused
+    #: a table of "" counts as `null`; elsewhere it is refused
     no_text_is_null: frozenset[str] = frozenset()
-    #: the file has to have its table
+    #: the file must have its table
     table_needed: frozenset[str] = frozenset()
-    #: by file, types that are refused as its dataVersion
+    #: by files, types that are refused as dataVersion
     version_refused: tuple[tuple[frozenset[str], tuple[type, ...]], ...] = ()
-    #: what the parser passes over
+    #: deviations from JSON that the parser accepts
     grammar: Grammar = Grammar.FASTJSON
-    #: a member that is no table of the file, and has keys that are numbers, is refused
+    #: a member that is not a table of the file, and has numbers as keys, is refused
     strange_numbers_refused: bool = False
-    #: types of what the topics of a group may be, () where the generation does not note them
+    #: types accepted for the topics of a group, () if the version does not note them
     topics_of_group: tuple[type, ...] = ()
-    #: a text that names none of the constants of a field is refused
+    #: a text that is none of a field's constants is refused
     strange_constants_refused: bool = False
-    #: a value nested deep ends the start, whatever the .bak has
+    #: a deeply nested value ends the start, whatever the .bak has
     deep_ends_start: bool = False
     #: topics, groups and positions may be in a RocksDB
     databases: bool = False
@@ -87,11 +86,11 @@ class ConfigRules(NamedTuple):
         return (*self.needed, *self.needed_by_timer, *self.passed_over)
 
     def refused_as_version(self, name: str) -> tuple[type, ...]:
-        """Types that are no dataVersion of this file."""
+        """Types that are refused as dataVersion of this file."""
         return tuple(kind for names, kinds in self.version_refused if name in names for kind in kinds)
 
     def counter_needed(self, name: str) -> bool:
-        """A `null` for the counter of its dataVersion is refused."""
+        """Whether `null` is refused for the counter of this file's dataVersion."""
         named = any(name in names for names, _ in self.version_refused)
         return named and name not in (OFFSETS, LMQ_OFFSETS)
 
@@ -102,7 +101,7 @@ _NULL_4 = frozenset({TOPICS, GROUPS, DELAYS})
 _NULL_5 = _NULL_4 | {MAPPING, TIMERS, TRANSACTIONS, ORDER}
 _ALL_TYPES = (str, type(None), list, int)
 _LISTS = (list, type(None))
-_PARTS = frozenset({OFFSETS, LMQ_OFFSETS, DELAYS})
+_OFFSET_FILES = frozenset({OFFSETS, LMQ_OFFSETS, DELAYS})
 _METRICS = frozenset({MAPPING, TIMERS, TRANSACTIONS})
 
 _BLANK_4_3 = frozenset(_OF_4)
@@ -127,7 +126,7 @@ _5_1 = ConfigRules(
     null_fails=frozenset({OFFSETS}),
     no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS}),
     table_needed=frozenset({MAPPING}),
-    version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_PARTS, (str, int))),
+    version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_OFFSET_FILES, (str, int))),
     topics_of_group=_LISTS,
 )
 _FASTJSON_2 = ConfigRules(
@@ -141,7 +140,7 @@ _FASTJSON_2 = ConfigRules(
     null_fails=frozenset({OFFSETS}),
     no_text_is_null=frozenset({OFFSETS, LMQ_OFFSETS, FILTERS, MODES}),
     table_needed=frozenset({MAPPING}),
-    version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int, list))),
+    version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_OFFSET_FILES, (str, int, list))),
     topics_of_group=(*_LISTS, dict, str),
     grammar=Grammar.FASTJSON_2,
     strange_numbers_refused=True,
@@ -155,16 +154,16 @@ RULES: dict[str, ConfigRules] = {
     "5.1": _5_1,
     "5.3": _5_1._replace(
         passed_over=(MODES, TRANSACTIONS),
-        version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int))),
+        version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_OFFSET_FILES, (str, int))),
         databases=True,
     ),
-    # 5.4.0 refuses the pullOffsetTable of 5.5; a store of 5.5 is often guessed to be of either
+    # 5.4.0 refuses the pullOffsetTable of 5.5; stores of 5.5 are often guessed to be of either
     **dict.fromkeys(("5.4", "5.5", "5.5.1"), _FASTJSON_2),
 }
 
 
 def config_rules(profile: Profile) -> ConfigRules:
-    """Those of a generation."""
+    """The rules of a broker version."""
     return RULES[profile.version]
 
 
@@ -178,7 +177,7 @@ _BLANKS = b" \t\r\n"
 
 
 class LoadAction(StrEnum):
-    """What a start does with a file: takes it, takes its .bak, begins with an empty table, ends."""
+    """What a start does with a file: takes the file or its .bak, begins with an empty table, or ends."""
 
     LOADS = "loads"
     BACKUP = "backup"
@@ -188,14 +187,13 @@ class LoadAction(StrEnum):
 
 @dataclass(frozen=True)
 class Text:
-    """One file as a broker reads it. value: what can be read, of a broken file what stands before.
+    """One file as a broker reads it. value: what can be read; of a broken file the part before the fault.
 
-    problem: why it is not taken, "" where it is. there: it has at least one byte; present: it exists.
-    deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
-    its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
-    problem. odd: what is no JSON in it, and is taken. nameless: it has no table, but members of names that
-    nobody knows. late: what is refused stands behind the table, which is taken already. passed_by: it is not taken
-    whatever it has; the problem is a sentence then. open: as in ParsedConfig.
+    problem: why it is not taken, "" if it is. there: it has at least one byte; present: it exists. deep: nested so deep
+    that a recursive parser runs out of stack. fails: it is taken, and each use of its table fails. unseen: its content
+    cannot be read here. dies: the problem kills whoever reads it. odd: what is not JSON in it, and is accepted.
+    nameless: it has no table, but members of unknown names. late: the refused part stands behind the table, which is
+    already taken. passed_by: it is not taken whatever it has; problem is then a sentence. open: as in ParsedConfig.
     """
 
     there: bool
@@ -214,7 +212,7 @@ class Text:
 
 
 class LoadedConfig(NamedTuple):
-    """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
+    """The outcome of one load. dies: what kills the broker in it, "" if nothing does."""
 
     name: str
     start: LoadAction
@@ -224,12 +222,12 @@ class LoadedConfig(NamedTuple):
 
     @property
     def taken(self) -> Text | None:
-        """The file or the .bak, None where neither is taken."""
+        """The file or the .bak, None if neither is taken."""
         return {LoadAction.LOADS: self.main, LoadAction.BACKUP: self.backup}.get(self.start)
 
     @property
     def reason(self) -> str:
-        """Why the start ends, or the file is not taken; "" for a file that is."""
+        """Why the start ends, or the file is not taken; "" if it is."""
         name = f"config/{self.name}"
         if self.start is LoadAction.LOADS:
             return ""
@@ -237,7 +235,7 @@ class LoadedConfig(NamedTuple):
             return f"{name} is not taken: {self.main.problem}"
         if self.dies:
             return f"{name}: {self.dies}"
-        if self.start is LoadAction.REFUSES and not self.backup.there:  # a RocksDB stands for the file
+        if self.start is LoadAction.REFUSES and not self.backup.there:  # of a RocksDB in place of the file
             return self.main.problem
         why = f"{name} cannot be read ({self.main.problem})"
         if self.start is LoadAction.BACKUP:
@@ -248,7 +246,7 @@ class LoadedConfig(NamedTuple):
 
 
 def load_config(directory: Path, name: str, rules: ConfigRules) -> LoadedConfig:
-    """Load one file of a `config` directory, which need not be there."""
+    """Load one file of a `config` directory, which need not exist."""
     main = read_text(directory / name, rules)
     if main.there and not main.problem:
         return LoadedConfig(name, LoadAction.LOADS, main, read_text(directory / (name + BACKUP), rules))
@@ -261,19 +259,19 @@ def load_config(directory: Path, name: str, rules: ConfigRules) -> LoadedConfig:
         return LoadedConfig(name, LoadAction.EMPTY, main, backup)
     if backup.problem:
         return LoadedConfig(name, LoadAction.REFUSES, main, backup, _dies(backup, rules))
-    taken = replace(backup, value=_both(name, main, backup)) if main.late else backup
+    taken = replace(backup, value=_merged_rows(name, main, backup)) if main.late else backup
     return LoadedConfig(name, LoadAction.BACKUP, main, taken)
 
 
 def _dies(text: Text, rules: ConfigRules) -> str:
-    """What kills a broker that reads it, "" for nothing."""
+    """What kills a broker that reads the text, "" if nothing does."""
     if text.dies:
         return text.problem
     return _STACK if text.deep and rules.deep_ends_start else ""
 
 
-def _both(name: str, main: Text, backup: Text) -> dict[Any, Any]:
-    """The .bak, over what had been taken before the file was refused."""
+def _merged_rows(name: str, main: Text, backup: Text) -> dict[Any, Any]:
+    """The content of the .bak, with the rows that were taken of the file before it was refused."""
     table = KINDS[FILES[name]].tables[0].member
     own, more = main.value.get(table), backup.value.get(table)
     rows = {**(own if isinstance(own, dict) else {}), **(more if isinstance(more, dict) else {})}
@@ -281,7 +279,7 @@ def _both(name: str, main: Text, backup: Text) -> dict[Any, Any]:
 
 
 def read_text(path: Path, rules: ConfigRules) -> Text:
-    """A file, or a .bak, as it is; one that cannot be opened counts as broken."""
+    """Read a file or a .bak as it is; a file that cannot be opened counts as broken."""
     try:
         content = read_content(path)
     except Missing:
@@ -289,22 +287,22 @@ def read_text(path: Path, rules: ConfigRules) -> Text:
     except StoreError as error:
         return Text(there=True, problem=error.message)
     name = path.name.removesuffix(BACKUP)
-    if content.larger:  # nothing says that it is broken
+    if content.larger:  # too large to read: nothing shows that it is broken
         return Text(there=True, unseen=True)
     if content.problem:
-        parsed = _parsed(content.data)
+        parsed = _parse_quickly(content.data)
         value = parsed.value if isinstance(parsed.value, dict) else {}
         return Text(not content.empty, value, content.problem, dies=content.dies, open=parsed.open)
     return judge(name, content.data, rules)
 
 
 def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
-    """The same of the bytes of a file of this name."""
+    """Read the bytes of a file of this name."""
     if not data:
         return Text(there=False, problem="empty")
     if not data.strip(_BLANKS) and name in rules.blank_is_empty:
         return Text(there=True)
-    plain = parsed = _parsed(data)
+    plain = parsed = _parse_quickly(data)
     if plain.problem and not plain.whole:
         parsed = parse(data, rules.grammar)
     value = parsed.value if isinstance(parsed.value, dict) else {}
@@ -313,7 +311,7 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
     if parsed.problem and not _is_empty_table(name, parsed, rules):
         deep = parsed.problem == TOO_DEEP and isinstance(parsed.value, dict)
         return Text(True, value, parsed.problem, deep, open=parsed.open)
-    problem = "" if parsed.problem else _misfit(name, value, rules) or _strange(name, parsed, rules)
+    problem = "" if parsed.problem else _misfit(name, value, rules) or _strange_numbers(name, parsed, rules)
     fails = not problem and _fails(name, value, rules)
     nameless = KINDS[FILES[name]].tables[0].member not in value
     nameless = nameless and not _known_members(name).issuperset(value)
@@ -323,7 +321,7 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
 
 
 def _named_alike(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
-    """fastjson finds a member by its name in other letters, too, where none has the name itself."""
+    """The value with members renamed to tables: fastjson ignores case if no member has the exact name."""
     own = {table.member.lower(): table.member for table in KINDS[FILES[name]].tables}
     others = {key: own.get(str(key).lower(), key) for key in value}
     if all(key == other or other in value for key, other in others.items()):
@@ -331,8 +329,8 @@ def _named_alike(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
     return {key if others[key] in value else others[key]: inner for key, inner in value.items()}
 
 
-def _strange(name: str, parsed: ParsedConfig, rules: ConfigRules) -> str:
-    """fastjson2 cannot pass over what it does not know where a key inside is a number."""
+def _strange_numbers(name: str, parsed: ParsedConfig, rules: ConfigRules) -> str:
+    """Why fastjson2 refuses a text: it cannot skip an unknown member with numbers as keys. "" if it does not."""
     if not rules.strange_numbers_refused:
         return ""
     strange = sorted(str(member) for member in parsed.numbered - _known_members(name))
@@ -344,7 +342,7 @@ def _known_members(name: str) -> set[Any]:
 
 
 def as_proof(name: str, text: Text) -> Text:
-    """The same with the table under its name, where one letter of that is wrong."""
+    """The text, with its table under the right name if one letter of the name is wrong."""
     table = KINDS[FILES[name]].tables[0]
     if table.member in text.value:
         return text
@@ -368,8 +366,8 @@ def _fails(name: str, value: dict[Any, Any], rules: ConfigRules) -> bool:
     return name in rules.null_fails and any(value.get(name, 0) in none for name in tables)
 
 
-def _parsed(data: bytes) -> ParsedConfig:
-    """As `parse`; what is long and as a broker writes it is read some times faster."""
+def _parse_quickly(data: bytes) -> ParsedConfig:
+    """`parse`, but several times faster for long texts as brokers write them."""
     if len(data) > _LONG_BYTES:
         try:
             value = loads(data.decode("utf-8"))
@@ -381,7 +379,7 @@ def _parsed(data: bytes) -> ParsedConfig:
 
 
 def _is_empty_table(name: str, parsed: ParsedConfig, rules: ConfigRules) -> bool:
-    """`null`, and for some parsers an empty list or text, is an object of nothing but defaults."""
+    """Whether the text counts as an object of defaults: `null`, and for some parsers an empty list or text."""
     if not parsed.whole:
         return False
     if parsed.value == "":
@@ -390,7 +388,7 @@ def _is_empty_table(name: str, parsed: ParsedConfig, rules: ConfigRules) -> bool
 
 
 def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
-    """Why the manager of this file refuses a whole text, "" where it takes it."""
+    """Why the manager of this file refuses a whole text, "" if it takes it."""
     for table in KINDS[FILES[name]].tables:
         if table.member == _VERSION:
             continue
@@ -418,7 +416,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
 
 
 def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
-    """Why the topics of each group are refused, that a broker notes beside the offsets."""
+    """Why a broker refuses the topics of each group, which it notes beside the offsets; "" if it does not."""
     if not rules.topics_of_group or (topics in (None, "") and str in rules.topics_of_group):
         return ""
     if not isinstance(topics, dict):
@@ -443,30 +441,30 @@ def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
     return misfit.text if misfit else ""
 
 
-_UNSEEN, _NOTHING = Text(there=True, unseen=True), Text(there=False, present=False)
+_UNSEEN, _NO_FILE = Text(there=True, unseen=True), Text(there=False, present=False)
 
 
 def load_databases(layout: Layout, rules: ConfigRules) -> dict[str, LoadedConfig]:
-    """The tables that a broker does not take of files alone, by the names of these. Nothing is written."""
+    """The tables that a broker does not take from files alone, by file name. Nothing is written."""
     found = {name: _in_its_place(layout, name, rules) for name in SEPARATE}
     return {name: one for name, one in found.items() if one is not None}
 
 
 def in_databases(layout: Layout, rules: ConfigRules) -> frozenset[str]:
-    """The names of the files whose tables a RocksDB has, or had to have: not of one that is gone and made anew, empty,
-    where a file can stand in for it.
+    """The names of files whose tables are, or have to be, in a RocksDB. Without those whose RocksDB is gone and is made
+    again, empty, while a file can stand in.
     """
     places = in_force(layout.config, layout.broker_config).databases if rules.databases else {}
     return frozenset(name for name in places if _of_database(name, places, rules) is not None)
 
 
 def load_table(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig:
-    """What a start takes in the place of one file: its RocksDB, or the file with its .bak."""
+    """What a start takes in place of one file: its RocksDB, or the file with its .bak."""
     return _in_its_place(layout, name, rules) or load_config(layout.config, name, rules)
 
 
 def request_modes(layout: Layout, rules: ConfigRules) -> dict[tuple[str, str], str]:
-    """(group, topic) → `POP` or `PULL`, as messageRequestMode.json has it."""
+    """(group, topic) → `POP` or `PULL`, by messageRequestMode.json."""
     taken = load_config(layout.config, MODES, rules).taken
     rows = ConfigFile(layout.config / MODES, FILES[MODES], taken.value if taken is not None else {}).records()
     good = (row for row in rows if row["type"] == "message_request_mode" and "problem" not in row)
@@ -474,7 +472,7 @@ def request_modes(layout: Layout, rules: ConfigRules) -> dict[tuple[str, str], s
 
 
 def _in_its_place(layout: Layout, name: str, rules: ConfigRules) -> LoadedConfig | None:
-    """What a start takes of a RocksDB, or by way of one, in the place of a file; None where it is the file alone."""
+    """What a start takes from a RocksDB, or by way of one, instead of a file; None if it takes the file alone."""
     return layout.once(lambda _: _taken_of_database(layout, name, rules), (_in_its_place, name, rules))
 
 
@@ -483,13 +481,15 @@ def _taken_of_database(layout: Layout, name: str, rules: ConfigRules) -> LoadedC
     refused = stored is not None and stored.start is LoadAction.REFUSES
     if refused or not rules.databases or not keeps_databases(layout):
         return stored
-    return _merged(layout, name, stored, rules)
+    return _merged_with_file(layout, name, stored, rules)
 
 
-def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: ConfigRules) -> LoadedConfig | None:
-    """The table of a broker with RocksDBs: where the counter of the file is the greater one, its positions and no
-    others, or its topics and groups over its own; the .bak is not asked. stored: what its own RocksDB gives, None where
-    that is not there: its counter is 0 then.
+def _merged_with_file(
+    layout: Layout, name: str, stored: LoadedConfig | None, rules: ConfigRules
+) -> LoadedConfig | None:
+    """The table of a broker with RocksDBs. If the file has the greater counter, the broker takes its positions alone,
+    or its topics and groups over those of the RocksDB; it never reads the .bak. stored: what the RocksDB gives, None if
+    it does not exist: its counter is then 0.
     """
     file, table = load_config(layout.config, name, rules), KINDS[FILES[name]].tables[0].member
     text, counter = file.main, counter_of(file.main.value)
@@ -499,12 +499,12 @@ def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: Confi
     if text.there and (text.problem or counter is None):
         what = text.problem or _NO_COUNTER
         why = f"config/{name} cannot be read ({what}): with a RocksDB a broker does not read its {BACKUP}"
-        return LoadedConfig(name, LoadAction.REFUSES, replace(text, problem=why), _NOTHING)
+        return LoadedConfig(name, LoadAction.REFUSES, replace(text, problem=why), _NO_FILE)
     if (counter or 0) > (own or 0) and not (stored is not None and stored.main.unseen and name != OFFSETS):
         if stored is not None and name != OFFSETS:
             rows = {**stored.main.value.get(table, {}), **(text.value.get(table) or {})}
             text = replace(text, value={**text.value, table: rows})
-        return LoadedConfig(name, LoadAction.LOADS, text, _NOTHING if stored is None else stored.main)
+        return LoadedConfig(name, LoadAction.LOADS, text, _NO_FILE if stored is None else stored.main)
     if stored is not None:
         return stored
     proof = file.backup if text.there or name != OFFSETS else _other_proof(layout, file.backup, rules)
@@ -516,7 +516,7 @@ def _merged(layout: Layout, name: str, stored: LoadedConfig | None, rules: Confi
 
 
 def _other_proof(layout: Layout, backup: Text, rules: ConfigRules) -> Text:
-    """What else says how far groups have come: the .bak, or the file of a broker with LMQs in files."""
+    """Other proof of how far groups have come: the .bak, or the file of a broker with LMQs in files."""
     if backup.there:
         return backup
     lmq = load_config(layout.config, LMQ_OFFSETS, rules).taken
@@ -524,25 +524,25 @@ def _other_proof(layout: Layout, backup: Text, rules: ConfigRules) -> Text:
 
 
 def _of_database(name: str, directories: Mapping[str, Path], rules: ConfigRules) -> LoadedConfig | None:
-    """What a start takes of a RocksDB in the place of a file, None where there is none."""
+    """What a start takes from a RocksDB instead of a file, None if there is no RocksDB."""
     path = directories.get(name)
     if path is None:
         return None
     if not rules.databases:
         return _not_read(name, path, rules) if is_rocksdb(path) else None
     if is_rocksdb(path):
-        return _load(name, path)
+        return _load_rows(name, path)
     if was_rocksdb(path):
         return _refused(name, f"the RocksDB {path.name} has no file CURRENT")
-    second = path.name == SECOND  # a broker makes it anew, whatever files there are
+    second = path.name == SECOND  # a broker makes it new, whatever files there are
     if path.is_file() and (second or any(map(is_rocksdb, directories.values()))):
         return _refused(name, f"{path.name} is a file, not a RocksDB")
-    empty = replace(_NOTHING, problem=f"the RocksDB {path.name} is missing")
-    return LoadedConfig(name, LoadAction.EMPTY, empty, _NOTHING) if second else None
+    empty = replace(_NO_FILE, problem=f"the RocksDB {path.name} is missing")
+    return LoadedConfig(name, LoadAction.EMPTY, empty, _NO_FILE) if second else None
 
 
 def _not_read(name: str, path: Path, rules: ConfigRules) -> LoadedConfig | None:
-    """The empty table of a broker that knows no RocksDB: what that has is forgotten. None where it takes a file."""
+    """The empty table of a broker that cannot read a RocksDB, whose content is forgotten; None if it takes a file."""
     loaded = load_config(path.parent, name, rules)
     if loaded.start is not LoadAction.EMPTY:
         return None
@@ -557,20 +557,20 @@ def _not_read(name: str, path: Path, rules: ConfigRules) -> LoadedConfig | None:
 
 
 def _refused(name: str, problem: str) -> LoadedConfig:
-    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), _NOTHING)
+    return LoadedConfig(name, LoadAction.REFUSES, Text(there=True, problem=problem), _NO_FILE)
 
 
-def _load(name: str, path: Path) -> LoadedConfig:
+def _load_rows(name: str, path: Path) -> LoadedConfig:
     try:
         rows = rows_of(path, name)
     except Unsupported:
-        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NOTHING)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NO_FILE)
     except StoreError as error:
         return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     if name == GROUPS and path.name == SECOND and not _groups(rows):
-        # groups that a broker made by itself are not written there (store 5.5.1-config-v2)
-        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NOTHING)
-    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), _NOTHING)
+        # groups that a broker made by itself are not stored there (store 5.5.1-config-v2)
+        return LoadedConfig(name, LoadAction.LOADS, _UNSEEN, _NO_FILE)
+    return LoadedConfig(name, LoadAction.LOADS, Text(there=True, value=_content(name, rows)), _NO_FILE)
 
 
 def _groups(rows: list[dict[str, Any]]) -> list[str]:
@@ -579,7 +579,7 @@ def _groups(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _content(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows as the file of this name would have them, as far as keys, offsets and attributes go."""
+    """The rows as the file of this name would have them, restricted to keys, offsets and attributes."""
     tables: dict[str, dict[str, Any]] = {OFFSET_TABLE: {}}
     if name == TOPICS:
         topics = [row for row in rows if row["type"] == "topic_config"]

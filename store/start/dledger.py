@@ -1,13 +1,12 @@
-"""What a start does to a DLedger log: its own recovery, and the broker's above it (spec 1.13, 7.12 B9).
+"""What a start does to a DLedger log: DLedger's recovery, then the broker's on top of it (spec 1.13, 7.12 B9).
 
-DLedger looks at entries alone, never into a record: it walks the last three files (from an earlier one
-where the index does not fit) and cuts at the first entry that does not follow. The broker dispatches
-after a crash, up to the first record that it does not take, and begins to dispatch again at the end
-of the last committed entry, as the member's checkpoint has it. One node alone is meant: it leads.
+DLedger looks at entries and never into a record. It walks the last three files (or from an earlier one if the index
+does not fit), and cuts at the first entry that does not follow. After a crash the broker dispatches up to the first
+record that it does not take; then it starts to dispatch once more at the end of the last committed entry, by the
+member's checkpoint. This module assumes a single node, which leads.
 
-A broker that recovers after a crash cuts the queues where it thinks that the log ends: it adds up records
-without their entries. What lies behind the last committed entry is dispatched once it has been committed
-again; what was cut before it stays without units.
+A broker that recovers after a crash cuts the queues at a wrong log end: it adds up records without their entries. What
+lies behind the last committed entry is dispatched when it is committed again; what was cut before it gets no units.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from .outcome import DLedgerStart, Outcome, PendingUnits
 _HEAD = dtype_of(HEAD)
 _UNIT = dtype_of(UNIT)
 _WINDOW_BYTES = 8 << 20
-#: Files at the end that are walked.
-_KEPT_FILES = 3
+#: So many files at the end are walked.
+_WALKED_FILES = 3
 
 
 class DledgerEntries(NamedTuple):
-    """Entries that follow one another in one file: where that begins in the log, their first bytes in it
+    """Consecutive entries of one file: the log position where the file starts, bytes of the file where they begin,
     int64[n], and their heads.
     """
 
@@ -57,12 +56,12 @@ class DledgerEntries(NamedTuple):
 
     @property
     def positions(self) -> Ints:
-        """Where they begin in the log, int64[n]."""
+        """Log positions where the entries begin, int64[n]."""
         return self.starts + self.file_start
 
 
 class DledgerIndexFile:
-    """Units of the index as a start finds them, read as they are asked for."""
+    """The index as a start finds it; units are read when needed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         directory = index_directory(snapshot)
@@ -71,7 +70,7 @@ class DledgerIndexFile:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why DLedger does not load these files."""
+        """Why DLedger does not load the index files, None if it does."""
         for entry in self.entries:
             if entry.directory or entry.size != FILE_BYTES:
                 what = "a directory" if entry.directory else counted(entry.size, "byte")
@@ -79,13 +78,13 @@ class DledgerIndexFile:
         return None
 
     def units(self, first: int, count: int) -> Structs:
-        """Units from number `first` on; fewer where the files end, none of files that are not loaded."""
+        """Units from number `first` on; fewer at the end of the files, none if the files are not loaded."""
         count = 0 if self.refusal else count
         data = self._queue.read(first * UNIT_BYTES, count * UNIT_BYTES) if count > 0 else b""
         return np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
 
     def following(self, first: int, end: int, file_bytes: int) -> Structs:
-        """Units from number `first` on that follow one another, the first behind log position `end`."""
+        """Units from number `first` on that follow one another, the first of them at log position `end`."""
         parts = [np.zeros(0, _UNIT)]
         while True:
             part = self.units(first, WINDOW_UNITS)
@@ -100,7 +99,7 @@ class DledgerIndexFile:
             first, end = first + count, int(begins[-1] + sizes[-1])
 
     def last_byte(self, first: int) -> int:
-        """The byte of the stream behind the last unit from number `first` on that is not all zeros."""
+        """Byte behind the last unit from number `first` on that is not all zeros."""
         behind = first * UNIT_BYTES
         for part in index_units(self._queue, first):
             behind = (int(part.number[-1]) + 1) * UNIT_BYTES
@@ -115,13 +114,13 @@ _EXITS = "Load file failed, this usually indicates fatal error (System.exit)"
 
 
 def index_directory(snapshot: Snapshot) -> str:
-    """Where the index of the log lies."""
+    """Directory of the log's index."""
     assert snapshot.layout.dledger is not None
     return str(snapshot.layout.dledger.parent / "index")
 
 
 def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart | Refusal:
-    """Play DLedger's recovery of its loaded files through. Raises Unreadable."""
+    """Simulate DLedger's recovery of its loaded files. Raises Unreadable."""
     size, index = snapshot.log_file_bytes, DledgerIndexFile(snapshot)
     try:
         if index.refusal:
@@ -130,7 +129,7 @@ def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart
             if after.start != before.start + size and after.entry:
                 reason = "check data file order failed before recovery"
                 return Refusal("dledger-hole", f"DLedgerException: {reason}", after.entry.path)
-        found = _walk(snapshot, files, index)
+        found = _walk_entries(snapshot, files, index)
         if files[-1].start - found.end > size:
             reason = "The processOffset is too small, you should check it manually (System.exit)"
             assert files[0].entry is not None
@@ -141,7 +140,7 @@ def recover_entries(snapshot: Snapshot, files: list[LoadedFile]) -> DLedgerStart
         index.close()
 
 
-def _walk(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> DLedgerStart:
+def _walk_entries(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> DLedgerStart:
     number = _first_file(snapshot, files, index)
     found = DLedgerStart(files[number].start)
     term = -1
@@ -150,11 +149,11 @@ def _walk(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) 
         found.end = file.start
         for part in entries_of(_content(snapshot, file), file.start):
             if isinstance(part, str):
-                found.reason, blank = part, part == _AT_BLANK
+                found.reason, blank = part, part == _BLANK_WITHOUT_NEXT
                 break
-            count, why = _follows(part, found.last, term)
+            count, why = _count_following(part, found.last, term)
             if count:
-                _compare(part, count, index, found)
+                _compare_with_index(part, count, index, found)
                 if found.first < 0:
                     found.first = int(part.heads["index"][0])
                 found.last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
@@ -171,7 +170,7 @@ def _walk(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) 
             return found
 
 
-_AT_BLANK = "a BLANK closes the file, and there is no next one"
+_BLANK_WITHOUT_NEXT = "a BLANK closes the file, and there is no next one"
 _ZEROS = "nothing but zeros follows"
 
 
@@ -188,9 +187,9 @@ def _content(snapshot: Snapshot, file: LoadedFile) -> FileContent:
 
 
 def entries_of(content: FileContent, start: int) -> Iterator[DledgerEntries | str]:
-    """The entries of a file from its first byte on, in windows, and last why they end.
+    """Yield the entries of a file from its first byte on, in windows, then the reason why they end.
 
-    start: position of that byte in the log.
+    start: log position of the file.
     """
     offset = 0
     reach = _WINDOW_BYTES
@@ -202,15 +201,15 @@ def entries_of(content: FileContent, start: int) -> Iterator[DledgerEntries | st
             yield DledgerEntries(start, starts + offset, heads, data, offset)
             offset, reach = offset + int(stop), _WINDOW_BYTES
             continue
-        if offset + len(data) < len(content) and _may_go_on(data):
+        if offset + len(data) < len(content) and _begins_larger_entry(data):
             reach *= 4
             continue
         yield _why_no_entry(data)
         return
 
 
-def _may_go_on(data: Bytes) -> bool:
-    """An entry begins there that is larger than the window."""
+def _begins_larger_entry(data: Bytes) -> bool:
+    """Whether an entry begins here that is larger than the window."""
     head = overlapping(data, _HEAD)[:1]
     return bool(len(head)) and int(head["magic"][0]) == MAGIC_ENTRY and int(head["size"][0]) > len(data)
 
@@ -220,17 +219,17 @@ def _why_no_entry(data: Bytes) -> str:
         return "the file ends"
     head = BLANK.parse(data[: BLANK.sizeof()].tobytes())
     if head.magic == MAGIC_BLANK:
-        return _AT_BLANK
+        return _BLANK_WITHOUT_NEXT
     return _ZEROS if head.size == 0 else "there is no entry"
 
 
 def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEntries]:
-    """The entries of a file that DLedger takes for such, if it takes the first one."""
+    """Yield the entries of a file that DLedger takes, if it takes the first of them."""
     last, term = -1, -1
     for part in entries_of(content, start):
         if isinstance(part, str):
             return
-        count, why = _follows(part, last, term)
+        count, why = _count_following(part, last, term)
         if count:
             yield part._replace(starts=part.starts[:count], heads=part.heads[:count])
             last, term = (int(part.heads[name][count - 1]) for name in ("index", "term"))
@@ -239,13 +238,13 @@ def entries_that_follow(content: FileContent, start: int) -> Iterator[DledgerEnt
 
 
 def heads_of(columns: Columns) -> Structs:
-    """The heads of the entries around records."""
+    """The heads of the entries around records in `columns`."""
     return overlapping(columns.ragged("body").buffer, _HEAD)[columns.starts - DLEDGER.payload]
 
 
 class EntryRule(NamedTuple):
-    """What DLedger asks of an entry, so that its log goes on: whether each keeps it, bool[n]; else why not, and the
-    field of the head that tells.
+    """A condition of DLedger for an entry. kept: bool[n], whether each entry fulfils it. why: the reason if not. field:
+    of the head, which shows it.
     """
 
     kept: Flags
@@ -254,7 +253,7 @@ class EntryRule(NamedTuple):
 
 
 def entry_rules(heads: Structs, positions: Ints, last: int, term: int) -> tuple[EntryRule, ...]:
-    """The rules, in DLedger's order. last, term: number and term of the entry before, -1 for none."""
+    """The rules, in DLedger's order. last, term: number and term of the entry before, -1 if there is none."""
     before = np.concatenate([np.array([last], np.int64), heads["index"][:-1]])
     terms = np.concatenate([np.array([term], np.int64), heads["term"][:-1]])
     sizes = heads["size"].astype(np.int64)
@@ -268,7 +267,7 @@ def entry_rules(heads: Structs, positions: Ints, last: int, term: int) -> tuple[
     )
 
 
-def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
+def _count_following(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
     """How many of these entries DLedger takes, and why not the next one."""
     rules = entry_rules(part.heads, part.positions, last, term)
     good = np.logical_and.reduce([rule.kept for rule in rules])
@@ -279,7 +278,7 @@ def _follows(part: DledgerEntries, last: int, term: int) -> tuple[int, str]:
 
 
 def units_of(heads: Structs, positions: Ints) -> Structs:
-    """The index units of entries at `positions`."""
+    """The index units of entries at log positions `positions`."""
     units = np.zeros(len(heads), _UNIT)
     for name in ("magic", "size", "index", "term"):
         units[name] = heads[name]
@@ -287,8 +286,8 @@ def units_of(heads: Structs, positions: Ints) -> Structs:
     return units
 
 
-def _compare(part: DledgerEntries, count: int, index: DledgerIndexFile, found: DLedgerStart) -> None:
-    """Find the first unit that is not that of its entry: from there on the index is written anew."""
+def _compare_with_index(part: DledgerEntries, count: int, index: DledgerIndexFile, found: DLedgerStart) -> None:
+    """Find the first unit that does not match its entry: from there on DLedger writes the index again."""
     if found.rewritten >= 0:
         return
     wanted = units_of(part.heads[:count], part.positions[:count])
@@ -301,14 +300,13 @@ def _compare(part: DledgerEntries, count: int, index: DledgerIndexFile, found: D
 
 
 def _first_file(snapshot: Snapshot, files: list[LoadedFile], index: DledgerIndexFile) -> int:
-    """The file that the walk begins with: the third from the end, or one before whose first entry is
-    that of the index."""
-    for number in range(max(0, len(files) - _KEPT_FILES), 0, -1):
+    """Number of the file where the walk begins: the third last, or an earlier one whose first entry is in the index."""
+    for number in range(max(0, len(files) - _WALKED_FILES), 0, -1):
         file = files[number]
         part = _first_entry(snapshot, file)
-        if part is not None and _follows(part, -1, -(1 << 63))[0]:
+        if part is not None and _count_following(part, -1, -(1 << 63))[0]:
             probe = DLedgerStart()
-            _compare(part, 1, index, probe)
+            _compare_with_index(part, 1, index, probe)
             if probe.rewritten < 0:
                 return number
     return 0
@@ -323,7 +321,7 @@ def _first_entry(snapshot: Snapshot, file: LoadedFile) -> DledgerEntries | None:
 
 
 def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart, index: DledgerIndexFile) -> int:
-    """Position behind the last committed entry, by the member's checkpoint; -1 without one."""
+    """Log position behind the last committed entry, by the member's checkpoint; -1 without one."""
     number = member_state(snapshot).committed
     if number is None or found.last < 0 or number < 0:
         return -1
@@ -336,7 +334,7 @@ def _committed(snapshot: Snapshot, files: list[LoadedFile], found: DLedgerStart,
 
 
 def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> int:
-    """Position behind the entry of that number, by the log; -1 where it has none."""
+    """Log position behind the entry of that number, searched in the log; -1 if it is not there."""
     for file in reversed(files):
         for part in entries_of(_content(snapshot, file), file.start):
             if isinstance(part, str):
@@ -349,14 +347,14 @@ def _end_of_entry(snapshot: Snapshot, files: list[LoadedFile], number: int) -> i
 
 
 class MemberState(NamedTuple):
-    """Numbers of entries that the checkpoint of a member names; None for none, and for one below -1."""
+    """Numbers of entries in the checkpoint of a member; None if missing, or below -1."""
 
     committed: int | None
     end: int | None
 
 
 def member_state(snapshot: Snapshot) -> MemberState:
-    """The last entry that was committed, and the last one. Raises Unreadable."""
+    """The last committed entry, and the last entry. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
     path = snapshot.layout.dledger.parent / "checkpoint"
     told = read_config_file(path, "dledger-state").value if path.exists() else {}
@@ -364,7 +362,7 @@ def member_state(snapshot: Snapshot) -> MemberState:
 
 
 def entry_number(text: object) -> int | None:
-    """The number of an entry, or the -1 of none; None for another text."""
+    """The number of an entry, or -1 for none; None if the text is no such number."""
     try:
         number = int(str(text).strip())
     except ValueError:
@@ -373,7 +371,7 @@ def entry_number(text: object) -> int | None:
 
 
 class TakenRecords(NamedTuple):
-    """Records of one file that a broker takes; ended: it takes no further one."""
+    """Records of one file that a broker takes. ended: it takes no more."""
 
     file: LoadedFile
     columns: Columns | None
@@ -383,13 +381,13 @@ class TakenRecords(NamedTuple):
 def records_of(
     snapshot: Snapshot, file: LoadedFile, rules: RecordRules, body: BodyCheck, begin: int = 0, end: int = 1 << 62
 ) -> Iterator[TakenRecords]:
-    """The records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
+    """Yield the records of entries in bytes [begin, end) of a file, up to the first that the broker does not take.
 
     `starts` and `ends` of the columns are bytes of the file.
     """
     for part in entries_of(_content(snapshot, file), file.start):
         if isinstance(part, str):
-            yield TakenRecords(file, None, part != _AT_BLANK)
+            yield TakenRecords(file, None, part != _BLANK_WITHOUT_NEXT)
             return
         inside = (part.starts >= begin) & (part.starts + part.heads["size"] <= end)
         starts = part.starts[inside] - part.offset + HEADER_BYTES
@@ -409,7 +407,7 @@ def records_of(
 
 
 def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
-    """DLedger's recovery, then the broker's, then what the leader dispatches. Raises Unreadable."""
+    """Run DLedger's recovery, then the broker's, then the dispatch of the leader. Raises Unreadable."""
     snapshot, files = outcome.snapshot, outcome.log.files
     found = recover_entries(snapshot, files)
     if isinstance(found, Refusal):
@@ -432,9 +430,9 @@ def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
 
 
 def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list[LoadedFile]) -> int | None:
-    """Dispatch what lies behind the queues, from the file that the checkpoint names on.
+    """Dispatch what lies behind the queues, from the file that the checkpoint gives on.
 
-    Returns where the broker thinks that the log ends. None: this version does not dispatch here.
+    Returns where the broker believes that the log ends; None if this version does not dispatch here.
     """
     snapshot, rules = outcome.snapshot, outcome.profile
     if not rules.start.dledger_dispatches:
@@ -455,7 +453,7 @@ def _dispatched_after_crash(outcome: Outcome, waiting: PendingUnits, files: list
 
 
 def reput(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, begin: int, end: int) -> None:
-    """Dispatch the entries of a file in [begin, end); from the first that fails on the rest is left out."""
+    """Dispatch the entries of a file in [begin, end), up to the first that fails."""
     rules = outcome.profile.record
     inside = (max(0, begin - file.start), end - file.start)
     for taken in records_of(outcome.snapshot, file, rules, BodyCheck.NONE, *inside):

@@ -1,10 +1,8 @@
-"""Where a broker's recovery begins and where the log ends for it (spec 7.3, 7.4).
+"""Where a broker's recovery begins, and where the log ends for it (spec 7.3, 7.4); what proves a part of the log.
 
-Modes of a broker that were not run: what a start does in them, by the source alone.
-
-`duplicationEnable` and `enableControllerMode` change the check of a record and what is dispatched
-after a crash (spec 7.2 row 5, 7.4, 7.5). Both are fields of a profile, so that the algorithm knows
-no mode; all that rests on them is told with the words "by source".
+`duplicationEnable` and `enableControllerMode` were not run: what a start does in these modes is known only from the
+source. They change the check of a record and what is dispatched after a crash (spec 7.2 row 5, 7.4, 7.5). Both are
+fields of a profile, so that the algorithm knows no mode; predictions that rest on them are marked "by source".
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ if TYPE_CHECKING:
 
 _HEAD_BYTES = 4096
 KEPT_FILES = 3
-"""Files that a clean start of the older generations looks at."""
+"""So many files at the end are looked at by a clean start of the older versions."""
 LAST_LOOKED_AT = "the last file that can be the start"
 
 
 class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
-    multi_dispatch: messages go to the queues that they name besides. lmq_zero: those of them that
-    are LMQs have the number 0; lite_alone: those of LITE topics alone are kept. consume_queue_ext:
-    the queues have units in consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones.
-    begins: where queues begin that a broker had deleted, and that were made again.
+    multi_dispatch: messages also go to further queues that they name. lmq_zero: those queues that are LMQs have the id
+    0; lite_alone: of LMQs only those of LITE topics are kept. consume_queue_ext: the queues have units in
+    consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones. begins: where queues begin that a
+    broker has deleted and made again.
     """
 
     check_crc: bool = True
@@ -68,7 +66,7 @@ class Switches(NamedTuple):
 
     @property
     def waits_for_index(self) -> bool:
-        """A recovery begins no later than the index is safe."""
+        """Whether a recovery must begin no later than the index is safe."""
         return self.message_index_enable and self.message_index_safe
 
     @property
@@ -79,7 +77,7 @@ class Switches(NamedTuple):
         return BodyCheck.PROPERTY_CRC if self.force_property_crc else BodyCheck.BODY_CRC
 
     def dispatching(self, rules: DispatchRules) -> Dispatching:
-        """The units that a generation with these options makes of records."""
+        """How a version with these options makes units from records."""
         return rules.how(
             items=False,
             multi_dispatch=self.multi_dispatch,
@@ -91,7 +89,7 @@ class Switches(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Switches:
-        """The switches of a broker's configuration. Raises InvalidInput."""
+        """The switches in a broker's configuration. Raises InvalidInput."""
         return cls(
             check_crc=config.get_bool("checkCRCOnRecover", True),
             force_property_crc=config.get_bool("forceVerifyPropCRC"),
@@ -106,14 +104,14 @@ class Switches(NamedTuple):
 
 
 class StartFile(NamedTuple):
-    """The file a recovery begins with, by its number among the loaded ones, and why."""
+    """The file where a recovery begins, as its index in the loaded files, and the reason."""
 
     number: int
     reason: str
 
 
-class _First(NamedTuple):
-    """The first record of a file as the choice of the start file sees it."""
+class _FirstRecord(NamedTuple):
+    """What the choice of the start file needs of the first record of a file."""
 
     known: bool
     passed: bool
@@ -122,21 +120,21 @@ class _First(NamedTuple):
 
 
 class FileRecords(NamedTuple):
-    """Good records of one file in log order; `positions` = start of the file + `columns.starts`."""
+    """Good records of one file in log order; their log positions are start of the file + `columns.starts`."""
 
     file: LoadedFile
     columns: Columns
 
 
 class PhantomRecord(NamedTuple):
-    """A record that 4.3 takes for data although its fields do not add up (B26)."""
+    """A record that 4.3 accepts although its fields do not add up (B26)."""
 
     size: int
 
 
 @dataclass
 class LogWalk:
-    """The loop of 7.4 over loaded files; complete once `batches` is exhausted.
+    """The loop of 7.4 over loaded files; its results are complete when `batches` is exhausted.
 
     end: the log end P. reason: why the walk ended: `blank`, `bad-record`. end_file: index of the file with the end.
     """
@@ -151,13 +149,13 @@ class LogWalk:
     end_file: int = 0
     phantoms: int = 0
     failure: LoadFailure | None = field(default=None)
-    #: Records that are known to be good, by the log position of the first.
+    #: Verified runs of good records, by the log position of the first record.
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
-    #: Whether nobody need see the records of a run.
+    #: Says whether the records of a run may be skipped.
     passes: Callable[[VerifiedRun], bool] = lambda _run: False
 
     def batches(self, start: int, skipped: int = 0) -> Iterator[FileRecords | PhantomRecord]:
-        """Walk from the file number `start` on, in that from the byte `skipped` on."""
+        """Walk from file number `start` on, and in that file from byte `skipped` on."""
         index = start
         while True:
             file = self.files[index]
@@ -172,7 +170,7 @@ class LogWalk:
             index += 1
 
     def _file(self, file: LoadedFile, offset: int = 0) -> Generator[FileRecords | PhantomRecord, None, LoadFailure]:
-        """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
+        """Walk one file; return what ended the walk. A phantom record shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
         phantoms_allowed = self.profile.record.unequal_is_data and self.crashed
@@ -195,7 +193,7 @@ class LogWalk:
                 shift += item.size - (item.read_to - item.offset)
 
     def run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
-        """The run that begins there, if this generation takes all its records for good."""
+        """The run that begins at a byte of the file; None if this version may not take all its records."""
         run, rules = self.runs.get(file.start + offset), self.profile.record
         if run is None or file.entry is None or run.path != file.entry.path:
             return None
@@ -214,17 +212,18 @@ def start_file(
     switches: Switches,
     database: DatabaseSearch | None = None,
 ) -> StartFile:
-    """The file where recovery begins. `queues_end`: highest position in a queue (D), -1 if none.
+    """Choose the file where recovery begins. `queues_end`: highest position in a queue (D), -1 if none. database: what
+    queues in a RocksDB demand.
 
     Raises NotReadable.
     """
     if database is not None and database.alone:
         queues_end = database.row
-    choose = _abnormal if snapshot.abort else _normal
+    choose = _start_after_crash if snapshot.abort else _start_after_clean_end
     return choose(snapshot, files, profile, queues_end, switches, database)
 
 
-def _normal(
+def _start_after_clean_end(
     snapshot: Snapshot,
     files: list[LoadedFile],
     profile: Profile,
@@ -244,18 +243,18 @@ def _normal(
         return StartFile(0, "no file starts at or before the end of the queues: the first file")
     index_time = snapshot.checkpoint["index_msg_timestamp"]
     for looked, i in enumerate(range(count - 1, 0, -1), 1):
-        first = _first(snapshot, files[i], profile, switches)
+        first = _first_record(snapshot, files[i], profile, switches)
         good = first.passed and first.store_timestamp != 0
         if switches.waits_for_index:
             good = good and first.store_timestamp <= index_time
         if good and first.physical_offset <= queues_end and agrees(first.physical_offset):
             return StartFile(i, f"newest file whose first record is at or before {queues_end}")
-        if looked >= _look_back(profile, switches):
+        if looked >= _files_looked_at(profile, switches):
             return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "the first file")
 
 
-def _abnormal(
+def _start_after_crash(
     snapshot: Snapshot,
     files: list[LoadedFile],
     profile: Profile,
@@ -264,23 +263,23 @@ def _abnormal(
     database: DatabaseSearch | None,
 ) -> StartFile:
     for looked, i in enumerate(range(len(files) - 1, -1, -1), 1):
-        first = _first(snapshot, files[i], profile, switches)
+        first = _first_record(snapshot, files[i], profile, switches)
         if database is not None and database.alone:
-            reason = _dispatched(first, database, snapshot, switches)
+            reason = _reason_by_database(first, database, snapshot, switches)
         else:
-            reason = _matches(first, snapshot, profile, switches)
+            reason = _reason_by_checkpoint(first, snapshot, profile, switches)
             if reason and database is not None and not database.agrees(first.physical_offset):
                 reason = ""
         if reason:
             return StartFile(i, reason)
         in_entries = snapshot.layout.dledger is not None
-        if looked >= _look_back(profile, switches, in_entries=in_entries):
+        if looked >= _files_looked_at(profile, switches, in_entries=in_entries):
             return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "no file has a first record old enough: the first file")
 
 
-def _dispatched(first: _First, database: DatabaseSearch, snapshot: Snapshot, switches: Switches) -> str:
-    """Why a recovery after a crash may begin at this first record, where a RocksDB has all queues."""
+def _reason_by_database(first: _FirstRecord, database: DatabaseSearch, snapshot: Snapshot, switches: Switches) -> str:
+    """Why a crash recovery may begin at this first record if a RocksDB has all queues; "" if it may not."""
     if database.checks_first:
         index_time = snapshot.checkpoint["index_msg_timestamp"]
         late = switches.waits_for_index and first.store_timestamp > index_time
@@ -291,8 +290,8 @@ def _dispatched(first: _First, database: DatabaseSearch, snapshot: Snapshot, swi
     return _reason(first.physical_offset <= database.row, f"at or before position {database.row}")
 
 
-def _matches(first: _First, snapshot: Snapshot, profile: Profile, switches: Switches) -> str:
-    """Why a recovery after a crash may begin at this first record, "" if it may not."""
+def _reason_by_checkpoint(first: _FirstRecord, snapshot: Snapshot, profile: Profile, switches: Switches) -> str:
+    """Why a crash recovery may begin at this first record, by the checkpoint; "" if it may not."""
     rule = profile.start.abnormal
     good = first.known if rule is AbnormalStart.TIMES else first.passed
     if not good or first.store_timestamp == 0:
@@ -316,8 +315,8 @@ def _reason(holds: bool, text: str) -> str:
     return f"newest file whose first record is {text}" if holds else ""
 
 
-def _look_back(profile: Profile, switches: Switches, *, in_entries: bool = False) -> int:
-    """How many files are looked at; of a DLedger log all."""
+def _files_looked_at(profile: Profile, switches: Switches, *, in_entries: bool = False) -> int:
+    """How many files are looked at; no limit for a DLedger log."""
     limit = profile.start.look_back
     if limit is None or in_entries:
         return 1 << 62
@@ -325,8 +324,8 @@ def _look_back(profile: Profile, switches: Switches, *, in_entries: bool = False
     return limit if asked is None or asked <= 0 else asked
 
 
-def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Switches) -> _First:
-    """The first record of a file."""
+def _first_record(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Switches) -> _FirstRecord:
+    """Read the first record of a file."""
     assert file.entry is not None
     content, rules = snapshot.bytes_of(file.entry), profile.record
     in_entries = snapshot.layout.dledger is not None
@@ -335,8 +334,8 @@ def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Swi
     magic = columns.ints("magic_code")
     known = bool((magic == MAGIC_V1 if in_entries else knows(rules, magic))[0])
     if not known:
-        return _First(False, False, 0, 0)
-    return _First(
+        return _FirstRecord(False, False, 0, 0)
+    return _FirstRecord(
         known,
         in_entries or passes(content, rules, switches.body_check),
         int(columns.ints("store_timestamp")[0]),
@@ -348,7 +347,7 @@ _DUPLICATION, _CONTROLLER = "duplicationEnable", "enableControllerMode"
 
 
 def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
-    """The generation as it starts in the modes of a configuration. Raises InvalidInput."""
+    """The profile changed by the modes of a configuration. Raises InvalidInput."""
     if not (config.get_bool(_DUPLICATION) and profile.queues.has_confirm_offset):
         return profile
     return profile._replace(
@@ -357,7 +356,7 @@ def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
 
 
 def confirmed(snapshot: Snapshot, profile: Profile, batch: FileRecords) -> FileRecords:
-    """The records of a batch that a recovery after a crash dispatches."""
+    """The records of a batch that a crash recovery dispatches."""
     if not profile.dispatch.confirmed_only:
         return batch
     columns = batch.columns
@@ -367,7 +366,7 @@ def confirmed(snapshot: Snapshot, profile: Profile, batch: FileRecords) -> FileR
 
 
 def by_source(layout: Layout, version: str) -> Iterator[str]:
-    """What a prediction for a generation rests on besides what was measured. Raises InvalidInput."""
+    """Yield texts for what a prediction knows only from the source. Raises InvalidInput."""
     config, rules = layout.broker_config, profile_of(version)
     knows_confirmed = rules.queues.has_confirm_offset
     if config.get_bool(_DUPLICATION) and knows_confirmed:
@@ -388,7 +387,7 @@ def by_source(layout: Layout, version: str) -> Iterator[str]:
 
 
 def switches_of(snapshot: Snapshot) -> Switches:
-    """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
+    """The broker's switches. What the store has files of counts as enabled, unless it is configured otherwise."""
     config = snapshot.layout.broker_config
     switches, options = Switches.of(config), options_of(snapshot.layout)
     multi_dispatch = options.multi_dispatch.value
@@ -416,10 +415,10 @@ def switches_of(snapshot: Snapshot) -> Switches:
 def proof_of(
     layout: Layout, version: str | None, copied: CopiedQueues | None = None, *, anew: bool = False
 ) -> Proof | None:
-    """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
+    """What proves a part of the log, as `analyze` needs it; None if a proof would be of no use.
 
-    version: the broker's, None: the guess. copied: as of `proof_in`. anew: where it can be that of
-    `proof_for_rebuild`, take that. Raises Unreadable, Unsupported.
+    version: the broker's, None for a guess. copied: as for `proof_in`. anew: prefer the proof of `proof_for_rebuild`.
+    Raises Unreadable, Unsupported.
     """
     profile = as_configured(profile_of(version or generation_of(layout).version), layout.broker_config)
     snapshot = Snapshot.of(layout)
@@ -429,8 +428,8 @@ def proof_of(
 
 
 def proof_for_rebuild(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
-    """What makes the units and index items of a log while it proves it; None where queues or index have
-    files. Raises Unreadable.
+    """A proof that also makes the units and index items of the log; None if queues or index have files. Raises
+    Unreadable.
     """
     proof = None if snapshot.index else proof_in(snapshot, profile, switches)
     if proof is None or proof.making is None:
@@ -441,7 +440,7 @@ def proof_for_rebuild(snapshot: Snapshot, profile: Profile, switches: Switches) 
 def proof_in(
     snapshot: Snapshot, profile: Profile, switches: Switches, copied: CopiedQueues | None = None
 ) -> Proof | None:
-    """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable.
+    """What proves a part of the log of a store; None if a proof would be of no use. Raises Unreadable.
 
     copied: the queues of a store that has all of them in a RocksDB.
     """
@@ -461,7 +460,7 @@ def proof_in(
         rules = profile.dispatch
         levels = switches.delay_levels
         further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
-        if in_database:  # any name will do
+        if in_database:  # a database takes any name
             further = further._replace(slash_names=True)
         lmq = Lmq(profile.version, further if rules.multi_dispatch else None)
     log, index = commit_log_of(snapshot.layout), IndexFiles.of(snapshot)
@@ -469,7 +468,7 @@ def proof_in(
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)
     making = stores.making(switches.dispatching(profile.dispatch)) if bare else None
     copied = copied if in_database else None
-    # a start after a clean end gives the record at 0 no unit in a RocksDB that is new: its run differs
+    # after a clean end, a start gives the record at 0 no unit in a new RocksDB: its run is another one
     first_apart = bare and not stores.files
     proof = Proof(log, queues, index, profile.dispatch.index_tags, lmq, making, copied)
     return replace(proof, first_apart=first_apart)

@@ -1,4 +1,4 @@
-"""The broker as a start leaves it, and the units that are on their way to its queues meanwhile."""
+"""The state of a broker after a simulated start, and the units on their way to its queues during the start."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..timer.start import TimerState
 from .log import LogWalk, PhantomRecord, StartFile, Switches
 from .queue_stores import CastFails, DispatchedUnits, LmqThrows, QueueStores, unserved_topics
 
-#: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
+#: Seconds that a dispatch waits for a unit that it cannot write: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
-#: What Java throws at a queue offset that is no number.
+#: The exception of Java for a queue offset that is not a number.
 POISON = "NumberFormatException"
 
 
 @dataclass
 class DLedgerStart:
-    """What DLedger's recovery ends with.
+    """The result of DLedger's recovery.
 
-    end: of the log; last_end: of the last entry. first, last: numbers of the first entry of the walk and the last one,
-    -1 without any. rewritten: the first unit of the index that is written anew, -1 for none. committed: position behind
-    the last committed entry, -1 where the checkpoint names none.
+    end: of the log; last_end: of the last entry. first, last: numbers of the first and the last entry of the walk, -1
+    without any. rewritten: number of the first index unit that is written again, -1 for none. committed: log position
+    behind the last committed entry, -1 if the checkpoint names none.
     """
 
     end: int = 0
@@ -53,8 +53,8 @@ class DLedgerStart:
 class Outcome:
     """The broker after load, recovery and dispatch.
 
-    refusal: the load failed, nothing else is set but what was loaded. hangs: start() never
-    returns. log_end: its max offset. scanned: first and last+1 position of the recovery's scan.
+    refusal: the load failed; then only what was loaded is set. hangs: start() never returns, and why. queues_end:
+    highest log position that a queue reaches (D). log_removed: files cut off the log.
     """
 
     profile: Profile
@@ -69,25 +69,25 @@ class Outcome:
     delay_seconds: int = 0
     start: StartFile | None = None
     start_path: str | None = None
-    #: Position where the recovery began; its file may be gone afterwards.
+    #: Log position where the recovery began; its file may be gone afterwards.
     scan_start: int = 0
     walk: LogWalk | None = None
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
-    #: None: the broker keeps no consumequeue_ext.
+    #: None: the broker has no consumequeue_ext.
     ext: ExtRules | None = None
-    #: None: no timer.
+    #: None: the broker has no timer.
     timer: TimerState | None = None
-    #: None: the log is a plain one.
+    #: None: the log is not a DLedger log.
     dledger: DLedgerStart | None = None
     stores: QueueStores = field(default_factory=QueueStores)
-    #: The queues in a RocksDB; None: the broker has none. commit: when its thread came to them.
+    #: The queues in a RocksDB, None if the broker has none. commit: when its thread wrote the units.
     database: DatabaseState | None = None
     commit: Commit = Commit.BEFORE_CUT
 
     @property
     def dispatched(self) -> int:
-        """How far queues of both kinds have got: what lies behind is dispatched after a clean exit, too."""
+        """Log position that queues of both kinds have reached; later records are dispatched even after a clean exit."""
         if self.database is None:
             return self.queues_end
         row = self.database.dispatch_from
@@ -95,7 +95,7 @@ class Outcome:
 
     @property
     def read_queues(self) -> dict[QueueId, StartedQueue]:
-        """The queues that consumers get their messages from."""
+        """The queues that consumers read."""
         if self.database is None:
             return dict(self.queues)
         read = self.stores.reads
@@ -107,12 +107,12 @@ class Outcome:
 
     @property
     def unserved(self) -> frozenset[str]:
-        """Topics of which consumers get nothing, whatever their queues have."""
+        """Topics of which consumers get nothing, whatever is in their queues."""
         return frozenset() if self.database is None else unserved_topics(self.snapshot.layout, self.profile)
 
     @property
     def served_queues(self) -> dict[QueueId, StartedQueue]:
-        """Those of the others."""
+        """The queues that consumers read, without those of `unserved` topics."""
         unserved = self.unserved
         return {name: queue for name, queue in self.read_queues.items() if name.topic not in unserved}
 
@@ -123,14 +123,14 @@ class Outcome:
 
     @property
     def log_end(self) -> int:
-        """Max offset of the log: write position of the last file."""
+        """Max offset of the log: the write position of the last file."""
         if not self.log.files:
             return 0
         last = self.log.files[-1]
         return last.start + last.wrote
 
     def has_all(self, run: VerifiedRun) -> bool:
-        """No queue takes anything of these records: all have got as far before."""
+        """Whether no queue takes anything from these records, since all reach beyond them already."""
         if self.ext is not None or run.further_by not in ("", self.profile.version):
             return False
         whole = self.profile.queues.reaches_end
@@ -140,7 +140,7 @@ class Outcome:
         )
 
     def queue(self, name: QueueId) -> QueueState:
-        """The queue of that name, made where there is none."""
+        """The queue of that name; made if it does not exist."""
         if name not in self.queues:
             self.queues[name] = self.new_queue(name)
         return self.queues[name]
@@ -159,7 +159,7 @@ class Outcome:
 
 
 class UndispatchableRecord(Exception):
-    """Dispatch throws at a record, each time again (spec 2.9, B11)."""
+    """Dispatch throws at this record, each time again (spec 2.9, B11)."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -167,7 +167,7 @@ class UndispatchableRecord(Exception):
 
 
 class PendingUnits:
-    """Units on their way to the queues of a broker, in log order. At the end of the block all are there."""
+    """Units on their way to a broker's queues, in log order; a context manager that hands out the rest at its end."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
@@ -181,7 +181,7 @@ class PendingUnits:
         self._hand_out()
 
     def add(self, columns: Columns, behind: int | None) -> None:
-        """What is dispatched for records. behind: only for those at a greater position.
+        """Add what is dispatched for records. behind: only for records at a greater position.
 
         Raises UndispatchableRecord, LmqThrows, CastFails.
         """
@@ -203,7 +203,7 @@ class PendingUnits:
             self._hand_out()
 
     def _hand_out(self, of_batches: Callable[[Ints, Units], Units] | None = None) -> None:
-        """Put all that wait. of_batches: makes units of a batch queue of some rows."""
+        """Put all waiting units into their queues. of_batches: makes the units of a batch queue for some rows."""
         outcome = self._outcome
         for name, offsets, of_queue, rows in self._units.hand_out():
             if not outcome.stores.in_files(name.topic):
@@ -219,8 +219,8 @@ class PendingUnits:
             outcome.queue(name).put(units, offsets, ext_bytes)
 
     def takes(self, run: VerifiedRun, *, made: bool) -> bool:
-        """Nobody has to see the records of a run: no queue takes anything of them, or their units are
-        `made` as this broker makes them, and are put.
+        """Whether the records of a run can be skipped: no queue takes anything from them, or their units are `made` as
+        this broker makes them; then they are put here.
         """
         self._hand_out()
         outcome = self._outcome
@@ -237,7 +237,7 @@ class PendingUnits:
         return True
 
     def put_phantom(self, phantom: PhantomRecord) -> None:
-        """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
+        """Dispatch a record whose fields do not add up, as 4.3 does: as a message of topic ""."""
         self._hand_out()
         outcome, unit = self._outcome, np.zeros(1, UNIT_DTYPE)
         unit["size"] = phantom.size

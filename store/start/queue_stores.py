@@ -1,10 +1,11 @@
-"""Where a broker keeps its consume queues, in files, in a RocksDB, or in both (spec 2.10, 7.14).
+"""Where a broker has its consume queues, in files, in a RocksDB, or in both (spec 2.10, 7.14), and how a start fills
+them.
 
-Of those in a RocksDB at a start: what they want of the first file, what is dispatched to them, how they are held
-against those in files.
+Of queues in a RocksDB: what they demand of the file where a recovery begins, what is dispatched to them, and how they
+are compared with queues in files.
 
-Units that a start makes of records are collected until its queues are given theirs: with many queues a
-batch of records has few of each.
+Units that a start makes of records are collected before queues get them: with many queues, a batch has few units of
+each.
 """
 
 from __future__ import annotations
@@ -52,27 +53,27 @@ from .config_load import TOPICS, ConfigRules, config_rules, load_table
 
 _FILES = "default"
 _EXTRA_FILES = 3
-"""Log files a hybrid broker looks at in vain for its other queues (combineCQMaxExtraSearchCommitLogFiles)."""
-_AT_ONCE = 1 << 18
+"""Log files that a hybrid broker tries in vain for its second queues (combineCQMaxExtraSearchCommitLogFiles)."""
+_HANDED_OUT_AT = 1 << 18
 _COMPACTS_SINCE = "5.1"
 _KNOWS_LITE = "5.5.1"
 DIFFERS = "queue-database-differs"
-"""The case of a start that finds the queues of both kinds not the same."""
+"""The case of a start whose queues in files and in the RocksDB differ."""
 
 
 def no_topic(_topic: str) -> bool:
-    """Of none."""
+    """False for each topic."""
     return False
 
 
 class QueueStores(NamedTuple):
-    """files: it has queues in files. database: directory of those in a RocksDB, None without.
+    """Where a broker has queues. files: in files. database: directory of its RocksDB of queues, None without one.
 
-    other: where no RocksDB may lie then. reads_database: consumers get what that has; light_in_database:
-    of LMQs. selected: LITE topics where it has their queues alone, None: all. extra_files: log files that
-    are looked at for the database alone. accelerated: a recovery begins at the position
-    dispatched, after a crash at least. wrong: what the broker says of its options, "" if it takes them. batches: as of
-    `batches_in_database`. deleted: topics whose queues are gone, and stay so.
+    other: must have no RocksDB. reads_database: consumers read the queues in the database; lmq_in_database: they read
+    LMQs there. selected: the LITE topics, if the database has only their queues; None: it has all. extra_files: log
+    files that are tried for the database alone. accelerated: a recovery begins at the dispatched position, at least
+    after a crash. wrong: the exception for wrong options, "" if there is none. batches: as of `batches_in_database`.
+    deleted: says whether a topic's queues are gone for good.
     """
 
     files: bool = True
@@ -88,28 +89,28 @@ class QueueStores(NamedTuple):
     deleted: Callable[[str], bool] = no_topic
 
     def in_database(self, topic: str) -> bool:
-        """The database has the queues of a topic; LMQs of LITE topics are known by their names."""
+        """Whether the database has the queues of a topic; LMQs of LITE topics are known by their names."""
         selected = self.selected is None or topic in self.selected or topic.startswith(LITE_PREFIX)
         return self.database is not None and selected
 
     def in_files(self, topic: str) -> bool:
-        """The topic has queues in files."""
+        """Whether the topic has queues in files."""
         if self.database is not None and "/" in topic:
             return False
         return self.files and not (self.lmq_in_database and topic.startswith(LMQ_PREFIX))
 
     @property
     def throws_at_lmq(self) -> bool:
-        """A message of an LMQ cannot be dispatched (5.4, B44)."""
+        """Whether the dispatch of a message to an LMQ throws (5.4, B44)."""
         return self.files and self.reads_database and not self.lmq_in_database
 
     def making(self, how: Dispatching) -> Dispatching:
-        """The units that count: an LMQ that is read from the database may have a `/` in its name."""
+        """`how`, changed for the units that count: an LMQ that is read from the database may have a `/` in its name."""
         read = self.lmq_in_database or self.reads_database
         return how._replace(slash_names=True) if read else how
 
     def reads(self, queue: QueueId) -> bool:
-        """Consumers get this queue from the database."""
+        """Whether consumers read this queue from the database."""
         if self.database is None:
             return False
         lmq = self.lmq_in_database and queue.topic.startswith(LMQ_PREFIX)
@@ -117,14 +118,14 @@ class QueueStores(NamedTuple):
 
 
 def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
-    """Those of a broker by its options; where these do not tell, by what is there. Raises InvalidInput."""
+    """Where a broker has queues, by its options, or else by what is there. Raises InvalidInput."""
     rules, config = profile.database, layout.broker_config
     if rules is None:
         return QueueStores()
     quick = config.get_bool("enableAcceleratedRecovery")
     told = "storeType" in config
     if layout.queues_for_rocksdb:
-        place, other = _places(layout, rules)
+        place, other = _database_places(layout, rules)
         batches, quick = batches_in_database(layout, profile), quick and rules.hybrid
         return QueueStores(False, place, other, True, True, accelerated=quick, batches=batches)
     accelerated = quick and rules.lmq  # 5.4 does it with queues in a RocksDB alone
@@ -132,7 +133,7 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     shown = layout.queue_database is not None and not told
     if not rules.hybrid or not (asked or shown):
         return QueueStores(accelerated=accelerated)
-    place, other = _places(layout, rules)
+    place, other = _database_places(layout, rules)
     assigns = config.get("combineAssignOffsetCQType") or _FILES
     lmq = rules.lmq and config.get_bool("combineCQUseRocksdbForLmq", not asked)
     reads = (config.get("combineCQPreferCQType") or _FILES) == ROCKSDB_STORE_TYPE
@@ -152,8 +153,8 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     return QueueStores(True, place, other, reads, lmq, selected, extra, accelerated=accelerated, wrong=wrong)
 
 
-def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
-    """The directory of the database, and the one where none may be."""
+def _database_places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
+    """The directory of the database, and the directory that may have none."""
     beside, separate = layout.consume_queue, layout.root / ROCKSDB_CONSUME_QUEUE
     if not rules.lmq:
         return beside, None
@@ -165,7 +166,7 @@ def _places(layout: Layout, rules: DatabaseRules) -> tuple[Path, Path | None]:
 
 
 def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
-    """The topics that a start knows, each with its entry; none where no table can be read."""
+    """The topics that a start knows, with their entries; empty if no table can be read."""
 
     def find(layout: Layout) -> dict[str, Any]:
         taken = load_table(layout, TOPICS, rules).taken
@@ -176,7 +177,7 @@ def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
 
 
 def batches_in_database(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Topics of batches whose queues are in a RocksDB: their records have a unit each, and pulls at the numbers
+    """Batch topics whose queues are in a RocksDB: each of their records has one unit, and pulls at the queue offsets
     between throw (spec 2.10).
     """
 
@@ -190,7 +191,7 @@ def batches_in_database(layout: Layout, profile: Profile) -> frozenset[str]:
 def lite_topics(layout: Layout) -> frozenset[str]:
     """The topics whose messages are LITE, by their attributes or by their LMQs in the database.
 
-    Raises StoreError where the configuration cannot be read.
+    Raises StoreError if the configuration cannot be read.
     """
     topics = Topics.read(layout.config)
     known = topics.known or ()
@@ -199,12 +200,12 @@ def lite_topics(layout: Layout) -> frozenset[str]:
 
 
 def queue_begins(layout: Layout) -> QueueBegins:
-    """Those of a store, for all who ask: what they read the log for they remember."""
+    """The `QueueBegins` of a store, one for all callers: it remembers what it has read of the log."""
     return layout.once(_queue_begins)
 
 
 def _queue_begins(layout: Layout) -> QueueBegins:
-    """Where all queues are gone nothing tells which a broker had deleted: it deleted none."""
+    """Make it. If all queues are gone, nothing shows that a broker has deleted some: then TTLs do not count."""
     topics, there = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE))), False
     if ttl_ms := {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}:
         with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
@@ -213,13 +214,13 @@ def _queue_begins(layout: Layout) -> QueueBegins:
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:
-    """Those of a topic."""
+    """The attributes of a topic."""
     found = entry.get("attributes") if isinstance(entry, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def _ttl_ms(entry: Any) -> int:
-    """After so long a broker deletes LMQs of a topic; 0: never."""
+    """How long (ms) until a broker deletes an idle LMQ of a topic; 0: never."""
     attributes = _attributes(entry)
     if attributes.get(MESSAGE_TYPE) != LITE:
         return 0
@@ -232,7 +233,7 @@ def _compacts(layout: Layout, profile: Profile) -> bool:
 
 
 def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Topics that a broker serves from a compaction log alone (spec 06, 6.1)."""
+    """Topics that a broker serves only from a compaction log (spec 06, 6.1)."""
 
     def find(layout: Layout) -> frozenset[str]:
         topics = topics_taken(layout, config_rules(profile)).items()
@@ -242,18 +243,18 @@ def compaction_topics(layout: Layout, profile: Profile) -> frozenset[str]:
 
 
 def _fails_at_compaction(layout: Layout, profile: Profile) -> bool:
-    """Beside queues in a RocksDB the broker fails at each queue of a compaction topic (spec 02, 2.10)."""
+    """Whether the broker, with queues in a RocksDB, fails at each queue of a compaction topic (spec 02, 2.10)."""
     rules = profile.database
     return rules is not None and rules.hybrid and _compacts(layout, profile)
 
 
 def unserved_topics(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Those of which consumers get nothing where queues are in a RocksDB: a pull asks for a compaction log."""
+    """Topics of which consumers get nothing if queues are in a RocksDB, since a pull asks for a compaction log."""
     return compaction_topics(layout, profile) if _fails_at_compaction(layout, profile) else frozenset()
 
 
 class CastFails(Exception):
-    """Batch queues and compaction logs of 5.4 and later know no store of queues but that of files (spec 02, 2.10)."""
+    """Batch queues and compaction logs of 5.4 and later only work with queues in files alone (spec 02, 2.10)."""
 
     def __init__(self, stores: QueueStores) -> None:
         name = "CombineConsumeQueueStore" if stores.files else "RocksDBConsumeQueueStore"
@@ -261,7 +262,7 @@ class CastFails(Exception):
 
 
 def files_alone_needed(stores: QueueStores, layout: Layout, profile: Profile) -> Refusal | None:
-    """What fails a load because it needs queues in files, and no RocksDB beside them."""
+    """The refusal of a load that needs queues in files, and no RocksDB beside them; None if there is none."""
     if stores.database is None:
         return None
     reason = str(CastFails(stores))
@@ -275,9 +276,9 @@ def files_alone_needed(stores: QueueStores, layout: Layout, profile: Profile) ->
 
 
 def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Refusal | None:
-    """What a broker has in memory once it has opened its RocksDB of queues; None: it has none.
+    """What a broker has in memory after opening its RocksDB of queues; a Refusal if that fails; None if it has none.
 
-    Raises Unsupported where the library that reads one is not installed.
+    Raises Unsupported if the library that reads a RocksDB is not installed.
     """
     if stores.wrong:
         return Refusal("queue-options", stores.wrong, str(snapshot.layout.root))
@@ -304,7 +305,7 @@ def load_database(stores: QueueStores, snapshot: Snapshot) -> DatabaseState | Re
 
 
 class QueueUnits(NamedTuple):
-    """Units of one queue, in log order. rows: which ones they are of all that were handed out."""
+    """Units of one queue, in log order. rows: their indexes in all units that are handed out together."""
 
     queue: QueueId
     offsets: Ints
@@ -313,7 +314,7 @@ class QueueUnits(NamedTuple):
 
 
 class DispatchedUnits:
-    """Units of all queues, in log order."""
+    """Collects the units of all queues, in log order."""
 
     def __init__(self) -> None:
         self._topics: dict[str, int] = {}
@@ -321,7 +322,7 @@ class DispatchedUnits:
         self._count = 0
 
     def add(self, dispatched: Dispatched) -> None:
-        """Take what records add to queues."""
+        """Take the units that records add to queues."""
         made = dispatched.units
         units = np.zeros(len(made), UNIT_DTYPE)
         for name in UNIT_DTYPE.names or ():
@@ -333,11 +334,11 @@ class DispatchedUnits:
 
     @property
     def enough(self) -> bool:
-        """So many that they are to be handed out."""
-        return self._count >= _AT_ONCE
+        """Whether so many units are collected that they should be handed out."""
+        return self._count >= _HANDED_OUT_AT
 
     def hand_out(self) -> Iterator[QueueUnits]:
-        """All of them, a queue after the other; none are left."""
+        """Yield all units, queue by queue, and forget them."""
         parts, topics = self._parts, list(self._topics)
         self._topics, self._parts, self._count = {}, [], 0
         if not parts:
@@ -355,29 +356,29 @@ class DispatchedUnits:
 
 
 class LmqThrows(Exception):
-    """5.4 looks for the file of an LMQ among the queues that consumers read (B44)."""
+    """5.4 looks for the file of an LMQ in the store of queues that consumers read (B44)."""
 
     def __init__(self) -> None:
         super().__init__("ClassCastException: RocksDBConsumeQueue cannot be cast to ConsumeQueue")
 
     @classmethod
     def check(cls, topics: Iterable[str]) -> None:
-        """Raises it where one of these has LMQs."""
+        """Raise LmqThrows if one of these topics is an LMQ."""
         if any(topic.startswith(LMQ_PREFIX) for topic in topics):
             raise cls
 
 
 class NotReadable(Exception):
-    """What a broker throws that has to go back too far for the queues that it reads."""
+    """The exception of a broker that would have to go back too far for the queues that it reads."""
 
 
 @dataclass
 class DatabaseSearch:
-    """What queues in a RocksDB want of the first file (spec 7.14).
+    """What queues in a RocksDB demand of the file where a recovery begins (spec 7.14).
 
-    row: how far they were dispatched. alone: there are no others; else these go first. skips_new: a
-    database that was never dispatched to wants nothing. checks_first: the first record is checked.
-    never_skips, reads, extra_files: as of `QueueStores`.
+    row: log position up to which they were dispatched. alone: there are no others; otherwise those in files decide
+    first. skips_new: a database that was never dispatched to demands nothing. checks_first: the first record is
+    checked. never_skips, reads, extra_files: from `QueueStores`.
     """
 
     row: int
@@ -389,7 +390,7 @@ class DatabaseSearch:
     extra_files: int
 
     def agrees(self, position: int) -> bool:
-        """A file whose first record is there is taken, as far as the database goes. Raises NotReadable."""
+        """Whether the database accepts a file with its first record at `position`. Raises NotReadable."""
         if (self.skips_new and self.row <= 0) or position <= self.row:
             return True
         if self.never_skips:
@@ -403,7 +404,7 @@ class DatabaseSearch:
 
 
 def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -> DatabaseSearch:
-    """What the database wants of the file where a recovery begins."""
+    """What the database demands of the file where a recovery begins."""
     rules = profile.database
     assert rules is not None
     return DatabaseSearch(
@@ -420,7 +421,7 @@ def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -
 def against_files(
     stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, FileQueue], commit: Commit
 ) -> Refusal | None:
-    """Hold the queues of both kinds against each other; then all units have been written."""
+    """Compare the queues in files and in the database, then write all units. Returns a Refusal if a broker refuses."""
     same = True
     if commit is Commit.BEFORE_START:
         database.commit()
@@ -438,26 +439,26 @@ def against_files(
 
 
 class DatabaseDispatch:
-    """No name is too odd for a key. Units on their way to a database, a batch of records at a time."""
+    """Units on their way to a database, a batch of records at a time. A key can hold any topic name."""
 
     def __init__(
         self, stores: QueueStores, database: DatabaseState, how: Dispatching, version: str, *, tells: bool
     ) -> None:
-        """how: the broker's, for queues in files. tells: who waits for LMQs is told of their messages
-        (enableMultiDispatch), also where they get no units.
+        """how: the broker's, for queues in files. tells: messages are announced to LMQs (enableMultiDispatch), even if
+        these get no units.
         """
         self._database, self._stores = database, stores
-        # topics are selected, not names
+        # the database selects by topic, not by name of the LMQ
         self._how = how._replace(slash_names=True, lite_alone=False)
-        #: Position of a record that the thread tries to put for ever (B11); nothing comes behind it.
+        #: Log position of a record that the thread tries to put forever (B11); nothing behind it is put.
         self.undispatchable: int | None = None
         self._version = version
         self._tells = tells and not how.multi_dispatch
         self._units, self._end, self._last = DispatchedUnits(), 0, 0
 
     def add(self, columns: Columns, behind: int | None) -> None:
-        """What is dispatched for records. behind: only for those at a greater position."""
-        wanted = columns.ints("sys_flag") & SysFlag.PREPARED == 0  # nor those rolled back
+        """Add what is dispatched for records. behind: only for records at a greater position."""
+        wanted = columns.ints("sys_flag") & SysFlag.PREPARED == 0  # also leaves out rolled back ones
         if behind is not None:
             wanted &= columns.ints("physical_offset") > behind
         if self._stores.selected is not None:
@@ -469,7 +470,7 @@ class DatabaseDispatch:
         if len(dispatched.undispatchable):
             self.undispatchable = int(columns.ints("physical_offset")[dispatched.undispatchable[0]])
             return
-        if self._tells:  # its units are put, again and again
+        if self._tells:  # the units are put, again and again
             told = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
             for row in told.undispatchable[:1]:
                 self.undispatchable = int(columns.ints("physical_offset")[row])
@@ -480,7 +481,7 @@ class DatabaseDispatch:
             self.hand_out()
 
     def hand_out(self) -> None:
-        """Let the database have the units that were put by."""
+        """Give the collected units to the database."""
         if not self._end:
             return
         queued = [Queued(each.queue, each.offsets, each.units) for each in self._units.hand_out()]
@@ -488,16 +489,16 @@ class DatabaseDispatch:
         self._end = 0
 
     def _selected(self, columns: Columns) -> Flags:
-        """Records of LITE topics: with all queues that they name, whatever the names are."""
+        """bool[n]: records of LITE topics. They count with all queues that they name."""
         found, selected = dictionary(columns.ragged("topic")), self._stores.selected or frozenset()
         wanted = np.array([java_string(value) in selected for value in found.values], np.bool_)
         return wanted[found.ids]
 
     def takes(self, run: VerifiedRun, behind: int | None, made_by: Dispatching | None) -> bool:
-        """Nobody has to see the records of a run: the database has their units, and puts nothing else; or
-        they were made as it gets them, and are put.
+        """Whether the records of a run can be skipped: the database has their units and would put nothing else; or
+        their units were made as the database gets them, and are put here.
 
-        behind: as of `add`. made_by: the rules by which units of runs were made.
+        behind: as for `add`. made_by: the rules by which units of runs were made.
         """
         database = self._database
         if self._stores.files or run.further_by not in ("", self._version):
@@ -509,7 +510,7 @@ class DatabaseDispatch:
         if self.undispatchable is not None or (behind is not None and run.last <= behind):
             return True
         if run.units:
-            self._put_made(run, -1 if behind is None else behind)
+            self._put_units_of_run(run, -1 if behind is None else behind)
             return True
         if behind is not None and run.begin <= behind:
             return False
@@ -518,20 +519,20 @@ class DatabaseDispatch:
         for queue, queue_range in run.queues.items():
             last = queue_range.next - 1
             queued.append(Queued(queue, np.array([last], np.int64), database.on_disk(queue, last, 1)))
-        if queued:  # what gets no unit at the end of a run is not dispatched
+        if queued:  # records without units at the end of a run are not dispatched
             end = max(queue_range.reach(True) for queue_range in run.queues.values())
             database.dispatch(queued, end, end)
         return True
 
-    def _put_made(self, run: VerifiedRun, behind: int) -> None:
-        """Let the database have the units of a run, of records at a position greater than `behind`."""
+    def _put_units_of_run(self, run: VerifiedRun, behind: int) -> None:
+        """Give the units of a run to the database, without those of records at or before `behind`."""
         self.hand_out()
         last = (parts[-1][-1] for parts in run.units.values())
         ends = [int(unit["physical_offset"]) + int(unit["size"]) for unit in last]
-        self._database.dispatch(_made(run, behind), max(ends), max(ends))
+        self._database.dispatch(_queued_from(run, behind), max(ends), max(ends))
 
 
-def _made(run: VerifiedRun, behind: int) -> Iterator[Queued]:
+def _queued_from(run: VerifiedRun, behind: int) -> Iterator[Queued]:
     for queue, parts in run.units.items():
         each, units = run.queues[queue], joined(parts)
         offsets = np.arange(each.first, each.next, dtype=np.int64)

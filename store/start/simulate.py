@@ -1,7 +1,7 @@
-"""A broker's load, recovery and first dispatch, played through in memory (spec 7.1 to 7.5).
+"""A broker's load, recovery and first dispatch, simulated in memory (spec 7.1 to 7.5).
 
-`simulate` is pure but for reading files: the same snapshot and profile give the same outcome. It
-tells the state that the broker reaches; `predict` says in words and numbers what that means.
+`simulate` only reads files and has no other effects: the same snapshot and profile give the same outcome. The outcome
+is the state that the broker reaches; `predict` turns it into words and numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .queue_stores import (
     search_for,
 )
 
-_REFUSED = {CastFails: "topics", LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
+_CASES = {CastFails: "topics", LmqThrows: "light", NotReadable: "behind", RowDamage: "row"}
 
 
 def simulate(
@@ -47,10 +47,10 @@ def simulate(
     verified: VerifiedLog | None = None,
     commit: Commit = Commit.BEFORE_CUT,
 ) -> Outcome:
-    """Play a broker's start through. Raises Unreadable, Unsupported.
+    """Simulate a broker's start. Raises Unreadable, Unsupported.
 
-    now_ms: the broker's clock: from when on an old timer reads. verified: what need not be walked. commit:
-    when units of queues in a RocksDB are written.
+    now_ms: the broker's clock, which limits how far back an old timer reads. verified: parts of the log that need no
+    walk. commit: when units of queues in a RocksDB are written.
     """
     switches = switches or Switches()
     outcome = Outcome(
@@ -86,7 +86,7 @@ def simulate(
         outcome.refusal = Refusal("poison-record", error.reason, path)
         return outcome
     except (CastFails, LmqThrows, NotReadable, RowDamage) as error:
-        case = "queue-database-" + _REFUSED[type(error)]
+        case = "queue-database-" + _CASES[type(error)]
         outcome.refusal = Refusal(case, str(error), str(outcome.stores.database))
         return outcome
     _correct_min_offsets(outcome)
@@ -103,15 +103,15 @@ def simulate(
 
 
 def _load_rules(snapshot: Snapshot, profile: Profile) -> LoadRules:
-    """What the load of the log does with odd files: DLedger takes none."""
+    """How the load of the log treats odd files: DLedger accepts none."""
     return profile.load if snapshot.layout.dledger is None else DLEDGER_LOAD
 
 
 def all_outcomes(
     snapshot: Snapshot, profile: Profile, switches: Switches | None = None, *, verified: VerifiedLog | None = None
 ) -> Iterator[Outcome]:
-    """What one start can come to: where a thread that writes units races with the recovery, several
-    (B42). The usual one first. Raises as `simulate`.
+    """Yield the possible outcomes of one start, the usual one first. There are several if a thread that writes units
+    races with the recovery (B42). Raises as `simulate`.
     """
     usual = simulate(snapshot, profile, switches, verified=verified)
     yield usual
@@ -119,18 +119,18 @@ def all_outcomes(
     if database is None or not database.wrote:
         return
     if not (usual.stores.files or database.ahead or database.backwards):
-        return  # nothing is cut and nothing compared: it is all one when units are written
-    seen = [_ends(usual)]
+        return  # nothing is cut or compared, so the moment of writing makes no difference
+    seen = [_result_of(usual)]
     others = [commit for commit in Commit if commit is not usual.commit]
     for commit in others if database.backwards else others[:-1]:
         other = simulate(snapshot, profile, switches, verified=verified, commit=commit)
-        if (ends := _ends(other)) not in seen:
+        if (ends := _result_of(other)) not in seen:
             seen.append(ends)
             yield other
 
 
-def _ends(outcome: Outcome) -> object:
-    """What differs between outcomes of one start."""
+def _result_of(outcome: Outcome) -> object:
+    """What can differ between the outcomes of one start."""
     database = outcome.database
     if outcome.refusal is not None or database is None:
         return outcome.refusal
@@ -148,7 +148,7 @@ def _load_timer(outcome: Outcome, now_ms: int) -> None:
 
 
 def _load_queues(outcome: Outcome) -> Refusal | None:
-    """Load the queues, simple ones first; a queue in the directory of the other type is refused."""
+    """Load the queues, simple ones first. A queue in the directory of the other type is refused."""
     if not outcome.stores.files:
         return None
     snapshot, knows_batches = outcome.snapshot, outcome.profile.queues.batches
@@ -181,26 +181,26 @@ def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
 
 
 def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[DirectoryEntry, ...]) -> Refusal | None:
-    """Load one queue, and what it has in consumequeue_ext."""
+    """Load one queue, and its consumequeue_ext."""
     snapshot, rules = outcome.snapshot, outcome.profile.load
     queue = outcome.new_queue(name)
     loaded = load_files(entries, queue.file_bytes, rules)
     if loaded.refusal:
-        return _refusal("queue-", loaded.refusal)
+        return _with_prefix("queue-", loaded.refusal)
     outcome.queue_deletions += loaded.deleted
     queue.load(loaded.files)
     outcome.queues[name] = queue
     if queue.ext is not None:
         loaded = load_files(snapshot.ext.get(name, ()), queue.ext.file_bytes, rules)
         if loaded.refusal:
-            return _refusal("ext-", loaded.refusal)
+            return _with_prefix("ext-", loaded.refusal)
         queue.ext.load(loaded.files)
         outcome.queue_deletions += loaded.deleted
     return None
 
 
-def _refusal(prefix: str, refusal: Refusal) -> Refusal:
-    """The refusal of a load of queues, by the label of its case."""
+def _with_prefix(prefix: str, refusal: Refusal) -> Refusal:
+    """The refusal of a load with a prefix to its case."""
     return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
@@ -214,12 +214,12 @@ def _recover_queues(outcome: Outcome, verified: VerifiedLog | None) -> None:
 
 
 def _queues_end(outcome: Outcome) -> int:
-    """Highest position that a queue reaches (D), -1 without any."""
+    """Highest log position that a queue reaches (D), -1 without queues."""
     return max([-1, *(queue.max_physical for queue in outcome.queues.values())])
 
 
 def _without_log(outcome: Outcome) -> None:
-    """No commit log file: the queues' files are deleted (spec 7.4, step 5)."""
+    """Without a commit log file, delete the files of the queues (spec 7.4, step 5)."""
     if outcome.snapshot.abort or outcome.profile.queues.emptied_when_clean:
         for queue in outcome.queues.values():
             queue.clear()
@@ -245,7 +245,7 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting, taken, further = PendingUnits(outcome), _behind_database(outcome), None
+    waiting, taken, further = PendingUnits(outcome), _nothing_new_before(outcome), None
     if database is not None:
         tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
         how = switches.dispatching(profile.dispatch)
@@ -279,14 +279,14 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
 
 
 def _made_by(outcome: Outcome, verified: VerifiedLog) -> tuple[Dispatching | None, bool]:
-    """By which rules units were made where there were no queues, and whether they are this broker's."""
+    """The rules by which units were made where there were no queues, and whether they are this broker's rules."""
     rules = outcome.profile.dispatch
     made_by = None if rules.confirmed_only else verified.made_by
     return made_by, outcome.switches.dispatching(rules).same_units(made_by)
 
 
 def _cut_at(outcome: Outcome, end: int, verified: VerifiedLog | None) -> None:
-    """Queues and log end where the last record does."""
+    """Cut queues and log where the last record ends."""
     database = outcome.database
     if database is not None:
         if outcome.commit in (Commit.BEFORE_CUT, Commit.IN_PARTS):
@@ -297,19 +297,19 @@ def _cut_at(outcome: Outcome, end: int, verified: VerifiedLog | None) -> None:
         for name, queue in outcome.queues.items():
             queue.cut(end, valid.get(name, (0, 0)))
     outcome.log_removed = truncate(outcome.log.files, end, outcome.snapshot.log_file_bytes)
-    if database is not None:  # a file whose name does not follow may be the first now
+    if database is not None:  # a file whose name does not follow may now be the first
         database.log_start = outcome.log_start
 
 
-def _behind_database(outcome: Outcome) -> int:
-    """Records up to here add nothing to a RocksDB of queues."""
+def _nothing_new_before(outcome: Outcome) -> int:
+    """Records up to this log position add nothing to a RocksDB of queues."""
     if outcome.database is None:
         return 1 << 63
     return 0 if outcome.snapshot.abort else outcome.database.dispatch_from
 
 
 def _skipped(outcome: Outcome, first: LoadedFile, behind: int) -> int:
-    """Bytes of the first file that an accelerated recovery leaves out."""
+    """Bytes at the front of the first file that an accelerated recovery skips."""
     rules = outcome.profile.database
     counts = outcome.snapshot.abort or (rules is not None and rules.accelerated_when_clean)
     if not (outcome.stores.accelerated and counts):
@@ -322,7 +322,7 @@ def _skipped(outcome: Outcome, first: LoadedFile, behind: int) -> int:
 
 
 def _is_cut(outcome: Outcome, end: int) -> bool:
-    """Whether the queues are cut at the log end."""
+    """Whether the queues are cut at the log's end."""
     rule = outcome.profile.queues.cut
     if rule is QueueCut.AFTER_CRASH:
         return outcome.snapshot.abort
@@ -342,7 +342,7 @@ def _correct_min_offsets(outcome: Outcome) -> None:
 
 
 def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> None:
-    """4.9: dispatch what lies behind the queues, without checking bodies (spec 7.5)."""
+    """Dispatch what lies behind the queues, without checking bodies, as 4.9 does (spec 7.5)."""
     if outcome.profile.dispatch.reput is not ReputStart.QUEUES_END or not outcome.log.files:
         return
     position = max(outcome.log_start, _queues_end(outcome))
@@ -353,26 +353,26 @@ def _dispatch_after_start(outcome: Outcome, verified: VerifiedLog | None) -> Non
         if verified is not None:
             made = _made_by(outcome, verified)[1]
             known.runs = {run.begin: run for run in verified.runs}
-            known.passes = lambda run: run.end <= min(end, _written(outcome, run)) and waiting.takes(run, made=made)
+            known.passes = lambda run: run.end <= min(end, _written_end(outcome, run)) and waiting.takes(run, made=made)
         while position < end:
             file = _file_at(outcome, position)
             if file is None:
                 outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
                 return
-            # a file of an odd number is read at another place
+            # a file whose name is no multiple of its size is read at another place
             run = None if file.start % size else known.run_at(file, position - file.start)
             position = run.end if run is not None else _reput_file(outcome, waiting, file, position, end)
     _correct_min_offsets(outcome)
 
 
-def _written(outcome: Outcome, run: VerifiedRun) -> int:
-    """Up to where the file of a run is written."""
+def _written_end(outcome: Outcome, run: VerifiedRun) -> int:
+    """Log position up to which the file of a run is written."""
     file = _file_at(outcome, run.begin)
     return file.start + file.wrote if file is not None else run.begin
 
 
 def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
-    """The file that `findMappedFileByOffset` gives."""
+    """The file that `findMappedFileByOffset` returns."""
     size = outcome.snapshot.log_file_bytes
     for file in outcome.log.files:
         if file.start <= position < file.start + size:
@@ -381,12 +381,12 @@ def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
 
 
 def _reput_file(outcome: Outcome, waiting: PendingUnits, file: LoadedFile, position: int, end: int) -> int:
-    """Dispatch the rest of a file; returns where to go on."""
+    """Dispatch the rest of a file; return the log position where to continue."""
     assert file.entry is not None
     size = outcome.snapshot.log_file_bytes
     written = min(file.wrote, end - file.start)
     content = outcome.snapshot.bytes_of(file.entry)
-    offset = position % size  # a file of an odd number is read at another place
+    offset = position % size  # a file whose name is no multiple of its size is read at another place
     if offset >= written:
         outcome.hangs = f"dispatch waits for ever at {position}: nothing is written there"
         return end
