@@ -165,26 +165,26 @@ class IndexImage:
 
         first = self.header.index_count
         count = min(len(items), self.geometry.items - first)
-        taken = items.take(slice(0, count))
+        fitting = items.take(slice(0, count))
         out = np.zeros(count, dtype_of(ITEM))
         if not count:
             return 0, out.view(np.uint8).data
-        previous = self._link(taken.key_hash % self.geometry.slots, first)
+        previous = self._link(fitting.key_hash % self.geometry.slots, first)
         begin = np.full(count, self.header.begin_timestamp, np.int64)
         header = self.header
         if first <= 1:
             header = header._replace(
-                begin_timestamp=int(taken.store_timestamp[0]), begin_physical_offset=int(taken.physical_offset[0])
+                begin_timestamp=int(fitting.store_timestamp[0]), begin_physical_offset=int(fitting.physical_offset[0])
             )
             begin[1:] = header.begin_timestamp
-        out["key_hash"] = taken.key_hash
-        out["physical_offset"] = taken.physical_offset
-        out["time_diff"] = _seconds_column(taken.store_timestamp, begin)
+        out["key_hash"] = fitting.key_hash
+        out["physical_offset"] = fitting.physical_offset
+        out["time_diff"] = _seconds_column(fitting.store_timestamp, begin)
         out["previous"] = previous
         heads = count if self._count_every_put else int(np.count_nonzero(previous == 0))
         self.header = header._replace(
-            end_timestamp=int(taken.store_timestamp[-1]),
-            end_physical_offset=int(taken.physical_offset[-1]),
+            end_timestamp=int(fitting.store_timestamp[-1]),
+            end_physical_offset=int(fitting.physical_offset[-1]),
             hash_slot_count=header.hash_slot_count + heads,
             index_count=first + count,
         )

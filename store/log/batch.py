@@ -130,12 +130,12 @@ class Batch(Rows):
         """Yield the log ranges (begin, end) that the records occupy, without placeholders for lost records (store host
         port 0): whatever else names a place inside these ranges names no message.
         """
-        ours = self.columns.ints("store_host.port") != 0
-        if ours.all():
+        is_stored = self.columns.ints("store_host.port") != 0
+        if is_stored.all():
             yield int(self.position[0]), self.end
             return
         ends = self.position + self.columns.ints("total_size")
-        for begin, end in runs(np.flatnonzero(ours)):
+        for begin, end in runs(np.flatnonzero(is_stored)):
             yield int(self.position[begin]), int(ends[end - 1])
 
     def copy(self) -> Batch:
@@ -291,9 +291,9 @@ class TailHistory:
         highest = dict[_Queue, int]()
         for _, queue, offset in _queue_offsets(columns):
             highest[queue] = max(offset, highest.get(queue, -1))
-        taken = self._last_queue_offsets(log, highest)
-        again = any(offset <= taken.get(queue, -1) for queue, offset in highest.items())
-        return again and not (log.naming and log.naming.names(*gap, unknown=False))
+        last_offsets = self._last_queue_offsets(log, highest)
+        repeats = any(offset <= last_offsets.get(queue, -1) for queue, offset in highest.items())
+        return repeats and not (log.naming and log.naming.names(*gap, unknown=False))
 
     def _last_queue_offsets(self, log: ScannedLog, queues: Container[_Queue]) -> dict[_Queue, int]:
         """The last plausible queue offset of each of `queues`. An offset is plausible if the log has room for so many
@@ -369,20 +369,20 @@ def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
     bodies = _bodies(batch, rows, max_bytes)
     starts = [_starts(body) for body in bodies.tolist()]
     counts = np.array([len(found) for found in starts], np.int64)
-    here = np.repeat(bodies.start, counts) + np.concatenate([*map(_ints, starts)])
+    message_starts = np.repeat(bodies.start, counts) + np.concatenate([*map(_ints, starts)])
     ends = np.repeat(bodies.start + bodies.length, counts)
-    times = np.ones(len(batch), np.int64)
-    times[rows] = np.maximum(counts, 1)
-    apart = np.zeros(len(batch), np.bool_)
-    apart[rows[counts > 0]] = True
-    row = np.repeat(np.arange(len(batch)), times)
-    number = np.arange(len(row)) - (np.cumsum(times) - times)[row]
-    inside = apart[row]
-    taken = batch.take(row)
-    own = decode(CLIENT_MESSAGE, bodies.buffer, here, ends)
-    _set_inner_columns(taken.columns, own, inside, number)
-    inner = Inner(batch, row, np.where(inside, number, -1), times[row])
-    return taken.replace(inner=inner)
+    copies = np.ones(len(batch), np.int64)
+    copies[rows] = np.maximum(counts, 1)
+    is_split = np.zeros(len(batch), np.bool_)
+    is_split[rows[counts > 0]] = True
+    row = np.repeat(np.arange(len(batch)), copies)
+    number = np.arange(len(row)) - (np.cumsum(copies) - copies)[row]
+    inside = is_split[row]
+    repeated = batch.take(row)
+    own = decode(CLIENT_MESSAGE, bodies.buffer, message_starts, ends)
+    _set_inner_columns(repeated.columns, own, inside, number)
+    inner = Inner(batch, row, np.where(inside, number, -1), copies[row])
+    return repeated.replace(inner=inner)
 
 
 def _ints(numbers: list[int]) -> Ints:
@@ -427,10 +427,10 @@ def _set_inner_columns(columns: Columns, own: Columns, inside: Flags, number: In
         columns.set(name, column)
     columns.set("queue_offset", columns.ints("queue_offset") + np.where(inside, number, 0))
     for name in ("body", "properties"):
-        text, ours = columns.ragged(name), own.ragged(name)
+        text, own_text = columns.ragged(name), own.ragged(name)
         start, length = text.start.copy(), text.length.copy()
-        start[inside], length[inside] = ours.start, ours.length
-        columns.set(name, Ragged(ours.buffer, start, length))
+        start[inside], length[inside] = own_text.start, own_text.length
+        columns.set(name, Ragged(own_text.buffer, start, length))
 
 
 def messages_in(batch: Batch) -> Ints:

@@ -188,8 +188,8 @@ class CommitLog:
 
     def _groups(self, positions: Ints) -> Iterator[tuple[int, int, MappedFile | None]]:
         """Yield (begin, end, file) of ascending positions that one read can get; file None: read each on its own."""
-        begin, near = 0, _GROUP_GAP_BYTES if self._rate_bytes is None else min(_GROUP_GAP_BYTES, PEEK_BYTES)
-        for stop in [*(np.flatnonzero(np.diff(positions) > near) + 1).tolist(), len(positions)]:
+        begin, gap_max = 0, _GROUP_GAP_BYTES if self._rate_bytes is None else min(_GROUP_GAP_BYTES, PEEK_BYTES)
+        for stop in [*(np.flatnonzero(np.diff(positions) > gap_max) + 1).tolist(), len(positions)]:
             while begin < stop:
                 file = self.queue.file_at(int(positions[begin])) if stop - begin > _FEW else None
                 end = begin + 1
@@ -295,10 +295,10 @@ class CommitLog:
                     damage.append(item)
                 elif item.kind is ExtentKind.TORN_TAIL:
                     torn = torn or item
-        inside = [item for item in damage if item.position < position]
-        size, first = sum(item.size for item in inside), inside[0] if inside else None
+        before = [item for item in damage if item.position < position]
+        size, first = sum(item.size for item in before), before[0] if before else None
         return LogEnd(
-            position, _reason_of(behind) or reason, stored_ms, len(inside), size, first, torn, len(damage) > len(inside)
+            position, _reason_of(behind) or reason, stored_ms, len(before), size, first, torn, len(damage) > len(before)
         )
 
     def read_around(self, buffer: memoryview, file: MappedFile, offset: int) -> tuple[int, list[Unread]]:

@@ -367,11 +367,11 @@ class LogScan:
         stale = yield from self._earlier_life(file, items, at)
         if stale > at:
             return stale
-        inside = items.claimed_end(at)
+        claimed_end = items.claimed_end(at)
         found = items.search(at + 1)
-        while found is not None and inside is not None and found < inside:
-            end = items.chain_end(found, inside)
-            if end >= inside:
+        while found is not None and claimed_end is not None and found < claimed_end:
+            end = items.chain_end(found, claimed_end)
+            if end >= claimed_end:
                 break
             inner = items.records(found, Mark.EMBEDDED)
             if inner is not None:

@@ -210,8 +210,8 @@ class PlainChain:
         self, program: Program, window: Window, frame: Frame, at: int, *, crc: bool, in_place: bool
     ) -> CheckedRecords | None:
         size = min([first for first, _ in window.unread], default=window.size)
-        most = size // frame.smallest + 1
-        room = min(most, size // self.record_bytes + _SPARE_ROWS)
+        rows_max = size // frame.smallest + 1
+        room = min(rows_max, size // self.record_bytes + _SPARE_ROWS)
         while True:
             columns, fits, end = program.follow(
                 frame.numbers if in_place else frame.sizes,
@@ -221,15 +221,15 @@ class PlainChain:
                 noting=self.noting,
             )
             count = len(columns)
-            if count < room or room == most:
+            if count < room or room == rows_max:
                 break
-            room = min(most, 4 * room)
+            room = min(rows_max, 4 * room)
         if not count:
             return None
         self.record_bytes = max(frame.smallest, (end - at) * 3 // (4 * count))
-        position, yes = columns.starts + window.position, np.ones(count, np.bool_)
-        there = yes if in_place else columns.ints("physical_offset") == position
-        return CheckedRecords(columns, position, yes, there, fits)
+        position, all_true = columns.starts + window.position, np.ones(count, np.bool_)
+        in_place_rows = all_true if in_place else columns.ints("physical_offset") == position
+        return CheckedRecords(columns, position, all_true, in_place_rows, fits)
 
 
 def _verdict(columns: Columns, position: Ints, whole: Flags, crc: bool) -> CheckedRecords:

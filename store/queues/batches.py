@@ -368,8 +368,8 @@ class BatchQueueState(QueueState):
                 order = np.argsort(units["msg_base_offset"], kind="stable")
                 bases = units["msg_base_offset"][order].astype(np.int64)
                 at = np.minimum(np.searchsorted(bases, offsets), len(bases) - 1)
-                mine = np.flatnonzero(bases[at] == offsets)
-                found[mine] = units[order[at[mine]]]
+                rows = np.flatnonzero(bases[at] == offsets)
+                found[rows] = units[order[at[rows]]]
         return found
 
     def correct_min_offset(self, log_start: int) -> bool:

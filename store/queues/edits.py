@@ -144,9 +144,9 @@ def _changes(fix: QueueFix, rows: slice, entry: DirectoryEntry, start: int, unit
     at = fix.offsets[rows] - start // unit_bytes
     units = fix.units[rows]
     for first, count, run in _runs(at):
-        there = read_units(entry, first, count, units.dtype)
-        there[at[run] - first] = units[run]
-        data = _content(there, fix.spill)
+        present = read_units(entry, first, count, units.dtype)
+        present[at[run] - first] = units[run]
+        data = _content(present, fix.spill)
         reason = f"{counted(run.stop - run.start, 'unit')} of messages in the log"
         yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
 
@@ -249,15 +249,15 @@ def _relink_units(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool
     """Let each unit of a file lead to the next, up to the last unit that the queue names."""
     start, normalized = int(entry.name), data
     while (offset := _damaged_unit(normalized, entry.path)) is not None:
-        here = named[(named >= start + offset) & (named < start + len(data))] - start
-        size = int(here[here > offset].min(initial=offset)) - offset
-        if not size and offset in here:
+        named_here = named[(named >= start + offset) & (named < start + len(data))] - start
+        size = int(named_here[named_here > offset].min(initial=offset)) - offset
+        if not size and offset in named_here:
             size = min(UNIT_BYTES_MIN, len(data) - offset)
         if size and _fits(size):
             new = _ext_unit(normalized[offset:], size)
             normalized = normalized.copy()
             normalized[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
-        elif last and not len(here):
+        elif last and not len(named_here):
             # no unit is named here, and new units begin here: replace the noise by zeros
             length = last_byte(entry, offset) - offset
             yield Edit("write", entry.path, _EXT_REASON, _EXT_CODES, offset, length)

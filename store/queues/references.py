@@ -255,9 +255,9 @@ def of_queue(
     Leaves out pre-fill, invalid units, and units at or behind log_end. missing: called at the end with the number of
     units that are invalid or not there, if there are any.
     """
-    left = stop - start
+    lacking = stop - start
     for begin, units in queue.units(start, stop, reverse=reverse):
-        left -= int(np.count_nonzero(is_valid(units)))
+        lacking -= int(np.count_nonzero(is_valid(units)))
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
         wanted = is_used(units) & (position < log_end)
@@ -266,8 +266,8 @@ def of_queue(
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
-    if missing is not None and left > 0:
-        missing(left)
+    if missing is not None and lacking > 0:
+        missing(lacking)
 
 
 class _LogBegins:

@@ -240,20 +240,20 @@ def log_windows(path: Path) -> Iterator[bytes]:
 
 def _error(error: Exception, path: Path, links: str) -> Unreadable:
     """The library's error, in terms of the store's files; bytes that the disk does not give are noted."""
-    said = str(error).replace(links, str(path))
-    missing = re.search(_MISSING, said)
+    message = str(error).replace(links, str(path))
+    missing = re.search(_MISSING, message)
     if missing is not None and not (path / missing[1]).exists():
-        names = re.search(_NAMED_BY, said)
-        told = f"or {names[1]}, which names it, is damaged" if names else ""
-        said = ", ".join(filter(None, (f"its file {missing[1]} is missing", told)))
-        return Unreadable(f"cannot read the RocksDB: {said}", path=path)
-    if _IO_ERROR in said:
-        unread = [one for file in _files_in(path, said) for one in _unread(file)]
+        names = re.search(_NAMED_BY, message)
+        damaged = f"or {names[1]}, which names it, is damaged" if names else ""
+        message = ", ".join(filter(None, (f"its file {missing[1]} is missing", damaged)))
+        return Unreadable(f"cannot read the RocksDB: {message}", path=path)
+    if _IO_ERROR in message:
+        unread = [one for file in _files_in(path, message) for one in _unread(file)]
         for one in unread[1:]:
             failed(one)
         if unread:
             return failed(unread[0])
-    return Unreadable(f"cannot read the RocksDB: {said}", path=path)
+    return Unreadable(f"cannot read the RocksDB: {message}", path=path)
 
 
 def _files_in(path: Path, said: str) -> list[Path]:
@@ -345,8 +345,8 @@ class RocksdbConsumeQueue(ConsumeQueue):
         begun, parts = first, list[bytes]()
         while first < stop:
             keys, values = self._database.stretch(UNITS, key, min(stop - first, _STRETCH_ENTRIES))
-            mine = bisect_left(keys, True, key=lambda key: not key.startswith(self._prefix))
-            numbers, values = self._numbers_and_values(keys[:mine], values[:mine])
+            own_count = bisect_left(keys, True, key=lambda key: not key.startswith(self._prefix))
+            numbers, values = self._numbers_and_values(keys[:own_count], values[:own_count])
             behind = int(np.searchsorted(numbers, stop))
             ends = np.flatnonzero(np.diff(numbers[:behind]) != 1) + 1
             begins = [0, *ends.tolist()] if behind else []
@@ -358,7 +358,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
                     begun = int(numbers[begin])
                 parts.append(b"".join(values[begin:end]))
                 first = int(numbers[end - 1]) + 1
-            if not keys or mine < len(keys) or behind < len(numbers):
+            if not keys or own_count < len(keys) or behind < len(numbers):
                 break
             key = keys[-1] + b"\0"
         if parts:

@@ -77,7 +77,7 @@ class CopiedQueues:
 
     def _add(self, database: RocksDb, queue: QueueId, folder: Path) -> None:
         """Write the units of one queue, as far as they can be read, into files with holes."""
-        names, there = dict[int, Path](), array("q")
+        names, runs = dict[int, Path](), array("q")
         folder.mkdir()
         try:
             for first, units in RocksdbConsumeQueue(database, *queue).stream.windows(stop=_LAST_NUMBER):
@@ -85,13 +85,13 @@ class CopiedQueues:
                     self.whole = False
                     continue
                 self._write(folder, names, first, units)
-                if there and there[-1] == first:
-                    there[-1] = first + len(units)
+                if runs and runs[-1] == first:
+                    runs[-1] = first + len(units)
                 else:
-                    there.extend((first, first + len(units)))
+                    runs.extend((first, first + len(units)))
         except StoreError:
             self.whole = False
-        self._written_ranges[queue] = there
+        self._written_ranges[queue] = runs
         size = self._file_bytes
         entries = (DirectoryEntry(p.name, os.fspath(p), size, False) for _, p in sorted(names.items()))
         self.entries[queue] = tuple(entries)
@@ -119,11 +119,11 @@ def _remove_folder(folder: TemporaryDirectory[str], owner: int) -> None:
 
 
 class _CopiedUnits(UnitStream):
-    """Units in files that have holes. there: pairs of first queue offset and offset behind the last, ascending."""
+    """Units in files that have holes. runs: pairs of first queue offset and offset behind the last, ascending."""
 
-    def __init__(self, files: FileUnits, there: array[int]) -> None:
+    def __init__(self, files: FileUnits, runs: array[int]) -> None:
         self._files = files
-        self._begins, self._ends = np.frombuffer(there, np.int64).reshape(-1, 2).T
+        self._begins, self._ends = np.frombuffer(runs, np.int64).reshape(-1, 2).T
 
     def windows(
         self, first: int = 0, stop: int = LARGEST_OFFSET, *, reverse: bool = False, most: int | None = None
@@ -220,10 +220,10 @@ def _loss_of(path: Path) -> DatabaseLoss | None:
     contents = ((name, manifest_of(log_windows(path / name))) for name in others)
     whole = next((name for name, one in contents if one is not None and not one.torn and files.fit(one)), "")
     if named not in files.manifests:
-        there = files.tables or files.logs or files.manifests
+        any_file = files.tables or files.logs or files.manifests
         text = f"CURRENT names {named[:40]!r}, which is not there" if is_rocksdb(path) else "it has no CURRENT"
         opens = not (is_rocksdb(path) or was_rocksdb(path))  # logs alone are no RocksDB
-        return DatabaseLoss(text, whole, opens) if there else None
+        return DatabaseLoss(text, whole, opens) if any_file else None
     if whole:
         return DatabaseLoss(f"CURRENT names {named}, but the tables belong to {whole}", whole)
     if own is None:

@@ -115,8 +115,8 @@ def changed(path: Path, changes: Changes) -> Rewritten:
             if _NO_SPACE in str(error):
                 with temporary_files():
                     raise
-            said = str(error).replace(folder, str(path))
-            raise Unreadable(f"cannot change the RocksDB: {said}", path=path) from error
+            message = str(error).replace(folder, str(path))
+            raise Unreadable(f"cannot change the RocksDB: {message}", path=path) from error
 
 
 def library(purpose: str, path: Path) -> Any:
@@ -124,8 +124,8 @@ def library(purpose: str, path: Path) -> Any:
     try:
         import rocksdict
     except ImportError as error:
-        told = f"cannot {purpose} a RocksDB without the extra rocksdb"
-        raise Unsupported(told, path=path, hint=HINT) from error
+        message = f"cannot {purpose} a RocksDB without the extra rocksdb"
+        raise Unsupported(message, path=path, hint=HINT) from error
     return rocksdict
 
 
@@ -381,15 +381,15 @@ class Holes:
         """
         for queue, before, behind in self._gaps:
             for first in range(int(before[0]) + 1, int(behind[0]), _ROWS_AT_ONCE):
-                there = np.full((min(_ROWS_AT_ONCE, int(behind[0]) - first), len(before)), -1)
+                units = np.full((min(_ROWS_AT_ONCE, int(behind[0]) - first), len(before)), -1)
                 if database is not None:
-                    _read(database, queue, first, there)
-                has = (there[:, 1] >= 0) & good(there[:, 1])
-                there[:, 0] = np.arange(first, first + len(there))
+                    _read(database, queue, first, units)
+                has = (units[:, 1] >= 0) & good(units[:, 1])
+                units[:, 0] = np.arange(first, first + len(units))
                 for run in np.split(np.arange(len(has)), np.flatnonzero(np.diff(has)) + 1):
-                    rows = there[run]
+                    rows = units[run]
                     if not has[run[0]]:
-                        end = there[run[-1] + 1] if run[-1] + 1 < len(has) else behind
+                        end = units[run[-1] + 1] if run[-1] + 1 < len(has) else behind
                         rows[:, 1:] = self._rows_between(before, end, len(run))
                         spool.add(queue, *rows.T)
                     before = rows[-1]
@@ -576,8 +576,8 @@ class DatabaseFix(NamedTuple):
         """The edit of a plan for it; the files are made when the plan is carried out. Raises Unsupported."""
         library("make", self.path)
         kept = sorted((*queue, *bound) for queue, bound in self.kept.items())
-        told = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
-        return [Edit("rebuild", str(self.path), reason, codes, data=told)]
+        content = self.spool.digest + repr((kept, self.dispatched)).encode(errors="replace")
+        return [Edit("rebuild", str(self.path), reason, codes, data=content)]
 
     @property
     def bytes(self) -> int:

@@ -108,13 +108,13 @@ class ExtState:
         offset = position % self.file_bytes
         if file is None or file.entry is None or not 0 <= offset < file.wrote - 1:
             return
-        left = file.wrote - offset
+        available = file.wrote - offset
         data = self.read(file.entry)[offset : file.wrote]
         size = int(overlapping(data, _SIZE)["size"][0])
         if size < 1:
             return
         heads = overlapping(data, _HEAD)
-        if not len(heads) or max(0, int(heads["bit_map_size"][0])) > left - UNIT_BYTES_MIN:
+        if not len(heads) or max(0, int(heads["bit_map_size"][0])) > available - UNIT_BYTES_MIN:
             raise ExtDamage("BufferUnderflowException", file.entry.path, offset)
         self._truncate(position + size)
 
@@ -145,12 +145,12 @@ class ExtState:
         done = 0
         while done < count:
             file = self._file_for(size)
-            taken = min(count - done, (self.file_bytes - file.wrote - _SPARE_BYTES) // size)
+            fitting = min(count - done, (self.file_bytes - file.wrote - _SPARE_BYTES) // size)
             first = ADDRESS_BASE + file.start + file.wrote
-            addresses[done : done + taken] = first + size * np.arange(taken, dtype=np.int64)
+            addresses[done : done + fitting] = first + size * np.arange(fitting, dtype=np.int64)
             file.added_at = file.wrote if file.added_at is None else file.added_at
-            file.wrote += taken * size
-            done += taken
+            file.wrote += fitting * size
+            done += fitting
         return addresses
 
     def _file_for(self, size: int) -> ExtFile:
@@ -524,16 +524,16 @@ class QueueState:
 
     def has_taken(self, first: int, parts: Sequence[Units]) -> bool:
         """Whether units from number `first` on are these very arrays, because they were appended."""
-        there = dict[int, Units]()
+        appended = dict[int, Units]()
         for file in self.files:
             number = (file.start + file.added_at) // self.dtype.itemsize
             for units in file.added:
-                there[number] = units
+                appended[number] = units
                 number += len(units)
         for part in parts:
             done = 0
             while done < len(part):
-                units = there.get(first, part[:0])
+                units = appended.get(first, part[:0])
                 same = part[done : done + len(units)]
                 if not len(units) or not _share_memory(units, same):
                     return False
@@ -546,10 +546,10 @@ class QueueState:
         size = self.dtype.itemsize
         positions = numbers * size
         for file in self.files:
-            mine = np.flatnonzero((positions >= file.start) & (positions < file.start + file.wrote))
-            if len(mine):
-                at = (positions[mine] - file.start) // size
-                found[mine] = gather(file.read, at, self.dtype)
+            rows = np.flatnonzero((positions >= file.start) & (positions < file.start + file.wrote))
+            if len(rows):
+                at = (positions[rows] - file.start) // size
+                found[rows] = gather(file.read, at, self.dtype)
         return found
 
 

@@ -291,17 +291,17 @@ class DatabaseState:
         found = None
         while high >= low:
             middle = low + (high - low) // 2
-            there = self._position(queue, middle)
-            if there is None:
+            middle_position = self._position(queue, middle)
+            if middle_position is None:
                 low = middle + 1
-            elif there == position:
-                return BoundRow(there, middle) if first else found
-            elif there > position:
+            elif middle_position == position:
+                return BoundRow(middle_position, middle) if first else found
+            elif middle_position > position:
                 high = middle - 1
-                found = BoundRow(there, middle) if first else found
+                found = BoundRow(middle_position, middle) if first else found
             else:
                 low = middle + 1
-                found = found if first else BoundRow(there, middle)
+                found = found if first else BoundRow(middle_position, middle)
         return found
 
     def _position(self, queue: QueueId, offset: int) -> int | None:
@@ -391,10 +391,10 @@ class DatabaseState:
         for queue, file in files.items():
             if not topics(queue.topic):
                 continue
-            wanted, there = file.max_offset, self.max_offset(queue)
-            if wanted == there or (wanted <= 0 and there <= 0):
+            wanted, current = file.max_offset, self.max_offset(queue)
+            if wanted == current or (wanted <= 0 and current <= 0):
                 continue
-            if there > 0:
+            if current > 0:
                 if lmq and queue.topic.startswith(LMQ_PREFIX):
                     continue
                 same = False
@@ -432,9 +432,9 @@ class DatabaseState:
 
     def _fill(self, queue: QueueId, first: int, found: Units) -> None:
         assert self.source is not None
-        there = RocksdbConsumeQueue(self.source, *queue)
+        source_queue = RocksdbConsumeQueue(self.source, *queue)
         try:
-            there.fill(first, found)
+            source_queue.fill(first, found)
         except Unreadable:
             self.unreadable = True
             found[:] = 0
@@ -444,7 +444,7 @@ class DatabaseState:
                 self._fill(queue, first + half, found[half:])
                 return
             try:
-                unit = there.unit(first)
+                unit = source_queue.unit(first)
             except Unreadable:
                 return
             if unit is not None:
@@ -510,9 +510,9 @@ class DatabaseQueue:
         if not self.state.looks_ahead:
             found[~inside] = 0
             return found
-        more = inside & (offsets + 1 < end)
-        behind = self.units_at(offsets + 1)
-        stuck = more & (behind["size"] == 0) & (behind["physical_offset"] == 0)
+        has_next = inside & (offsets + 1 < end)
+        next_units = self.units_at(offsets + 1)
+        stuck = has_next & (next_units["size"] == 0) & (next_units["physical_offset"] == 0)
         found[~inside | stuck] = 0
         return found
 

@@ -198,11 +198,11 @@ class QueuesWriter:
         if pending is None:
             pending = self._pending[queue] = bytearray()
             self._open_writer(queue, first)
-        have = self.next_offsets[queue]
-        if first < have:
-            data = data[(have - first) * UNIT_BYTES :]
+        next_offset = self.next_offsets[queue]
+        if first < next_offset:
+            data = data[(next_offset - first) * UNIT_BYTES :]
         pending += data
-        self.next_offsets[queue] = have + len(data) // UNIT_BYTES
+        self.next_offsets[queue] = next_offset + len(data) // UNIT_BYTES
         self._pending_bytes += len(data)
         if self._pending_bytes > FLUSH_BYTES:
             self.flush()

@@ -186,8 +186,8 @@ class ConfigLoss:
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
         missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
         lost = one.start is not LoadAction.LOADS or all(map(is_system_topic, known))
-        told = frozenset() if one.main.unseen else missing
-        return (told, frozenset()) if lost else (frozenset(), told)
+        reported = frozenset() if one.main.unseen else missing
+        return (reported, frozenset()) if lost else (frozenset(), reported)
 
     def groups(self) -> Iterator[str]:
         """Yield groups that offsets, retry topics or the rest of the file name, and the loaded table lacks."""
@@ -231,14 +231,14 @@ class ConfigLoss:
         after = {key[4]: offset for key, offset in self._taken(one).items()}
         levels = {queue.queue_id + 1: both for queue, both in self.queues.items() if queue.topic == SCHEDULE_TOPIC}
         begin = {level: min(offset, levels.get(level, (0, 0))[1]) for level, offset in after.items() if offset > 0}
-        told = one.start is LoadAction.LOADS and bool(after or one.main.unseen)
-        wholly = not told and _without_table(one) and (self.ran or _present(one))
+        known = one.start is LoadAction.LOADS and bool(after or one.main.unseen)
+        wholly = not known and _without_table(one) and (self.ran or _present(one))
         # a level does not begin again if no broker can have delivered its first message
         new = {level: first + 1 for level, (first, _) in levels.items() if wholly and level not in rest}
         waits = self.undelivered({**new, **begin}) if self.undelivered else {}
         yield from (LostDelay(level, first, begin[level]) for level, first in sorted(waits.items()) if level in begin)
         for level, (first, end) in sorted(levels.items()):
-            if told or end <= first or level in waits:
+            if known or end <= first or level in waits:
                 continue
             begins = max(after.get(level, first), first)
             before = rest.get(level)
@@ -289,8 +289,8 @@ class ConfigLoss:
         topics |= {queue.topic for queue in self.queues}
         known = {key[2] for key in self._taken(self.loaded[GROUPS])}
         known |= {group_of_topic(topic) for topic in topics}
-        told = self.loaded[TOPICS].taken is not None
-        return told and all(is_system_group(group) for group in known - {""})
+        has_topics = self.loaded[TOPICS].taken is not None
+        return has_topics and all(is_system_group(group) for group in known - {""})
 
     @property
     def _offsets(self) -> LoadedConfig:
@@ -583,14 +583,14 @@ def _has_any_version(directory: Path, name: str) -> bool:
 
 def _timer_check(directory: Path) -> ConfigFileStart:
     """The start with timercheck: a broker takes the bytes there are, and zeros for others. The timer reports losses."""
-    there = (directory / TIMER_CHECK).exists()
-    start = LoadAction.LOADS if there else LoadAction.EMPTY
-    return ConfigFileStart(TIMER_CHECK, start, "" if there else "missing", 0, overwritten=False)
+    exists = (directory / TIMER_CHECK).exists()
+    start = LoadAction.LOADS if exists else LoadAction.EMPTY
+    return ConfigFileStart(TIMER_CHECK, start, "" if exists else "missing", 0, overwritten=False)
 
 
 def _file_start(one: LoadedConfig) -> ConfigFileStart:
     taken = one.taken
     entries = len(entries_of(one.name, taken)) if taken else 0
-    there = one.main.there or bool(one.main.value)
-    overwritten = there and one.start in (LoadAction.BACKUP, LoadAction.EMPTY)
+    has_content = one.main.there or bool(one.main.value)
+    overwritten = has_content and one.start in (LoadAction.BACKUP, LoadAction.EMPTY)
     return ConfigFileStart(one.name, one.start, one.main.problem, entries, overwritten)

@@ -273,8 +273,8 @@ def _dies(text: Text, rules: ConfigRules) -> str:
 def _merged_rows(name: str, main: Text, backup: Text) -> dict[Any, Any]:
     """The content of the .bak, with the rows that were taken of the file before it was refused."""
     table = KINDS[FILES[name]].tables[0].member
-    own, more = main.value.get(table), backup.value.get(table)
-    rows = {**(own if isinstance(own, dict) else {}), **(more if isinstance(more, dict) else {})}
+    parts = (text.value.get(table) for text in (main, backup))
+    rows = {key: row for part in parts if isinstance(part, dict) for key, row in part.items()}
     return {**backup.value, table: rows}
 
 
@@ -356,7 +356,7 @@ def as_proof(name: str, text: Text) -> Text:
 
 
 def _one_letter_off(name: str, other: str) -> bool:
-    wrong = sum(mine != own for mine, own in zip(name, other, strict=False))
+    wrong = sum(letter != expected for letter, expected in zip(name, other, strict=False))
     return len(name) == len(other) and wrong == 1
 
 

@@ -290,11 +290,11 @@ def _compare_with_index(part: DledgerEntries, count: int, index: DledgerIndexFil
     """Find the first unit that does not match its entry: from there on DLedger writes the index again."""
     if found.rewritten >= 0:
         return
-    wanted = units_of(part.heads[:count], part.positions[:count])
-    first = int(wanted["index"][0])
-    there = index.units(first, count) if first >= 0 else wanted[:0]
+    expected = units_of(part.heads[:count], part.positions[:count])
+    first = int(expected["index"][0])
+    stored = index.units(first, count) if first >= 0 else expected[:0]
     same = np.zeros(count, np.bool_)
-    same[: len(there)] = there == wanted[: len(there)]
+    same[: len(stored)] = stored == expected[: len(stored)]
     if not same.all():
         found.rewritten = first + int(same.argmin())
 
@@ -357,8 +357,8 @@ def member_state(snapshot: Snapshot) -> MemberState:
     """The last committed entry, and the last entry. Raises Unreadable."""
     assert snapshot.layout.dledger is not None
     path = snapshot.layout.dledger.parent / "checkpoint"
-    told = read_config_file(path, "dledger-state").value if path.exists() else {}
-    return MemberState(*(entry_number(told.get(name)) for name in (COMMITTED_INDEX, END_INDEX)))
+    fields = read_config_file(path, "dledger-state").value if path.exists() else {}
+    return MemberState(*(entry_number(fields.get(name)) for name in (COMMITTED_INDEX, END_INDEX)))
 
 
 def entry_number(text: object) -> int | None:
@@ -414,9 +414,9 @@ def recover_dledger(outcome: Outcome, waiting: PendingUnits) -> None:
         outcome.refusal = found
         return
     outcome.dledger = found
-    behind = _dispatched_after_crash(outcome, waiting, files) if snapshot.abort else None
+    broker_end = _dispatched_after_crash(outcome, waiting, files) if snapshot.abort else None
     outcome.log_removed = truncate(files, found.end, snapshot.log_file_bytes)
-    limit = found.end if behind is None else behind
+    limit = found.end if broker_end is None else broker_end
     flushed = snapshot.abort and outcome.profile.queues.has_flushed_position
     reached = snapshot.checkpoint["logics_physical_offset"] if flushed else outcome.queues_end
     if reached >= limit:

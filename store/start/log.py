@@ -459,10 +459,10 @@ def proof_in(
     if switches.multi_dispatch:
         rules = profile.dispatch
         levels = switches.delay_levels
-        further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
+        lmq_rules = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
         if in_database:  # a database takes any name
-            further = further._replace(slash_names=True)
-        lmq = Lmq(profile.version, further if rules.multi_dispatch else None)
+            lmq_rules = lmq_rules._replace(slash_names=True)
+        lmq = Lmq(profile.version, lmq_rules if rules.multi_dispatch else None)
     log, index = commit_log_of(snapshot.layout), IndexFiles.of(snapshot)
     bare = not (in_database or any(snapshot.queues.values()) or snapshot.batch_topics)
     queues = NewQueues() if bare else QueueNumbers.of(snapshot)

@@ -72,8 +72,8 @@ class QueueStores(NamedTuple):
     other: must have no RocksDB. reads_database: consumers read the queues in the database; lmq_in_database: they read
     LMQs there. selected: the LITE topics, if the database has only their queues; None: it has all. extra_files: log
     files that are tried for the database alone. accelerated: a recovery begins at the dispatched position, at least
-    after a crash. wrong: the exception for wrong options, "" if there is none. batches: as of `batches_in_database`.
-    deleted: says whether a topic's queues are gone for good.
+    after a crash. wrong: exception for wrong options, or "". batches: as of `batches_in_database`. deleted: whether a
+    topic's queues are gone for good.
     """
 
     files: bool = True
@@ -123,14 +123,14 @@ def queue_stores(layout: Layout, profile: Profile) -> QueueStores:
     if rules is None:
         return QueueStores()
     quick = config.get_bool("enableAcceleratedRecovery")
-    told = "storeType" in config
+    by_options = "storeType" in config
     if layout.queues_for_rocksdb:
         place, other = _database_places(layout, rules)
         batches, quick = batches_in_database(layout, profile), quick and rules.hybrid
         return QueueStores(False, place, other, True, True, accelerated=quick, batches=batches)
     accelerated = quick and rules.lmq  # 5.4 does it with queues in a RocksDB alone
     asked = config.get_bool("rocksdbCQDoubleWriteEnable")
-    shown = layout.queue_database is not None and not told
+    shown = layout.queue_database is not None and not by_options
     if not rules.hybrid or not (asked or shown):
         return QueueStores(accelerated=accelerated)
     place, other = _database_places(layout, rules)
@@ -177,9 +177,7 @@ def topics_taken(layout: Layout, rules: ConfigRules) -> dict[str, Any]:
 
 
 def batches_in_database(layout: Layout, profile: Profile) -> frozenset[str]:
-    """Batch topics whose queues are in a RocksDB: each of their records has one unit, and pulls at the queue offsets
-    between throw (spec 2.10).
-    """
+    """Batch topics with queues in a RocksDB: a record has one unit, and pulls at offsets between throw (spec 2.10)."""
 
     def find(layout: Layout) -> frozenset[str]:
         topics = topics_taken(layout, config_rules(profile)).items()
@@ -195,8 +193,8 @@ def lite_topics(layout: Layout) -> frozenset[str]:
     """
     topics = Topics.read(layout.config)
     known = topics.known or ()
-    told = (t for t in known if topics.attribute(t, MESSAGE_TYPE) == LITE)
-    return frozenset(told) | parents_of_lite(layout)
+    by_attribute = (t for t in known if topics.attribute(t, MESSAGE_TYPE) == LITE)
+    return frozenset(by_attribute) | parents_of_lite(layout)
 
 
 def queue_begins(layout: Layout) -> QueueBegins:
@@ -206,11 +204,11 @@ def queue_begins(layout: Layout) -> QueueBegins:
 
 def _queue_begins(layout: Layout) -> QueueBegins:
     """Make it. If all queues are gone, nothing shows that a broker has deleted some: then TTLs do not count."""
-    topics, there = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE))), False
+    topics, has_queues = topics_taken(layout, config_rules(profile_of(_KNOWS_LITE))), False
     if ttl_ms := {topic: ttl for topic, entry in topics.items() if (ttl := _ttl_ms(entry))}:
         with suppress(Unreadable, Unsupported), closing(all_queues(layout)) as queues:
-            there = next(iter(queues), None) is not None
-    return QueueBegins(layout, ttl_ms if there else {}, frozenset(topics))
+            has_queues = next(iter(queues), None) is not None
+    return QueueBegins(layout, ttl_ms if has_queues else {}, frozenset(topics))
 
 
 def _attributes(entry: Any) -> dict[Any, Any]:
@@ -471,8 +469,8 @@ class DatabaseDispatch:
             self.undispatchable = int(columns.ints("physical_offset")[dispatched.undispatchable[0]])
             return
         if self._tells:  # the units are put, again and again
-            told = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
-            for row in told.undispatchable[:1]:
+            announced = dispatch_columns(columns, self._how._replace(multi_dispatch=True))
+            for row in announced.undispatchable[:1]:
                 self.undispatchable = int(columns.ints("physical_offset")[row])
         self._units.add(dispatched)
         ends = columns.ints("physical_offset") + columns.ints("total_size")

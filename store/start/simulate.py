@@ -245,18 +245,18 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean
-    waiting, taken, further = PendingUnits(outcome), _nothing_new_before(outcome), None
+    waiting, nothing_new_before, database_dispatch = PendingUnits(outcome), _nothing_new_before(outcome), None
     if database is not None:
         tells = snapshot.layout.broker_config.get_bool("enableMultiDispatch")
         how = switches.dispatching(profile.dispatch)
-        further = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
+        database_dispatch = DatabaseDispatch(outcome.stores, database, how, profile.version, tells=tells)
     if verified is not None:
         scan.runs, since = {run.begin: run for run in verified.runs}, None if crashed else behind
         made_by, made = _made_by(outcome, verified)
         scan.passes = lambda run: (
             not dispatches
-            or (further is not None and further.takes(run, since, made_by))
-            or (run.end <= taken and waiting.takes(run, made=made))
+            or (database_dispatch is not None and database_dispatch.takes(run, since, made_by))
+            or (run.end <= nothing_new_before and waiting.takes(run, made=made))
         )
     with waiting:
         for batch in scan.batches(outcome.start.number, skipped):
@@ -268,13 +268,13 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
             held = confirmed(snapshot, profile, batch) if crashed else batch
             if outcome.stores.files:
                 waiting.add(held.columns, None if crashed else behind)
-            if further is not None:
-                further.add(held.columns, None if crashed else behind)
+            if database_dispatch is not None:
+                database_dispatch.add(held.columns, None if crashed else behind)
     end = scan.end
-    if further is not None:
-        further.hand_out()
-    if further is not None and further.undispatchable is not None:
-        outcome.hangs = UndispatchableRecord(further.undispatchable).reason
+    if database_dispatch is not None:
+        database_dispatch.hand_out()
+    if database_dispatch is not None and database_dispatch.undispatchable is not None:
+        outcome.hangs = UndispatchableRecord(database_dispatch.undispatchable).reason
     _cut_at(outcome, end, verified)
 
 

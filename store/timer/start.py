@@ -354,11 +354,11 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
 def _wheel_edits(snapshot: Snapshot, kept: list[DirectoryEntry]) -> Iterator[Edit]:
     """Replace a wheel of a wrong length, and make a lost one if entries need it."""
     wheel = snapshot.layout.timer_wheel
-    there = wheel.exists()
-    size = wheel.stat().st_size if there else 0
+    exists = wheel.exists()
+    size = wheel.stat().st_size if exists else 0
     if size == FILE_BYTES or (not size and not _needs_wheel(snapshot, kept)):
         return
-    if there:
+    if exists:
         reason = "a wheel of a wrong length: a broker does not start" if size else "an empty wheel"
         yield Edit("move", str(wheel), reason, _WHEEL_CODES)
     yield new_wheel(snapshot, kept)

@@ -230,11 +230,11 @@ class Ticks(NamedTuple):
         for which a broker takes its limit if the value is out of range.
         """
         roll = layout.broker_config.get_int("timerRollWindowSlot")
-        most = SLOTS // 2 - _BLANK_SLOTS
+        roll_max = SLOTS // 2 - _BLANK_SLOTS
         if roll is None:
             roll = DEFAULT_ROLL_SLOTS
         precision_ms = precision_of(layout)
-        return cls(precision_ms, roll if 2 <= roll <= most else most)
+        return cls(precision_ms, roll if 2 <= roll <= roll_max else roll_max)
 
     def of(self, time_ms: int) -> int:
         """The tick of a time."""
