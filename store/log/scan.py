@@ -156,7 +156,7 @@ class LogItems:
         return int(columns.ends[0]) if columns.ok[0] else 0
 
     def chain_end(self, at: int, enough: int) -> int:
-        """Byte where the chain from byte `at` on ends, or the first end of a part of it from `enough` on."""
+        """Byte where the chain from byte `at` on breaks off; the walk may end early, at or behind byte `enough`."""
         while at < enough:
             batch = self.records(at, Mark.AFTER_DAMAGE, SAMPLE)
             if batch is None:

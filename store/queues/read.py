@@ -163,7 +163,7 @@ class ConsumeQueue(Closing):
         return QueueSummary(self.topic, self.queue_id, first, stop, *place)
 
     def behind(self, log_start: int, log_end: int) -> int:
-        """Log position that the unit behind the queue's last message names, if it is behind the log's end; else -1.
+        """Log position that the unit behind the queue's last message names, if at or behind the log's end; else -1.
         Units that a cut of the log has left begin right behind the last message (spec 2.5). Raises Unreadable.
         """
         unit = self.unit(self.summary(log_start, log_end).max_offset)
@@ -282,7 +282,7 @@ class ConsumeQueue(Closing):
         return -(-(file.start + used) // UNIT_BYTES) * UNIT_BYTES
 
     def _without_zeros(self, file: MappedFile, size: int) -> int:
-        """Number of the first `size` bytes of a file without the zeros at their end; strips one block at most."""
+        """Length of the first `size` bytes of a file without the zeros at their end; strips one block at most."""
         start = max(0, size - _BLOCK_BYTES)
         return start + len(self._block(file.start + start, size - start).rstrip(b"\0"))
 

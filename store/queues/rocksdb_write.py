@@ -236,7 +236,7 @@ class QueueBound(NamedTuple):
     queue_offset: int
 
     def hides(self, first: QueueBound) -> bool:
-        """Whether this `min` row hides the first message, or sends consumers where none is. first: the first unit."""
+        """Whether this `min` row hides the first message, or sends consumers where no message is. first: unit."""
         if self.queue_offset < first.queue_offset:
             return self.physical_offset >= first.physical_offset
         return self.queue_offset > first.queue_offset

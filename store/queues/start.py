@@ -300,7 +300,7 @@ class QueueState:
         while True:
             file = self.files[index]
             valid_units = 0
-            for start, units in self._windows(file, self._known_units(file, valid)):
+            for start, units in self._windows(file, self._skippable_units(file, valid)):
                 bad = np.flatnonzero(~is_valid(units))
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
@@ -318,7 +318,7 @@ class QueueState:
         if self.ext is not None:
             self.ext.recover(last_address)
 
-    def _known_units(self, file: LoadedQueueFile, valid: tuple[int, int]) -> int:
+    def _skippable_units(self, file: LoadedQueueFile, valid: tuple[int, int]) -> int:
         """How many of a file's first units may be skipped; the last valid unit is always read."""
         begin = file.start // self.dtype.itemsize
         if valid[0] > begin or file.start % self.file_bytes or self.ext is not None:
@@ -344,7 +344,7 @@ class QueueState:
         while self.files:
             file = self.files[-1]
             file.wrote = 0
-            for start, units in self._windows(file, self._known_units(file, valid)):
+            for start, units in self._windows(file, self._skippable_units(file, valid)):
                 cut = is_cut(units["physical_offset"], log_end)
                 stop = ~is_valid(units) | cut
                 if start == 0:

@@ -134,8 +134,7 @@ def numbers(value: Any) -> Any:
 
 
 def lone_position(rows: Mapping[Any, Any]) -> str:
-    """The topic of transactions with a known position if the position in the other of the two topics is unknown, else
-    "".
+    """The topic of transactions whose position is known while that of the other topic is not; "" otherwise.
 
     With a single position a broker asks for decided transactions once more, and delivers them once more, or never asks
     for open ones. With neither it reads all of both topics, and finds what is decided.

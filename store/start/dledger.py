@@ -84,7 +84,7 @@ class DledgerIndexFile:
         return np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
 
     def following(self, first: int, end: int, file_bytes: int) -> Structs:
-        """Units from number `first` on that follow one another, the first of them at log position `end`."""
+        """Units from number `first` on that follow one another, the first of them right behind log position `end`."""
         parts = [np.zeros(0, _UNIT)]
         while True:
             part = self.units(first, WINDOW_UNITS)

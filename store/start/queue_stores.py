@@ -1,5 +1,4 @@
-"""Where a broker has its consume queues, in files, in a RocksDB, or in both (spec 2.10, 7.14), and how a start fills
-them.
+"""Where a broker has its consume queues, in files, a RocksDB, or both (spec 2.10, 7.14); how a start fills them.
 
 Of queues in a RocksDB: what they demand of the file where a recovery begins, what is dispatched to them, and how they
 are compared with queues in files.

@@ -103,7 +103,7 @@ def _shown_by_files(layout: Layout) -> ShownPrecision | None:
 
 
 def _by_slots(layout: Layout, times: list[int]) -> ShownPrecision | None:
-    """By the slots of the wheel whose number fits their tick."""
+    """The precision with which most slots whose number fits their tick are near the clock; None if none is."""
     ticks: list[int] = []
     try:
         status = layout.timer_wheel.stat()
