@@ -140,9 +140,9 @@ class IndexAudit:
     tagged: bool
     #: Position of the first record with keys that no sound file covers, None if all are covered.
     uncovered: int | None = None
-    #: First and last log position in each of these files.
+    #: First and last log position in each of the first `good` files.
     ranges: list[tuple[int, int]] = field(default_factory=list)
-    #: The same of sound files from the first on that reaches behind the log's end.
+    #: The same of the other sound files: from the first that reaches behind the log's end.
     given_up: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod

@@ -278,8 +278,7 @@ class _LogBegins:
         #: By topic: the last record that lies before the first record that its queue names; -1: none.
         self.older: dict[str, int] = {}
         self._counts: dict[QueueId, int] = {}
-        #: How many records lie before a queue's first named record, or its last one with queue offset 0 if there is
-        #: none.
+        #: How many records lie before a queue's first named record, else before its last one with queue offset 0.
         self._in_front: dict[QueueId, int] = {}
         self._zeros: dict[str, dict[int, int]] = {}
         #: By queue: the record before its last one with queue offset 0; -1: none.

@@ -157,7 +157,7 @@ class DatabaseState:
     _spill: Spill = field(default_factory=Spill)
     _waiting_row: int = _NONE
     _waiting_last: int = _NONE
-    #: The thread wrote units, whose moment is a race. backwards: the last record lay before others.
+    #: The thread wrote units, at a moment that depends on a race. backwards: the last record lay before others.
     wrote: bool = False
     backwards: bool = False
     #: A row named a position behind the log's end.

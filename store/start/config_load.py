@@ -43,7 +43,7 @@ STATISTICS = frozenset({TIMERS, TRANSACTIONS})
 class ConfigRules(NamedTuple):
     """How one broker version loads `config/`. Names are those of files."""
 
-    #: there is no start if both the file and its .bak are refused; in the order of loading
+    #: if the load of one is refused, there is no start; in the order of loading
     needed: tuple[str, ...]
     #: the same if there is a timer
     needed_by_timer: tuple[str, ...] = ()
