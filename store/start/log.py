@@ -7,6 +7,7 @@ fields of a profile, so that the algorithm knows no mode; predictions that rest 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -153,6 +154,7 @@ class LogWalk:
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
     #: Says whether the records of a run may be skipped.
     passes: Callable[[VerifiedRun], bool] = lambda _run: False
+    _begins: list[int] = field(default_factory=list)
 
     def batches(self, start: int, skipped: int = 0) -> Iterator[FileRecords | PhantomRecord]:
         """Walk from file number `start` on, and in that file from byte `skipped` on."""
@@ -172,18 +174,22 @@ class LogWalk:
     def _file(self, file: LoadedFile, offset: int = 0) -> Generator[FileRecords | PhantomRecord, None, LoadFailure]:
         """Walk one file; return what ended the walk. A phantom record shifts all that follows in the file."""
         assert file.entry is not None
-        buffer = self.snapshot.bytes_of(file.entry)
-        phantoms_allowed = self.profile.record.unequal_is_data and self.crashed
-        shift = 0
+        buffer, rules = self.snapshot.bytes_of(file.entry), self.profile.record
+        phantoms_allowed = rules.unequal_is_data and self.crashed
+        shift, in_step = 0, True
         while True:
-            run = self.run_at(file, offset)
-            if run is not None and not shift:
+            run = None if shift else self.run_at(file, offset)
+            if run is not None:
                 offset = run.end - file.start
                 continue
-            for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
+            end = self._next_run(file, offset) if in_step and not shift else None
+            for item in walk(buffer, offset, rules, self.body_check, file.start, end):
                 if isinstance(item, Columns):
                     yield FileRecords(file, item)
                     continue
+                if end is not None:  # of the next run; else a record goes beyond it, or this is a failure
+                    offset, in_step = item.offset, item.offset == end
+                    break
                 self.end = file.start + item.offset + shift
                 if item.passed or item.size <= 0 or not phantoms_allowed:
                     return item
@@ -191,6 +197,15 @@ class LogWalk:
                 yield PhantomRecord(item.size)
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
+
+    def _next_run(self, file: LoadedFile, offset: int) -> int | None:
+        """The byte of the file where the next run behind `offset` begins; None without one."""
+        if len(self._begins) != len(self.runs):
+            self._begins = sorted(self.runs)
+        at = bisect_right(self._begins, file.start + offset)
+        assert file.entry is not None
+        begin = self._begins[at] - file.start if at < len(self._begins) else file.entry.size
+        return begin if begin < file.entry.size else None
 
     def run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
         """The run that begins at a byte of the file; None if this version may not take all its records."""

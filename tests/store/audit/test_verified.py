@@ -340,9 +340,9 @@ def test_a_start_takes_units_made_for_an_index_with_tags(tmp_path: Path, monkeyp
     verified = prove.prove_log(proof, 1)
     walked = list[int]()
 
-    def walk(content: Any, offset: int, record: Any, check: Any, start: int) -> Any:
+    def walk(content: Any, offset: int, record: Any, check: Any, start: int, end: int | None) -> Any:
         walked.append(start + offset)
-        return load_rules.walk(content, offset, record, check, start)
+        return load_rules.walk(content, offset, record, check, start, end)
 
     def ends(known: VerifiedLog | None) -> dict[Any, tuple[int, int]]:
         walked.clear()

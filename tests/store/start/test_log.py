@@ -6,17 +6,23 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mqstore.formats.checkpoint import FIELDS
+from mqstore.store.audit.verified import VerifiedRun
+from mqstore.store.broker.load_rules import load_files
 from mqstore.store.broker.profiles import PROFILES
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import Recovery, analyze
-from mqstore.store.start.log import as_configured
+from mqstore.store.start.log import FileRecords, LogWalk, as_configured
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...cli.datadriven import run_here
 
 DUPLICATION = "duplicationEnable"
@@ -81,3 +87,38 @@ def test_the_modes_are_data() -> None:
         assert as_configured(profile, BrokerConfig({})) is profile
         changed = as_configured(profile, on)
         assert changed.record.dup_info == changed.dispatch.confirmed_only == (profile.since[0] == 5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cuts=st.lists(st.integers(0, 400), min_size=2, max_size=6), off=st.sampled_from([0, 0, 0, 1]))
+def test_a_walk_skips_runs_wherever_they_begin(clean_log: Snapshot, cuts: list[int], off: int) -> None:
+    """It reads the same records without those of the runs, and ends at the same place. off: no record begins there."""
+    files = load_files(clean_log.log, clean_log.log_file_bytes, PROFILES["5.3"].load).files
+
+    def walked(runs: dict[int, VerifiedRun]) -> tuple[list[int], LogWalk]:
+        walk = LogWalk(clean_log, files, PROFILES["5.3"], crashed=True, runs=runs, passes=lambda _run: True)
+        found = [item for item in walk.batches(0) if isinstance(item, FileRecords)]
+        return [item.file.start + at for item in found for at in item.columns.starts.tolist()], walk
+
+    whole, expected = walked({})
+    in_first = sum(at < clean_log.log_file_bytes for at in whole)
+    bounds = sorted({*(min(cut, in_first - 1) for cut in cuts)})
+    path = clean_log.log[0].path
+    spans = [(whole[first] + off, whole[behind]) for first, behind in zip(bounds[::2], bounds[1::2], strict=False)]
+    spans = [span for span in spans if off == 0 or span[0] < span[1]]
+    runs = {begin: run_of(path, begin, end) for begin, end in spans}
+    found, walk = walked(runs)
+    inside = [at for at in whole if any(begin <= at < end for begin, end in spans)]
+    assert found == (whole if off else [at for at in whole if at not in inside])
+    assert (walk.end, walk.reason, walk.failure) == (expected.end, expected.reason, expected.failure)
+
+
+def run_of(path: str, begin: int, end: int) -> VerifiedRun:
+    """A run of which nobody asks more than where it lies."""
+    return VerifiedRun(path, begin, end, begin, 0, False, True, None, np.zeros(0, np.int64), {}, {}, [])
+
+
+@pytest.fixture(scope="module")
+def clean_log(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A log of one file without damage."""
+    return Snapshot.of(Layout.open(stores.unpack("5.3.3-clean", tmp_path_factory.mktemp("log"))))
