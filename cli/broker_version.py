@@ -19,7 +19,7 @@ def parse_version(text: str) -> str:
     return text
 
 
-def tell_nearest(version: str | None, common: Common) -> None:
+def warn_of_nearest_version(version: str | None, common: Common) -> None:
     """Warn if a version has no profile of its own and the nearest one is used."""
     if version is None:
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..store.start.config import ConfigStart
 
 
-def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
+def still_lost_config(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
     """What a start would have lost, and what is still lost after the store was changed; None for nothing."""
     from ..store.broker.profiles import profile_of
     from ..store.start.config import still_lost
@@ -26,11 +26,11 @@ def left_lost(before: ConfigStart | None, after: Layout) -> ConfigStart | None:
 
 def not_back(before: ConfigStart | None, left: ConfigStart | None) -> str:
     """Sentences on what stays lost (`left`), and on what came back without its settings, each after a space; or ""."""
-    from ..store.start.config import back_unsettled
+    from ..store.start.config import default_settings_text
 
     if before is None or before.bare or not before.loses:
         return ""
-    unsettled = back_unsettled(before, left)
+    unsettled = default_settings_text(before, left)
     return (f" {unsettled}." if unsettled else "") + (f" Not restored: {left.sentence}." if left else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .broker_version import tell_nearest
+from .broker_version import warn_of_nearest_version
 from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common
@@ -26,7 +26,7 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
 
     if to is None:
         raise bad_parameter("--convert needs --to DIR, a new directory")
-    tell_nearest(version, common)
+    warn_of_nearest_version(version, common)
     out = common.checked_output("conversion")
     layout = Layout.open(store, common.config())
     total = layout.commit_log_files().size

@@ -62,14 +62,14 @@ class Options:
         for name, annotation in get_type_hints(cls, include_extras=True).items():
             yield Parameter(name, getattr(cls, name), annotation)
 
-    def set_ones(self, *besides: str) -> set[str]:
+    def changed_names(self, *besides: str) -> set[str]:
         """Names of the options whose value is not the default. besides: names to leave out."""
         own = type(self)
         return {each for each in own.__annotations__ if getattr(self, each) != getattr(own, each)}.difference(besides)
 
     def said(self, *besides: str) -> list[str]:
         """The options whose value is not the default, as they are typed. besides: names to leave out."""
-        given = self.set_ones(*besides)
+        given = self.changed_names(*besides)
         if not given:  # evaluating the annotations, which are strings, takes time
             return []
         declared = (each.annotation.__metadata__[0] for each in self.parameters() if each.name in given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .declared import App
-from .diff_options import INDEX, MESSAGES, A, B, Looks
+from .diff_options import INDEX, MESSAGES, A, B, DiffOptions
 from .options import Common, shared
 from .pipeline_options import Spark
 
@@ -17,7 +17,7 @@ app = App()
 
 @app.command()
 @shared(or_spark=True)
-def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
+def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Show where two copies of a store differ: log, messages, queues, index, positions, configuration, timers.
 
     Where both sides have the log, it is compared byte by byte: whether both are copies of one log, the first

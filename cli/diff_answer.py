@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
 from .declared import Exit, Format
-from .diff_options import MESSAGES, WHAT, Looks
+from .diff_options import MESSAGES, WHAT, DiffOptions
 from .exit_codes import ExitCode
 from .json_text import dumps
 from .options import Common
 from .pipeline_options import damage_text
 from .terminal import escape
-from .unread import UNREAD, tell_unread, unread_text, without_gone
+from .unread import UNREAD, report_unreadable, retry_without_lost, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
@@ -62,7 +62,9 @@ class Sides:
     parts: dict[str, Comparison] = field(default_factory=dict)
     within: dict[str, Sequence[PositionRange]] = field(default_factory=dict)
 
-    def compare_parts(self, config: BrokerConfig, note: Callable[[int], None], looks: Looks, *, quick: bool) -> None:
+    def compare_parts(
+        self, config: BrokerConfig, note: Callable[[int], None], looks: DiffOptions, *, quick: bool
+    ) -> None:
         """Compare everything but messages, of the pairs that are on this machine. Raises StoreError."""
         if looks.parts == {MESSAGES}:
             return
@@ -108,7 +110,7 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
     sizes, unread = log_sizes([*of_a, *of_b], common.config())
     gone = {side[root] for side in (of_a, of_b) for root in unread if root in side}
     of_a, of_b = ({r: n for r, n in side.items() if n not in gone} for side in (of_a, of_b))
-    left_out = tell_unread(unread, others=bool(of_a), partial=partial)
+    left_out = report_unreadable(unread, others=bool(of_a), partial=partial)
     for name in alone:
         common.warn(f"{name}: only one side has this store")
 
@@ -122,10 +124,10 @@ def answer(a: str, b: str, partial: bool, common: Common, compare: Callable[[Sid
         if not partial or failed is None:
             return None
         others = names - {failed}
-        left_out.extend(tell_unread({error.store or "": error}, others=bool(others), partial=True))
+        left_out.extend(report_unreadable({error.store or "": error}, others=bool(others), partial=True))
         return others
 
-    _, sides = without_gone(compared, set(of_a.values()), rest)
+    _, sides = retry_without_lost(compared, set(of_a.values()), rest)
     _tell(sides.unsound, common)
     for name, part in sides.parts.items():
         for text in part.unread:

@@ -25,7 +25,7 @@ def parse_only(text: str) -> frozenset[str]:
     return found
 
 
-class Looks(Options):
+class DiffOptions(Options):
     """What `diff` compares, and how thoroughly; the annotations declare the options."""
 
     quick: Annotated[

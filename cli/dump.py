@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from .declared import App, Argument, Format, Option, Options, bad_parameter
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, countable, shared
-from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
+from .selection_options import MAX_BODY_BYTES, ConditionOptions, MaxBody
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
@@ -46,7 +46,7 @@ def dump(
     ] = None,
     count: Annotated[int | None, Option("--count", "-n", metavar="N", min=0, help="Print at most N records.")] = None,
     *,
-    conditions: Conditions,
+    conditions: ConditionOptions,
     view: RecordOptions,
     common: Common,
 ) -> None:

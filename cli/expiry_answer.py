@@ -36,7 +36,7 @@ _WHY = {
 }
 
 
-class Expiring(Options):
+class ExpiryOptions(Options):
     """The options of `--expires`; the annotations declare them."""
 
     expires: Annotated[
@@ -65,7 +65,7 @@ class Expiring(Options):
         """Raises BadParameter for options that cannot be combined. others: whether another kind of answer is wanted."""
         if self.expires and any(others):
             raise bad_parameter("--expires cannot be combined with --quick, --browse or --master")
-        if not self.expires and self.set_ones():
+        if not self.expires and self.changed_names():
             raise bad_parameter("--within, --trend, --disk-size, --disk-used, --now need --expires")
 
     def spans_ms(self) -> tuple[int, int, int]:
@@ -90,7 +90,7 @@ class Expiring(Options):
         return Disk(self.disk_size, self.disk_used, here=False)
 
 
-def tell_expiry(stores: list[str], expiring: Expiring, common: Common) -> None:
+def print_expiry(stores: list[str], expiring: ExpiryOptions, common: Common) -> None:
     """Print the forecast of each store. Raises Exit, InvalidInput, and what reading raises."""
     from ..store.offsets.expiry import forecast, losing
     from ..store.search.store import StoreReader

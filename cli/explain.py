@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..store.findings.catalogue import Invariant
-    from ..store.log.message import MarkStory
+    from ..store.log.message import MarkTexts
     from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
 
@@ -68,14 +68,14 @@ _COLUMNS = (
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """All codes and labels, as they are typed, with their records."""
     from ..store.findings.catalogue import catalogue
-    from ..store.log.message import mark_stories
+    from ..store.log.message import mark_texts
     from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
 
     yield from ((code, _of_invariant(invariant)) for code, invariant in catalogue().items())
     yield from ((case.label, _of_case(case)) for case in CASES)
     yield from ((code, _of_bug(bug)) for code, bug in bugs().items())
-    yield from ((label, _of_mark(mark)) for label, mark in mark_stories().items())
+    yield from ((label, _of_mark(mark)) for label, mark in mark_texts().items())
 
 
 def _find(code: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _of_bug(bug: BrokerBug) -> dict[str, Any]:
     }
 
 
-def _of_mark(mark: MarkStory) -> dict[str, Any]:
+def _of_mark(mark: MarkTexts) -> dict[str, Any]:
     return {
         "type": "mark",
         "label": mark.label,

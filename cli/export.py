@@ -9,7 +9,7 @@ from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
-from .unread import of_readable, tell_unread
+from .unread import report_unreadable, run_on_readable
 
 app = App()
 
@@ -68,11 +68,13 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
-    left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
+    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
 
     def job(roots: Sequence[str]) -> dict[str, Any]:
         with at_rate(common.rate), common.progress("exporting", sum(map(sizes.__getitem__, roots))) as progress:
             return run(roots, asked, how, to, here(progress.advance), mode=mode)
 
-    manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
+    manifest, gone = run_on_readable(
+        job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1]
+    )
     answer(report_of(to, manifest, [*left_out, *gone]), options, common, output)

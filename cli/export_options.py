@@ -144,7 +144,7 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, output: Output) -> None:
     """Print the answer to `output`; warn about what is not in the files, or damaged in them. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
-    from .json_text import lines_wide
+    from .json_text import indented_lines
 
     for row in report["damage"][:_NAMED]:
         common.warn(f"not exported: {damage_text(row)}")
@@ -155,7 +155,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
         common.warn(line)
     with output:
         if options.answer_json:
-            for lines in lines_wide(report):
+            for lines in indented_lines(report):
                 output.raw(f"{lines}\n".encode())
         else:
             output.record(report, text=_text)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from .declared import App, Argument, Option, bad_parameter, exclude, path_text
 from .options import PASSED_OVER, Common, shared
-from .selection_options import Conditions, GetOptions, Printing
+from .selection_options import ConditionOptions, GetOptions, PrintOptions
 
 app = App()
 
@@ -29,7 +29,7 @@ class GetFormat(StrEnum):
 def get(
     store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
     *,
-    conditions: Conditions,
+    conditions: ConditionOptions,
     place: GetOptions,
     follow: Annotated[
         bool, Option("--follow", "-f", help="Wait for new messages; --since prints older ones first.")
@@ -47,7 +47,7 @@ def get(
             help="Read one address per line; print one answer for each.",
         ),
     ] = None,
-    printing: Printing,
+    printing: PrintOptions,
     common: Common,
 ) -> None:
     """Read messages by any address.

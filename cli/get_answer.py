@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from .file_kinds.chunks import RecordPiece
     from .options import Common
     from .output import Output
-    from .selection_options import Conditions, GetOptions, Printing
+    from .selection_options import ConditionOptions, GetOptions, PrintOptions
 
 
 class GetQuestion(NamedTuple):
     """What the command line asks for. whole: show batch records as they are stored."""
 
-    conditions: Conditions
+    conditions: ConditionOptions
     place: GetOptions
-    printing: Printing
+    printing: PrintOptions
     whole: bool
 
     def check(self) -> None:
@@ -52,7 +52,7 @@ class GetQuestion(NamedTuple):
             raise InvalidInput("--offset needs one topic, not a pattern")
         if place.count is not None and asked not in ([], ["--offset"]):
             raise InvalidInput(f"--count needs a queue; it cannot be combined with {asked[0]}")
-        if not asked and place.count is None and not conditions.set_ones():
+        if not asked and place.count is None and not conditions.changed_names():
             hint = "give --topic, --key or --since, for example; mqstore dump prints everything"
             raise InvalidInput("nothing was asked for", hint=hint)
 

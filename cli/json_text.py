@@ -27,7 +27,7 @@ def line_of(record: Any) -> bytes:
     return f"{dumps(record)}\n".encode()
 
 
-def lines_wide(value: Any) -> Iterator[str]:
+def indented_lines(value: Any) -> Iterator[str]:
     """`value` indented, for people: yields several lines at a time, so that the whole text is never in memory."""
     pieces, rest = _wide(value), ""
     while some := "".join(islice(pieces, _AT_ONCE)):

@@ -50,7 +50,7 @@ class OffsetsOptions(Options):
         return LagQuery(now_ms, by, self.group, self.topic, self.behind, self.quick)
 
 
-class Moving(Options):
+class MoveOptions(Options):
     """Comparison with another store, and which positions are moved; the annotations declare the options."""
 
     compare: Annotated[
@@ -106,7 +106,7 @@ def offsets(
     stores: Annotated[list[Path], Argument(metavar="STORE...", help="Root directories of stores.")],
     *,
     shown: OffsetsOptions,
-    moving: Moving,
+    moving: MoveOptions,
     change: Change,
     common: Common,
 ) -> None:
@@ -215,7 +215,7 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
     raise Exit(ExitCode.NO if different or not named else ExitCode.DONE)
 
 
-def _plan(path: Path, moving: Moving, wanted: LagQuery, change: Change, common: Common) -> None:
+def _plan(path: Path, moving: MoveOptions, wanted: LagQuery, change: Change, common: Common) -> None:
     """Show what moves, and move it with --apply. Raises Exit, and what `apply` raises."""
     from ..store.errors import Unclean
     from ..store.session.apply import refuse_in_use
@@ -259,19 +259,24 @@ def _go_on(layout: Layout, change: Change, common: Common) -> Applied | None:
     from ..store.counted import counted
     from ..store.disk.lock import holder
     from ..store.errors import Unclean
-    from ..store.session.apply import go_on
-    from ..store.session.journal import CutOff, left_over
+    from ..store.session.apply import finish_interrupted
+    from ..store.session.journal import InterruptedChange, left_over
 
     unfinished = left_over(layout)
     if unfinished is None or (not change.apply and holder(layout.lock) is not None):
         return None
     if not change.apply:
         hint = f"run: {unfinished.command(layout)}"
-        before = ": no plan is made before it is finished" if isinstance(unfinished, CutOff) else ""
+        before = ": no plan is made before it is finished" if isinstance(unfinished, InterruptedChange) else ""
         raise Unclean(f"{unfinished}{before}", path=layout.root, hint=hint)
-    if change.asks and isinstance(unfinished, CutOff) and not unfinished.undoing and unfinished.journal is None:
+    if (
+        change.asks
+        and isinstance(unfinished, InterruptedChange)
+        and not unfinished.undoing
+        and unfinished.journal is None
+    ):
         agree("Finish it, and then make the plan?", f"{unfinished}.", common, ExitCode.UNCLEAN)
-    ended = go_on(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
+    ended = finish_interrupted(layout, files_of(layout, change.follow_links), wait_seconds=change.wait)
     lost = f", {counted(ended.lost, 'message')} lost" if ended is not None and ended.lost else ""
     common.warn(f"{layout.root}: {unfinished}: finished now{lost}")
     return ended if ended is not None and ended.session else None
@@ -281,7 +286,7 @@ def _edit(edit: dict[str, Any], layout: Layout) -> dict[str, Any]:
     return {**edit, "path": edit["path"].removeprefix(f"{layout.root}/")}
 
 
-def _planned(layout: Layout, moving: Moving, wanted: LagQuery, common: Common) -> Moves:
+def _planned(layout: Layout, moving: MoveOptions, wanted: LagQuery, common: Common) -> Moves:
     from ..store.offsets.move import Merge, WhichPosition, open_side, parse_reset, plan_moves
     from ..store.offsets.positions import Only
     from ..store.search.store import StoreReader
@@ -301,7 +306,7 @@ def _apply(
     layout: Layout,
     found: Moves,
     seen: Fingerprint | None,
-    moving: Moving,
+    moving: MoveOptions,
     wanted: LagQuery,
     change: Change,
     common: Common,

@@ -226,7 +226,7 @@ def shared(
                 if _is_group(group)
             }
             try:
-                with telling_unread(unread, given["common"], values.get("store")):
+                with reporting_unreadable(unread, given["common"], values.get("store")):
                     read_as_broker(values, given["common"])
                     check_log_of(values, given["common"])
                     function(**values, **given)
@@ -340,7 +340,7 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
 
 
 @contextmanager
-def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[None]:
+def reporting_unreadable(unread: str, common: Common, store: Path | None) -> Iterator[None]:
     """Context of a command: report ranges that cannot be read from a disk, and end with an error because of them.
     store: of the command. Raises UnreadableRange: at once if `unread` is REFUSED, else at the end.
     """

@@ -133,10 +133,10 @@ class Output:
         """
         columns = tuple(record) if columns is None else columns
         if self._form == Format.JSON:
-            from .json_text import lines_wide
+            from .json_text import indented_lines
 
             for chosen in self._chosen([record], columns):
-                self._lines(lines_wide(chosen))
+                self._lines(indented_lines(chosen))
         elif verdict is not None and self._is_page and self.on_terminal:
             from .terminal_page import on_terminal
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from ..store.counted import counted
 from ..store.put.on_damage import CorruptedBodies, OnDamage
-from .broker_version import AsBroker, tell_nearest
+from .broker_version import AsBroker, warn_of_nearest_version
 from .damage_option import OnDamageOption
 from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
@@ -64,7 +64,7 @@ def compact(
     from ..store.arrow.stores import as_path, log_sizes, stores_of
     from ..store.disk.byte_reader import at_rate
 
-    tell_nearest(as_broker, common)
+    warn_of_nearest_version(as_broker, common)
     config, roots = common.config(), stores_of(stores)
     folders = dict(zip(roots, folders_of([as_path(root) for root in roots]), strict=True))
     sizes, unread = log_sizes(roots, config)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from .diff_options import INDEX, MESSAGES, A, B, Looks
+from .diff_options import INDEX, MESSAGES, A, B, DiffOptions
 from .options import Common, shared
-from .pipeline_options import Spark, session_showing, tell_local
+from .pipeline_options import Spark, session_showing, warn_if_quicker_here
 
 if TYPE_CHECKING:
     from .diff_answer import Sides
 
 
 @shared(without=("rate",))
-def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
+def diff(a: A, b: B, *, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Show where two copies of a store differ, for many or large stores.
 
     The answer is that of mqstore diff, whose help says how messages are compared. mqstore diff needs no Spark and
@@ -32,7 +32,7 @@ def diff(a: A, b: B, *, looks: Looks, spark: Spark, common: Common) -> None:
     compared_on_spark(a, b, looks, spark, common)
 
 
-def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common) -> None:
+def compared_on_spark(a: str, b: str, looks: DiffOptions, spark: Spark, common: Common) -> None:
     """Run `diff` on the Spark that `spark` names. Raises SparkUnavailable, Exit."""
     looks.refuse_nothing(INDEX | {MESSAGES} if looks.quick else INDEX, "Spark or --quick")
     master, settings = spark.place(common)
@@ -43,7 +43,7 @@ def compared_on_spark(a: str, b: str, looks: Looks, spark: Spark, common: Common
         pair.compare_parts(common.config(), lambda size: None, looks, quick=True)
         if MESSAGES not in looks.parts or looks.quick:
             return
-        tell_local("diff", list(pair.a), spark, common)
+        warn_if_quicker_here("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
         with session_showing("comparing", pair.bytes, 1, (master, settings), common) as session:
             pair.found(*on_spark(session, pair.a, pair.b, common.config()))

@@ -9,8 +9,8 @@ from typing import Any
 from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, session_showing, tell_local
-from .unread import of_readable, tell_unread
+from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
+from .unread import report_unreadable, run_on_readable
 
 
 @shared(FileFormat, "Format of the files.", without=("rate",))
@@ -41,13 +41,15 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
-    left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
-    tell_local("export", list(sizes), spark, common)
+    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
+    warn_if_quicker_here("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
 
     def job(roots: Sequence[str]) -> dict[str, Any]:
         shown = "exporting", sum(map(sizes.__getitem__, roots)), STAGES, (master, settings), common
         return run(roots, asked, how, to, on_spark(lambda: session_showing(*shown)), mode=mode)
 
-    manifest, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1])
+    manifest, gone = run_on_readable(
+        job, list(sizes), options.partial, lambda roots: log_sizes(roots, common.config())[1]
+    )
     answer(report_of(to, manifest, [*left_out, *gone]), options, common, output)

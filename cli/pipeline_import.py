@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from ..store.counted import counted
 from ..store.put.on_damage import CorruptedBodies, OnDamage
-from .broker_version import AsBroker, tell_nearest
+from .broker_version import AsBroker, warn_of_nearest_version
 from .damage_option import OnDamageOption
 from .declared import Argument, Exit, Option
 from .exit_codes import ExitCode
@@ -51,7 +51,7 @@ def import_(
 
     require_arrow("no import")
     output = common.checked_output("import")
-    tell_nearest(as_broker, common)
+    warn_of_nearest_version(as_broker, common)
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..pipeline.watch import Done, Tell
-    from ..store.arrow.stores import Ask
+    from ..store.arrow.stores import ReadOptions
 
 _QUICKER_BYTES = 8 << 30
 """Size of a log from which Spark may be quicker; not for a cluster or for many stores. See docs/spark.md."""
@@ -84,7 +84,7 @@ class Spark(Options):
         return settings
 
 
-def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
+def warn_if_quicker_here(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
     """Warn if Spark would run on this machine for one store with a small log."""
     from ..store.arrow.stores import log_sizes
     from ..store.counted import bytes_text
@@ -174,13 +174,13 @@ def damage_text(row: Mapping[str, Any]) -> str:
     return f"{row['store']}{at} ({row['reason']})"
 
 
-def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> Ask:
+def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> ReadOptions:
     """What is read of stores in this process. Raises InvalidInput."""
-    from ..store.arrow.stores import FAIL_UNREADABLE, Ask
+    from ..store.arrow.stores import FAIL_UNREADABLE, ReadOptions
     from ..store.search.selection import parse_range
 
     times, config = parse_range(since, until), dict(common.config())
-    return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)
+    return ReadOptions(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)
 
 
 def source_options(common: Common, since: str | None = None, until: str | None = None) -> dict[str, str]:

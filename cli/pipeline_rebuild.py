@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from ..store.errors import Missing
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Exit
 from .exit_codes import ExitCode
 from .options import Common, say, shared
 from .pipeline_options import LocalStores, Spark, To, showing
 from .terminal import page_of
-from .unread import without_gone
+from .unread import retry_without_lost
 
 if TYPE_CHECKING:
     from ..pipeline.plan import JobPlan
@@ -59,7 +59,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
     """
     master, settings = spark.place(common)
     output = common.checked_output("rebuild")
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import on_spark
     from ..pipeline.rebuild import rebuild as run
@@ -93,7 +93,7 @@ def rebuild(stores: LocalStores, *, to: To, spark: Spark, broker_version: Broker
             f" {counted(store.units_per_file, 'unit')} in a"
             f" file, rules of broker {store.broker_version}"
         )
-    plan, manifest = without_gone(job, plan, rest)
+    plan, manifest = retry_without_lost(job, plan, rest)
     report = report_of(plan, to, manifest, unreadable)
     for line in [*losses_of(report), *first_steps(report, common.given(broker_version))]:
         common.warn(line)

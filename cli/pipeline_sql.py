@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..store.counted import counted
 from .declared import Exit
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, session_showing, source_options, tell_local
+from .pipeline_options import Spark, Stores, session_showing, source_options, warn_if_quicker_here
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import tell_lacking, tell_unread
+from .unread import report_lacking, report_unreadable
 
 
 @shared(without=("rate",))
@@ -38,13 +38,13 @@ def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, co
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking
     from ..pipeline.sql_plan import understood
-    from ..store.arrow.stores import Ask, stores_of
+    from ..store.arrow.stores import ReadOptions, stores_of
     from ..store.arrow.views import readable
 
     options = source_options(common, given.since, given.until)
-    ask, gone = readable(Ask(tuple(stores_of(stores)), config=dict(common.config())), ())
-    left_out = tell_unread(gone, others=bool(ask.stores), partial=given.partial)
-    tell_local("sql", ask.stores, spark, common)
+    ask, gone = readable(ReadOptions(tuple(stores_of(stores)), config=dict(common.config())), ())
+    left_out = report_unreadable(gone, others=bool(ask.stores), partial=given.partial)
+    warn_if_quicker_here("sql", ask.stores, spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
     place = (master, SETTINGS | settings)
     with session_showing("asking", 0, None, place, common, in_python=False) as session:
@@ -52,9 +52,9 @@ def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, co
         asked = understood(session, query)
         columns = shown_columns(asked.columns, common)
         ask, gone = readable(ask, [needed.view for needed in asked.views])
-        left_out += tell_unread(gone, others=bool(ask.stores), partial=given.partial)
+        left_out += report_unreadable(gone, others=bool(ask.stores), partial=given.partial)
         rows = answer(session, asked, ask.stores, options)
         print_answer(rows, columns, left_out, common)
         found = lacking(session, asked, ask.stores, options)
-    code = tell_lacking(found.damage, found.bodies)
+    code = report_lacking(found.damage, found.bodies)
     raise Exit(max(code, int(bool(left_out))))

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from .declared import Option, bad_parameter
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, session_showing, tell_local
+from .pipeline_options import Spark, Stores, session_showing, warn_if_quicker_here
 from .stats_answer import StatsOptions, answer
-from .unread import tell_unread
+from .unread import report_unreadable
 
 
 @shared(without=("rate",))
@@ -54,13 +54,13 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
 
     ask = options.asked(stores_of(stores), common)
     sizes, gone = log_sizes(ask.stores, ask.broker_config)
-    left_out = tell_unread(gone, others=bool(sizes), partial=options.partial)
-    tell_local("stats", list(sizes), spark, common)
+    left_out = report_unreadable(gone, others=bool(sizes), partial=options.partial)
+    warn_if_quicker_here("stats", list(sizes), spark, common)
     tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted)
     common.explain(f"starting Spark on {master} for {counted(len(tasks), 'part')} of logs")
     place = master, settings
     with session_showing("counting", sum(sizes.values()), 1, place, common) as session:
         found, failed = count_on(session, tasks, wanted)
     others = len(failed) < len(sizes)
-    left_out += tell_unread(failed, others=others, partial=options.partial)
+    left_out += report_unreadable(failed, others=others, partial=options.partial)
     answer(found, left_out, options, common)

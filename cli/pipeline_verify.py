@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from ..store.counted import counted
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, say, shared
@@ -58,7 +58,7 @@ def verify(
 
     common.open_output().check(COLUMNS)
     groups = groups_of(only)
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     roots, now_ms = stores_of(stores), clock_ms()
     sizes, _ = log_sizes(roots, common.config())
     common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")

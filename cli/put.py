@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .broker_version import tell_nearest
+from .broker_version import warn_of_nearest_version
 from .declared import App, Argument, Exit, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
@@ -74,10 +74,10 @@ def put(
 
     if source.path is None and (options_of_from := source.said()):
         raise bad_parameter(f"{options_of_from[0]} needs --from")
-    if message.compress is None and "compress_over" in message.set_ones():
+    if message.compress is None and "compress_over" in message.changed_names():
         raise bad_parameter("--compress-over needs --compress")
     options = writing.options()
-    tell_nearest(writing.as_broker, common)
+    warn_of_nearest_version(writing.as_broker, common)
     target = Target(store, options, common)
     corrupted = CorruptedBodies(source.on_damage)
     is_message_given = topic is not None or message.is_given
@@ -88,10 +88,10 @@ def put(
                 raise InvalidInput(
                     "--from takes its messages from FILE: give no TOPIC, BODY or message option beside it"
                 )
-            from .put_many import Many, put_many
+            from .put_many import PutInput, put_many
 
             at_once = writing.flush is Flush.SYNC
-            many = Many(
+            many = PutInput(
                 source.path, source.form, source.keep_times, at_once, source.resume, not source.no_answers, corrupted
             )
             answers: Iterator[Any] = put_many(target, many, out)

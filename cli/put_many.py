@@ -46,7 +46,7 @@ _SUFFIXES = {
 
 
 @dataclass(frozen=True)
-class Many:
+class PutInput:
     """The input, and how it is taken.
 
     form: None to take it from the suffix of the file. at_once: sync each portion as it arrives; otherwise once a
@@ -67,7 +67,7 @@ Answer = dict[str, Any] | memoryview
 """The answer for a message, or several answers as lines of JSON."""
 
 
-def put_many(target: Target, many: Many, out: Output) -> Iterator[Answer]:
+def put_many(target: Target, many: PutInput, out: Output) -> Iterator[Answer]:
     """Append the messages of the input and yield their answers.
 
     A line that is not valid ends it; the messages before the line are appended and answered. Raises InvalidInput,
@@ -109,7 +109,7 @@ def _size_of(source: str) -> int:
     return path.stat().st_size if source != "-" and path.is_file() else 0
 
 
-def _portions(many: Many, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[Portion]:
+def _portions(many: PutInput, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[Portion]:
     if Path(many.source).is_dir():
         return read_directory(Path(many.source), note, tell)
     form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
@@ -176,7 +176,7 @@ def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
 class _Stream:
     """Messages on their way: appended, then synced, then answered."""
 
-    def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many, *, as_lines: bool) -> None:
+    def __init__(self, writer: StoreWriter, reader: MessageReader, many: PutInput, *, as_lines: bool) -> None:
         self._skipped = self._known = 0
         self._corrupted = many.corrupted
         self._writer = writer

@@ -111,7 +111,7 @@ class PutMessageOptions(Options):
     @property
     def is_given(self) -> bool:
         """Whether any option but those of transactions is given."""
-        return bool(self.set_ones("transaction", "half"))
+        return bool(self.changed_names("transaction", "half"))
 
     @property
     def ends_transaction(self) -> bool:

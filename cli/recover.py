@@ -11,7 +11,7 @@ from .change_options import Change, agree, files_of, reading_the_log
 from .declared import App, Argument, Exit, Format, Option, Options, bad_parameter, path_text
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
-from .slave import AsSlave, tell_cut
+from .slave import SlaveOptions, print_cut
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -72,7 +72,7 @@ def recover(
     broker_version: BrokerVersion = None,
     *,
     lost: LossOptions,
-    as_slave: AsSlave,
+    as_slave: SlaveOptions,
     change: Change,
     common: Common,
 ) -> None:
@@ -108,12 +108,12 @@ def recover(
       mqstore recover /data/store --role slave --epoch master/epochFileCheckpoint
     """
     change.check()
-    if as_slave != AsSlave():
+    if as_slave != SlaveOptions():
         if change.apply:
             raise bad_parameter("--role slave only reports: a slave cuts its log itself")
-        tell_cut(change.open(store, common), as_slave, common)
+        print_cut(change.open(store, common), as_slave, common)
     from ..store.disk.layout import Layout
-    from .config_text import left_lost
+    from .config_text import still_lost_config
 
     out = common.checked_output("recovery")
     layout = change.open(store, common)
@@ -127,7 +127,7 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        gone = applied.lost or left_lost(found.config, after.recovery.layout) is not None
+        gone = applied.lost or still_lost_config(found.config, after.recovery.layout) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common).at(layout)
@@ -193,7 +193,7 @@ def _print(
     out: Output,
 ) -> None:
     """Print the analysis, and after a plan was carried out what the next start does."""
-    from .config_text import left_lost
+    from .config_text import still_lost_config
     from .recover_text import beyond_repair, next_steps, recovery_text
     from .verdict_text import verdict_json
 
@@ -203,7 +203,7 @@ def _print(
     record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         start, plan = after.recovery.prediction, after.recovery.plan
-        left = left_lost(before.recovery.config, after.recovery.layout)
+        left = still_lost_config(before.recovery.config, after.recovery.layout)
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,

@@ -16,7 +16,7 @@ from ..store.findings.next_commands import (
     repair_command,
 )
 from ..store.verify.verdict import Status, first_sentence, harmless
-from .config_text import bare_lines, config_lines, left_lost, not_back
+from .config_text import bare_lines, config_lines, not_back, still_lost_config
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
 from .terminal import page_of, time_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..store.audit.messages import Share, Tally
     from ..store.recover.predict import FileChange
     from ..store.recover.recovery import Recovery
-    from ..store.repair.recheck import Beyond
+    from ..store.repair.recheck import Unrepairable
     from ..store.session.apply import Applied
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
@@ -81,7 +81,7 @@ def _wrong(title: str, seen: JudgedRecovery, rows: int | None, given: Given) -> 
     return section(title, error_lines(seen.verdict, seen.recovery.layout.root), rows)
 
 
-def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Beyond]:
+def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Unrepairable]:
     """What stays wrong, if there is nothing left to do."""
     from ..store.repair.recheck import EVERYTHING, unrepairable_of
 
@@ -98,7 +98,9 @@ def verdict(
     if applied is not None:
         lost = applied.lost
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
-        besides = not_back(found.config, left_lost(found.config, after.recovery.layout)) if after is not None else ""
+        besides = (
+            not_back(found.config, still_lost_config(found.config, after.recovery.layout)) if after is not None else ""
+        )
         unfired = after is not None and not lost and after.recovery.prediction.unfired
         gone = "" if unfired else f", {_messages(lost)} lost"
         return f"Done: {ended}{gone}.{besides} {_start_after(after)}"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .change_options import Change, agree, files_of, reading_the_log
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
-    from ..store.recover.recovery import Proved
+    from ..store.recover.recovery import ProvedLog
     from ..store.repair.parts import Choice, QueueStoreKind
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
@@ -152,7 +152,7 @@ def repair(
     change.check()
     out = common.checked_output("repair")
     layout = change.open(store, common)
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     if layout.log_stop is not None:
         common.warn("a process uses the store: the result below may change while it runs")
     kind, judged, opened = None, layout, layout
@@ -192,7 +192,7 @@ def _analyze(
 
     now_ms = clock_ms()
 
-    def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
+    def look(tell: Callable[[int], None], proved: ProvedLog | None) -> Repair:
         if proved is not None and kind is not None:  # the findings are about the place where the queues are now
             proved = proved._replace(findings=None)
         return analyze(layout, choice, version, now_ms, tell, common.jobs, kind, proved)
@@ -207,14 +207,17 @@ def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepa
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
 
-    def look(tell: Callable[[int], None], proved: Proved | None) -> Repair:
+    def look(tell: Callable[[int], None], proved: ProvedLog | None) -> Repair:
         return reanalyze(found, tell, common.jobs, proved)
 
     return _judged(layout, version, common, look)
 
 
 def _judged(
-    layout: Layout, version: str | None, common: Common, look: Callable[[Callable[[int], None], Proved | None], Repair]
+    layout: Layout,
+    version: str | None,
+    common: Common,
+    look: Callable[[Callable[[int], None], ProvedLog | None], Repair],
 ) -> JudgedRepair:
     """Verify the store, then plan with `look`, which need not read again what was read for the verdict."""
     from ..store.repair.recheck import JudgedRepair
@@ -229,14 +232,14 @@ def _judged(
 
 def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
     """If the chosen parts need no repair, add to the verdict which other repair would mend something."""
-    from ..store.repair.recheck import with_repairs
+    from ..store.repair.recheck import with_open_repairs
 
     found = seen.repair
     if not found.nothing_to_do:
         return seen
     if found.request.choice.everything:
         return seen._replace(verdict=replace(seen.verdict, to_renumber=tuple(map(str, found.plan.shifted))))
-    return seen._replace(verdict=with_repairs(seen.verdict, seen.repair.layout, version))
+    return seen._replace(verdict=with_open_repairs(seen.verdict, seen.repair.layout, version))
 
 
 def _code(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None) -> ExitCode:

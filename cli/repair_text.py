@@ -11,7 +11,7 @@ from ..store.disk.broker_conf import CONFIG_V2, CONFIG_VERSION
 from ..store.findings.next_commands import NextCommand, going_on, next_commands, repair_command
 from ..store.search.selection import queue_text
 from ..store.verify.verdict import Status, first_sentence
-from .config_text import config_lines, left_lost, not_back
+from .config_text import config_lines, not_back, still_lost_config
 from .plan_text import ROWS, section, steps_text
 from .terminal import page_of
 from .verdict_text import NEXT_IN_USE, beyond_lines, error_lines, next_lines
@@ -79,7 +79,7 @@ def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart
     """Configuration that is still lost after a repair that was asked to mend it, None for nothing."""
     if after is None or not _mends_config(before):
         return None
-    return left_lost(before.verdict.config, after.repair.layout)
+    return still_lost_config(before.verdict.config, after.repair.layout)
 
 
 def _after_the_move(found: Repair) -> Iterator[str]:

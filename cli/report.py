@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
@@ -56,7 +56,7 @@ def report(
     _check_outside(to, stores, common.output)
     output = common.open_output()
     output.check(_COLUMNS)
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     from ..store.search.selection import parse_time
 
     now_ms = parse_time("now" if now is None else now)
@@ -110,7 +110,7 @@ def _sections(
 def _section(
     path: Path, number: int, now_ms: int, broker_version: str | None, common: Common
 ) -> tuple[Section, ExitCode]:
-    from ..store.repair.recheck import with_repairs
+    from ..store.repair.recheck import with_open_repairs
     from ..store.report.gather import look
     from ..store.report.page import section_of
     from ..store.search.store import StoreReader
@@ -122,7 +122,7 @@ def _section(
     with StoreReader(path, common.config(), rate_bytes=common.rate) as store:
         given = common.given(broker_version).at(store.layout)
         with log_progress(store, common) as tell:
-            judge = partial(with_repairs, layout=store.layout, version=broker_version, rate_bytes=common.rate)
+            judge = partial(with_open_repairs, layout=store.layout, version=broker_version, rate_bytes=common.rate)
             seen = look(store, scope, given, now_ms=now_ms, progress=tell, jobs=common.jobs or 1, judge=judge)
         section = section_of(seen, number, partial(time_text, utc=common.utc))
     return section, exit_code_of_status(seen.verdict.status)

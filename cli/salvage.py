@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import FOUND, Common, shared
@@ -131,7 +131,7 @@ def _wanted(
     from ..store.salvage.runs import Grade
     from ..store.salvage.salvage import LayoutKind, SalvageRequest
 
-    tell_nearest(version, common)
+    warn_of_nearest_version(version, common)
     taken = Grade[grade.name]
     return SalvageRequest(LayoutKind(layout.value), taken, limits.selection(), version, common.config(), common.rate)
 

@@ -49,7 +49,7 @@ MaxBody = Annotated[
 MAX_BODY_BYTES = 64 << 20
 
 
-class Conditions(Options):
+class ConditionOptions(Options):
     """Conditions on messages; the annotations declare the options."""
 
     topic: Topic = None
@@ -112,7 +112,7 @@ class GetOptions(Options):
     ] = None
 
 
-class Printing(Options):
+class PrintOptions(Options):
     """How many messages are printed, and how; the annotations declare the options."""
 
     limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None

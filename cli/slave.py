@@ -23,7 +23,7 @@ class BrokerRole(StrEnum):
     SLAVE = "slave"
 
 
-class AsSlave(Options):
+class SlaveOptions(Options):
     """The role and the master's epochs; the annotations declare the options."""
 
     role: Annotated[
@@ -35,7 +35,7 @@ class AsSlave(Options):
     ] = None
 
 
-def tell_cut(layout: Layout, asked: AsSlave, common: Common) -> NoReturn:
+def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
     """Print what is cut off. Raises Exit, BadParameter, and what `slave_cut` raises."""
     from ..store.disk.byte_reader import at_rate
     from ..store.recover.predict import slave_cut

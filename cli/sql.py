@@ -9,12 +9,12 @@ from .declared import App, Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, ask_of
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import of_readable, tell_lacking, tell_unread
+from .unread import report_lacking, report_unreadable, run_on_readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..store.arrow.views import Lacking
+    from ..store.arrow.views import AnswerGaps
     from ..store.errors import StoreError
 
 app = App()
@@ -57,26 +57,26 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
     from ..store.arrow.local_query import LocalQuery
     from ..store.arrow.stores import stores_of
-    from ..store.arrow.views import Lacking, readable
+    from ..store.arrow.views import AnswerGaps, readable
     from ..store.disk.byte_reader import at_rate
 
     jobs = common.jobs if common.rate is None else 1  # several workers would exceed the rate
     with at_rate(common.rate), LocalQuery(query, jobs) as asked:
         columns = shown_columns(asked.columns, common)
         ask, unread = readable(ask_of(stores_of(stores), options.since, options.until, common), asked.views)
-        left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)
+        left_out = report_unreadable(unread, others=bool(ask.stores), partial=options.partial)
 
-        def begun(roots: Sequence[str]) -> tuple[Lacking, Iterator[pa.RecordBatch]]:
+        def begun(roots: Sequence[str]) -> tuple[AnswerGaps, Iterator[pa.RecordBatch]]:
             """The answer with its first batch read; after that it cannot be started again, because rows are printed."""
-            rows = asked.answer(replace(ask, stores=tuple(roots)), lacking := Lacking())
+            rows = asked.answer(replace(ask, stores=tuple(roots)), lacking := AnswerGaps())
             return lacking, chain(list(islice(rows, 1)), rows)
 
         def check(roots: Sequence[str]) -> Mapping[str, StoreError]:
             return readable(replace(ask, stores=tuple(roots)), asked.views)[1]
 
         with common.progress("asking", 0):
-            (lacking, rows), gone = of_readable(begun, ask.stores, options.partial, check)
+            (lacking, rows), gone = run_on_readable(begun, ask.stores, options.partial, check)
             left_out += gone
             print_answer(rows, columns, left_out, common)
-    code = tell_lacking(lacking.damage, lacking.bodies)
+    code = report_lacking(lacking.damage, lacking.bodies)
     raise Exit(max(code, int(bool(left_out))))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from .declared import App, Option, Options, bad_parameter
-from .expiry_answer import Expiring
+from .expiry_answer import ExpiryOptions
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
-from .unread import of_readable, tell_unread
+from .unread import report_unreadable, run_on_readable
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = App()
 
 
-class Browsing(Options):
+class BrowseOptions(Options):
     """An interactive view instead of a table."""
 
     browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q quits.")] = (
@@ -33,8 +33,8 @@ def stats(
     *,
     options: StatsOptions,
     quick: Annotated[bool, Option("--quick", help="Read only queue units, if they have what --by asks for.")] = False,
-    expiring: Expiring,
-    browsing: Browsing,
+    expiring: ExpiryOptions,
+    browsing: BrowseOptions,
     spark: Spark,
     common: Common,
 ) -> None:
@@ -88,9 +88,9 @@ def stats(
         if browsing.browse:
             _browse(stores, common)
         elif expiring.expires:
-            from .expiry_answer import tell_expiry
+            from .expiry_answer import print_expiry
 
-            tell_expiry(stores, expiring, common)
+            print_expiry(stores, expiring, common)
         elif quick:
             _count_queues(stores, options, spark, common)
         else:
@@ -111,13 +111,15 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
 
     ask = options.asked(stores_of(stores), common)
     sizes, unread = log_sizes(ask.stores, ask.broker_config)
-    left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
+    left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
 
     def job(roots: Sequence[str]) -> Counted:
         with common.progress("counting", sum(map(sizes.__getitem__, roots))) as progress:
             return count_here(replace(ask, stores=tuple(roots)), wanted, common.jobs, progress.advance)
 
-    found, gone = of_readable(job, list(sizes), options.partial, lambda roots: log_sizes(roots, ask.broker_config)[1])
+    found, gone = run_on_readable(
+        job, list(sizes), options.partial, lambda roots: log_sizes(roots, ask.broker_config)[1]
+    )
     answer(found, [*left_out, *gone], options, common)
 
 
@@ -152,7 +154,7 @@ def _count_queues(stores: list[str], options: StatsOptions, spark: Spark, common
                 unread[root] = error
                 continue
             counted[root] = stats_of_queues(store, inside, lambda _: None), lacking_text(store)
-    left_out = tell_unread(unread, others=len(unread) < len(roots), partial=options.partial)
+    left_out = report_unreadable(unread, others=len(unread) < len(roots), partial=options.partial)
     total: Counted = Counted(Stats(wanted, QUEUES))
     for root, (found, lacking) in counted.items():
         total.add(Counted(found), root)

@@ -12,11 +12,11 @@ from .options import Common
 from .pipeline_options import ask_of
 from .selection_options import Since, Until
 from .terminal import page_of
-from .unread import Partial, tell_lacking, unread_text
+from .unread import Partial, report_lacking, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
-    from ..store.arrow.stores import Ask
+    from ..store.arrow.stores import ReadOptions
 
 _BY = (*("store", "topic", "queue", "queue_id", "group", "tag", "kind", "host"), *("hour", "day", "size", "file"))
 _QUEUE = "queue"
@@ -61,7 +61,7 @@ class StatsOptions(Options):
 
         return ("type", *self.wanted, *COUNTS)
 
-    def asked(self, roots: Sequence[str], common: Common) -> Ask:
+    def asked(self, roots: Sequence[str], common: Common) -> ReadOptions:
         """What is read of the stores. Raises InvalidInput."""
         return ask_of(roots, self.since, self.until, common)
 
@@ -92,7 +92,7 @@ def answer(
         lines = (_text(row, options.wanted, common) for row in rows if columns)
         longest = max(map(len, lines), default=0)
         output.records([*rows, *behind], text=text, columns=options.columns)
-    raise Exit(max(tell_lacking(found.damage), int(bool(left_out) or lacking)))
+    raise Exit(max(report_lacking(found.damage), int(bool(left_out) or lacking)))
 
 
 def with_bar(line: str, share: float, longest: int, columns: int) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, Options
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = App()
 
 
-class What(StrEnum):
+class TraceKind(StrEnum):
     """What the given text is."""
 
     KEY = "key"
@@ -28,10 +28,10 @@ class What(StrEnum):
     QUEUE = "queue"
 
 
-class Tracing(Options):
+class TraceOptions(Options):
     """What is traced, and for whom; the annotations declare the options."""
 
-    by: Annotated[What | None, Option("--by", help="What KEY is, if it could be several things.")] = None
+    by: Annotated[TraceKind | None, Option("--by", help="What KEY is, if it could be several things.")] = None
     topic: Annotated[
         str | None,
         Option("--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."),
@@ -91,7 +91,7 @@ def trace(
     ],
     broker_version: BrokerVersion = None,
     *,
-    tracing: Tracing,
+    tracing: TraceOptions,
     common: Common,
 ) -> None:
     """Show the life of one message, and why a group has got it or not.
@@ -125,7 +125,7 @@ def trace(
     """
     from .trace_answer import answer
 
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     question = tracing.question(text, common.given(broker_version))
     if not answer(store, question, tracing.limit, common):
         raise Exit(ExitCode.NO)

@@ -28,7 +28,7 @@ Partial = Annotated[
 ]
 
 
-def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool) -> list[dict[str, Any]]:
+def report_unreadable(unread: Mapping[str, StoreError], *, others: bool, partial: bool) -> list[dict[str, Any]]:
     """Report each store that cannot be read. Return records that name them if `partial`, else raise Exit.
 
     others: whether other stores can be read.
@@ -42,7 +42,7 @@ def tell_unread(unread: Mapping[str, StoreError], *, others: bool, partial: bool
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
 
 
-def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:
+def retry_without_lost(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:
     """Run a job; if it fails because a store has gone away, run it again with the others. rest: what to ask after an
     error, None if no store is missing. Returns what was asked at last, and the answer. Raises StoreError.
     """
@@ -58,7 +58,7 @@ def without_gone(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError]
             asked = remaining
 
 
-def of_readable(
+def run_on_readable(
     job: Callable[[Sequence[str]], T],
     stores: Sequence[str],
     partial: bool,
@@ -76,10 +76,10 @@ def of_readable(
         if not unread:
             return None
         there = [root for root in asked if root not in unread]
-        gone.extend(tell_unread(unread, others=bool(there), partial=True))
+        gone.extend(report_unreadable(unread, others=bool(there), partial=True))
         return there
 
-    _, answered = without_gone(job, stores, rest)
+    _, answered = retry_without_lost(job, stores, rest)
     return answered, gone
 
 
@@ -88,7 +88,7 @@ def unread_text(record: Mapping[str, Any]) -> str:
     return page_of([f"not read: {record['store']} ({record['reason']})"])
 
 
-def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
+def report_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
     """Report what an answer lacks, and return the exit code for that.
 
     bodies: number of bodies in the answer that fail their checksum.

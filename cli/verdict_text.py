@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..store.findings.findings import Finding
     from ..store.findings.next_commands import NextCommand
-    from ..store.repair.recheck import Beyond
+    from ..store.repair.recheck import Unrepairable
     from ..store.verify.verdict import Verdict
 
 
@@ -69,7 +69,7 @@ def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
         yield f"         A broker {invariant.broker}."
 
 
-def beyond_lines(beyond: Sequence[Beyond]) -> Iterator[str]:
+def beyond_lines(beyond: Sequence[Unrepairable]) -> Iterator[str]:
     """Lines about what no repair mends, with the reason and what to do."""
     if not beyond:
         return

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from .broker_version import BrokerVersion, tell_nearest
+from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
@@ -186,7 +186,7 @@ def verify(
         raise bad_parameter("--resume: name one store only")
     paths = _each_once(paths)
     asked = limits.asked(broker_version)
-    tell_nearest(broker_version, common)
+    warn_of_nearest_version(broker_version, common)
     saved = None
     if resume is not None:
         from .verify_resume import Resume
@@ -309,11 +309,11 @@ def _verify(path: Path, asked: AskedScope, common: Common, stop: list[bool]) -> 
             verdict = verify(store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1)
         if verdict.status is not Status.DAMAGED:
             return verdict
-        from ..store.repair.recheck import with_repairs  # imports everything that makes plans
+        from ..store.repair.recheck import with_open_repairs  # imports everything that makes plans
 
         with log_progress(store, common) as tell, suppress(KeyboardInterrupt):
             advance = partial(_advance, tell, stop)
-            return with_repairs(verdict, store.layout, asked.broker_version, common.rate, advance)
+            return with_open_repairs(verdict, store.layout, asked.broker_version, common.rate, advance)
         return verdict
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.differences import WAITING_MAX, Left, QueueDifferences, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogSplit, parts_of
-from ..store.arrow.stores import Ask, as_path
+from ..store.arrow.stores import ReadOptions, as_path
 from ..store.errors import StoreError
 from ..store.log.commit_log import SPLIT_BYTES_MAX
 from .plan import names_of
@@ -80,8 +80,8 @@ def _pairs(a: Pairs, b: Pairs) -> dict[str, tuple[str, str]]:
     return {name: (store, partners[name]) for store, name in a.items()}
 
 
-def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[Ask, Ask]:
-    made = [Ask((store,), split_bytes=_SPLIT_BYTES, config=dict(config)) for store in pair]
+def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[ReadOptions, ReadOptions]:
+    made = [ReadOptions((store,), split_bytes=_SPLIT_BYTES, config=dict(config)) for store in pair]
     return made[0], made[1]
 
 

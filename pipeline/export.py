@@ -16,7 +16,7 @@ from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ran
 from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogSplit, parts_of
-from ..store.arrow.stores import Ask, place_of
+from ..store.arrow.stores import ReadOptions, place_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.commit_log import split_bytes_for
@@ -52,7 +52,7 @@ def export(
     """
     how.kind.require()
     asked = {"paths": json.dumps(list(stores)), **options}
-    ask = Ask.of(asked)
+    ask = ReadOptions.of(asked)
     wanted = schema_of(ask, how)  # raises for an unknown column before anything is written
     what = {"asked": dict(asked), "how": asdict(how), "mode": mode.value}
     adds, overwrites = mode is not Mode.NEW, mode is Mode.OVERWRITE
@@ -117,13 +117,13 @@ def here(note: Callable[[int], None]) -> Job:
     """Return the job in this process. note: called with the number of log bytes read. Raises as `parts_of`."""
 
     def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
-        return [_written(Ask.of(asked), parts, how, stage, 0, note)]
+        return [_written(ReadOptions.of(asked), parts, how, stage, 0, note)]
 
     return job
 
 
 def _written(
-    ask: Ask,
+    ask: ReadOptions,
     parts: Sequence[LogSplit],
     how: ExportHow,
     stage: Stage,
@@ -193,4 +193,4 @@ def write(task: Task) -> Written:
     made = ExportHow(**how | {"kind": ExportFormat(**how["kind"]), "on_damage": OnDamage(how["on_damage"])})
     parts = [LogSplit.of(part) for part in task["parts"]]
     stage = Stage(Path(task["stage"]), Files())
-    return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])
+    return _written(ReadOptions.of(task["asked"]), parts, made, stage, task["number"])

@@ -107,7 +107,7 @@ class StorePlan:
         return self.stop - self.start
 
     @property
-    def follows_on(self) -> bool:
+    def needs_one_process(self) -> bool:
         """Whether it has queues whose units have no fixed place: one process writes them."""
         return bool(self.batch_topics or self.ext_file_bytes)
 

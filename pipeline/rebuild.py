@@ -113,7 +113,7 @@ def _reading(plan: JobPlan, number: int, stage: Stage) -> Iterator[Task]:
     size = max(PART_BYTES, -(-store.bytes // PARTS_MAX))
     cuts = [list(split) for split in splits(store.start, store.stop, size)]
     whole = len(cuts) < 2 or store.bytes <= PART_BYTES
-    for some in filter(None, [cuts] if whole or store.follows_on else [[cut] for cut in cuts]):
+    for some in filter(None, [cuts] if whole or store.needs_one_process else [[cut] for cut in cuts]):
         yield {**_task(plan, number, stage), "splits": some, "whole": whole}
 
 

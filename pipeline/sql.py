@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..store.arrow.log_rows import Damage
 from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
-from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, Lacking
+from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, AnswerGaps
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Needed, SparkQuery
@@ -78,14 +78,14 @@ def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: M
     )
 
 
-def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]) -> Lacking:
+def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], options: Mapping[str, str]) -> AnswerGaps:
     """Return what a query's views have not read of these stores, and how many bodies are not sound.
 
     The sources are read once more for it. Raises JobFailed, StoreError.
     """
     from pyspark.sql.functions import col
 
-    found = Lacking()
+    found = AnswerGaps()
     given = {**options, "paths": json.dumps(stores)}
     views = [needed.view for needed in asked.views if not needed.view.tells]
     of = sorted({LOG if view.table is None else view.table.of for view in views})

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..store.arrow.views import VIEWS, View, named_apart
+from ..store.arrow.views import VIEWS, View, unique_names
 from ..store.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def understood(spark: SparkSession, query: str) -> SparkQuery:
     try:
         rows = _analysed(spark, text)
         fields = ((field.name, field.dataType.typeName()) for field in rows.schema.fields)
-        columns = named_apart((name, kind == "binary") for name, kind in fields)
+        columns = unique_names((name, kind == "binary") for name, kind in fields)
         return SparkQuery(text, columns, needed_of(_plan_of(rows)))
     except (AnalysisException, ArithmeticException, IllegalArgumentException) as error:
         raise InvalidInput(f"the query: {_first_line(str(error))}") from error

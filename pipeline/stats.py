@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.log_columns import STORE
 from ..store.arrow.log_rows import Counted, LogSplit, count_part, parts_of
-from ..store.arrow.stores import Ask
+from ..store.arrow.stores import ReadOptions
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
 from ..store.search.selection import TimeRange
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 256 << 20
 
 
-def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
+def tasks_of(ask: ReadOptions, by: Sequence[str]) -> list[Task]:
     """Return a task for each part of each log. Raises StoreError for a store that cannot be read."""
     inside = [name for name in by if name != STORE]
     return [
@@ -39,7 +39,9 @@ def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
 
 def count(task: Task) -> list[Any]:
     """Run one task, on a worker: return `Counted.to_json`. Raises StoreError."""
-    ask = Ask((task["root"],), times=TimeRange(*task["times"]), on_damage=task["on_damage"], config=task["config"])
+    ask = ReadOptions(
+        (task["root"],), times=TimeRange(*task["times"]), on_damage=task["on_damage"], config=task["config"]
+    )
     return count_part(ask, LogSplit.of(task["part"]), task["by"]).to_json()
 
 

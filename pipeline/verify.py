@@ -24,11 +24,11 @@ from ..store.disk.layout import is_uri
 from ..store.errors import StoreError, from_os_error
 from ..store.findings.catalogue import GROUPS, Severity
 from ..store.findings.findings import Finding, order
-from ..store.repair.recheck import with_repairs
+from ..store.repair.recheck import with_open_repairs
 from ..store.search.store import StoreReader
 from ..store.verify.context import Scope
 from ..store.verify.parallel import GROUPS_BESIDE, has_parts
-from ..store.verify.run import LookedAt, look_at, together, verify
+from ..store.verify.run import CheckedParts, look_at, together, verify
 from ..store.verify.verdict import Status, Verdict, status_of
 from .failures import failures
 
@@ -121,13 +121,13 @@ def _defects_of(root: str) -> Iterator[None]:
         raise StoreError(text, path=root, hint=hint) from error
 
 
-def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
+def check(task: Task, looked_at: CheckedParts | None = None) -> dict[str, Any]:
     """Run one task, on a worker: return the verdict as JSON. Raises StoreError."""
     with _defects_of(task["root"]), in_directory(task["root"]) as place:
         with StoreReader(place.folder, BrokerConfig(task["config"])) as store:
             verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
             if verdict.status is Status.DAMAGED:
-                verdict = with_repairs(verdict, store.layout, task["broker_version"])
+                verdict = with_open_repairs(verdict, store.layout, task["broker_version"])
         found = {name: getattr(verdict, name) for name in _OF_VERDICT}
         found["findings"] = [asdict(finding) for finding in verdict.findings]
         named: dict[str, Any] = place.named(found)
@@ -161,13 +161,13 @@ def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
     return check(task, together(map(unpacked, filter(None, left))))
 
 
-def unpacked(left: bytes) -> LookedAt:
+def unpacked(left: bytes) -> CheckedParts:
     """Unpack what `look` returned."""
     import pyarrow as pa
 
     signature, kept = pickle.loads(left)
     unpacked = (pa.decompress(data, size, _CODEC, asbytes=True) for size, data in kept)
-    return LookedAt(signature, [pickle.loads(one) for one in unpacked])
+    return CheckedParts(signature, [pickle.loads(one) for one in unpacked])
 
 
 def _scope(task: Task) -> Scope:

@@ -7,7 +7,7 @@ from functools import partial
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from ...store.arrow.stores import Ask
+from ...store.arrow.stores import ReadOptions
 from ...store.arrow.views import COLUMNS, damage_parts, damage_rows
 from .parts import PartsReader
 
@@ -20,10 +20,10 @@ class DamageSource(DataSource):
         return "rocketmq-damage"
 
     def schema(self) -> str:
-        asked = Ask.of(self.options).columns(COLUMNS, COLUMNS)
+        asked = ReadOptions.of(self.options).columns(COLUMNS, COLUMNS)
         return ", ".join(f"{name} {COLUMNS[name]}" for name in asked)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        ask = Ask.of(self.options)
+        ask = ReadOptions.of(self.options)
         rows = partial(damage_rows, ask, tuple(schema.names))
         return PartsReader(partial(damage_parts, ask), rows)

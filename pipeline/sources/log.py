@@ -17,21 +17,21 @@ from pyspark.sql.types import StructType
 
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import LogSplit, Pushed, ddl_of, parts_of, rows_of
-from ...store.arrow.stores import Ask
+from ...store.arrow.stores import ReadOptions
 from .log_stream import LogStream, StreamAsk, without_stream_options
 from .parts import PartsReader, PassedOver
 from .pushed import take_filters
 
 
 class LogSource(DataSource):
-    """Options: those of `Ask`; of a stream also those of `StreamAsk`; to write, those of `LogSourceWriter`."""
+    """Options: those of `ReadOptions`; of a stream also those of `StreamAsk`; to write, those of `LogSourceWriter`."""
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-log"
 
     def schema(self) -> str:
-        return ddl_of(Ask.of(without_stream_options(self.options)))
+        return ddl_of(ReadOptions.of(without_stream_options(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         asked = _asked(self.options, schema)
@@ -47,9 +47,9 @@ class LogSource(DataSource):
         return LogSourceWriter(self.options, schema.names, overwrite)
 
 
-def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
+def _asked(options: Mapping[str, str], schema: StructType) -> ReadOptions:
     """Return what is asked for with the columns of a schema. Raises InvalidInput for an unknown column."""
-    asked = replace(Ask.of(options), fields=tuple(schema.names))
+    asked = replace(ReadOptions.of(options), fields=tuple(schema.names))
     asked.columns(COLUMNS, USUAL)
     return asked
 
@@ -57,7 +57,7 @@ def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
 class LogSourceReader(PartsReader):
     """Reads the logs of stores, split by split. `ask.fields`: the columns of the schema."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: ReadOptions) -> None:
         super().__init__(self._splits, self._rows_of)
         self._ask = ask
         self._pushed = Pushed()

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ...store.arrow.data_set import changed_before, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
-from ...store.arrow.stores import ALWAYS, Ask, open_log
+from ...store.arrow.stores import ALWAYS, ReadOptions, open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
@@ -86,14 +86,14 @@ class StreamAsk:
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that `Ask` knows."""
+    """Return the options that `ReadOptions` knows."""
     return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the logs of stores. `ask.fields`: the columns of the schema."""
 
-    def __init__(self, ask: Ask, how: StreamAsk) -> None:
+    def __init__(self, ask: ReadOptions, how: StreamAsk) -> None:
         if remote := [root for root in ask.stores if is_uri(root)]:
             raise InvalidInput(f"only directories can be followed: {remote[0]}")
         self._ask = ask

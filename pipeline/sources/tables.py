@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ...store.arrow.log_rows import Damage
-from ...store.arrow.stores import Ask
+from ...store.arrow.stores import ReadOptions
 from ...store.arrow.tables import (
     FindingTable,
     IndexTable,
@@ -31,7 +31,7 @@ from .parts import PartsReader
 
 
 class TableSource(DataSource):
-    """Options: those of `Ask`; `since`, `body` and the like have no effect here."""
+    """Options: those of `ReadOptions`; `since`, `body` and the like have no effect here."""
 
     table: ClassVar[Table]
     format: ClassVar[str]
@@ -41,19 +41,19 @@ class TableSource(DataSource):
         return cls.format
 
     def schema(self) -> str:
-        asked = columns_asked(self.table, Ask.of(self.options))
+        asked = columns_asked(self.table, ReadOptions.of(self.options))
         return ", ".join(f"{name} {sql}" for name, sql in asked.items())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return reader_of(self.table, Ask.of(self.options), tuple(schema.names))
+        return reader_of(self.table, ReadOptions.of(self.options), tuple(schema.names))
 
 
-def reader_of(table: Table, ask: Ask, names: tuple[str, ...]) -> PartsReader:
+def reader_of(table: Table, ask: ReadOptions, names: tuple[str, ...]) -> PartsReader:
     """Return a reader of a table of stores. names: the wanted columns, in order."""
     return PartsReader(partial(parts_of, table, ask), partial(_rows, table, ask, names))
 
 
-def _rows(table: Table, ask: Ask, names: tuple[str, ...], part: TablePart) -> Iterator[pa.RecordBatch]:
+def _rows(table: Table, ask: ReadOptions, names: tuple[str, ...], part: TablePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part; warn of what cannot be read."""
     unread: list[Damage] = []
     yield from table_rows(table, ask, names, part, unread.append)

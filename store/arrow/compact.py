@@ -33,7 +33,7 @@ from ..put.message_json import BATCH_BITS
 from .append_rows import NewStore, make_store
 from .log_columns import few_texts, numbers, rows_of_batch, text_of
 from .log_rows import Damage, messages_of, parts_of
-from .stores import Ask
+from .stores import ReadOptions
 
 _KEY = ("topic", "queue_id", "key")
 _LATEST = ("position", "number", "body_length")
@@ -76,7 +76,7 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
 
     Return how many messages there were, how many are kept, and what of the log could not be read.
     """
-    ask = Ask((root,), topics=tuple(topics), split_bytes=_ONE_PART_BYTES, config=how.config)
+    ask = ReadOptions((root,), topics=tuple(topics), split_bytes=_ONE_PART_BYTES, config=how.config)
     first = _CompactionPass(ask, note)
     places = newest(first)
     again = _CompactionPass(ask, note, crc=True)
@@ -97,7 +97,7 @@ class _CompactionPass:
     damage: what could not be read.
     """
 
-    ask: Ask
+    ask: ReadOptions
     note: Note
     crc: bool = False
     messages: int = 0

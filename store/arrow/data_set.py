@@ -31,7 +31,7 @@ from ..search.follow import end_of
 from .export_files import ExportHow
 from .export_formats import NOTE, note_of
 from .log_rows import Damage
-from .stores import ALWAYS, Ask, open_log, place_of
+from .stores import ALWAYS, ReadOptions, open_log, place_of
 
 _LAST_BYTES = 4096
 """Bytes before a position that identify a log: one record or more."""
@@ -77,7 +77,9 @@ class LogRange:
     moved: bool = False
 
 
-def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False) -> Iterator[tuple[str, LogRange]]:
+def ranges_of(
+    ask: ReadOptions, before: Mapping[str, LogEnded], *, append: bool = False
+) -> Iterator[tuple[str, LogRange]]:
     """Yield for each store the part to export: what follows the end of the last export, or else all.
 
     before: by `place_of`. append: export all, wherever the last export ended. Raises Refused if the part cannot be
@@ -93,7 +95,7 @@ def ranges_of(ask: Ask, before: Mapping[str, LogEnded], *, append: bool = False)
             yield root, _local(root, ask, last, before, append=append)
 
 
-def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
+def _require_same(root: str, ask: ReadOptions, last: LogEnded) -> None:
     """Raise Refused if the last export was of other messages, or nobody knows where it ended."""
     if last.position is None:
         raise Refused(f"it is not known where the last export ended: {last.why}", path=root, hint=_CONTINUE)
@@ -107,14 +109,16 @@ _CONTINUE = "a new DIR takes all messages; --append --since TIME adds to this on
 _CHANGED = "a broker start or mqstore (recover, repair, undo) changed the log, or it is another log"
 
 
-def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
+def _remote(root: str, ask: ReadOptions, last: LogEnded | None) -> LogRange:
     why = "logs in object storage have no known end"
     if last is not None:
         raise Refused(why, path=root)
     return LogRange(None, [], _log_ended(ask, None, why))
 
 
-def _local(root: str, ask: Ask, last: LogEnded | None, before: Mapping[str, LogEnded], *, append: bool) -> LogRange:
+def _local(
+    root: str, ask: ReadOptions, last: LogEnded | None, before: Mapping[str, LogEnded], *, append: bool
+) -> LogRange:
     end = end_of(Layout.open(root, ask.broker_config))
     log = open_log(root, ask.broker_config)
     with log.queue:
@@ -182,7 +186,7 @@ def _sum_of(queue: MappedFileQueue, position: int, size: int) -> tuple[int, int]
     return (size, zlib.crc32(data)) if len(data) == size else (0, 0)
 
 
-def _log_ended(ask: Ask, position: int | None, why: str = "", size: int = 0, crc: int = 0) -> LogEnded:
+def _log_ended(ask: ReadOptions, position: int | None, why: str = "", size: int = 0, crc: int = 0) -> LogEnded:
     return LogEnded(position, why, size, crc, ask.topics, ask.queue_id)
 
 

@@ -26,7 +26,7 @@ from ..log.commit_log import Split
 from ..search.store import StoreReader
 from .log_columns import DIGEST
 from .log_rows import Damage, LogSplit, parts_of, rows_of
-from .stores import BODY_CRC_OK, NO_BODY, Ask
+from .stores import BODY_CRC_OK, NO_BODY, ReadOptions
 
 HOW = ("only_a", "only_b", "changed")
 """How a message differs: only one side has it, or both have different ones."""
@@ -103,7 +103,11 @@ class QueueDifferences:
 
 
 def compare(
-    a: Ask, b: Ask, name: str, note: Note = lambda size: None, within: Sequence[tuple[int, int]] | None = None
+    a: ReadOptions,
+    b: ReadOptions,
+    name: str,
+    note: Note = lambda size: None,
+    within: Sequence[tuple[int, int]] | None = None,
 ) -> QueueDifferences:
     """Compare the messages of two sides. name: of the pair. note: called with the number of bytes read.
 
@@ -117,7 +121,7 @@ def compare(
         shard, of = shards.pop()
         unsound, firsts = Unsound(), Firsts()  # the last reading counts everything again
         sides = [side_of(ask, _parts(ask, within), queues, unsound) for ask in (a, b)]
-        unmatched = left_of(sides, shard, of, firsts, note)
+        unmatched = unmatched_of(sides, shard, of, firsts, note)
         if unmatched is None:
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
@@ -128,7 +132,7 @@ def compare(
     return QueueDifferences(rows, unsound)
 
 
-def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]:
+def _parts(ask: ReadOptions, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]:
     """The parts of the only store of `ask` that are read."""
     if within is None:
         return parts_of(ask)
@@ -140,7 +144,7 @@ def _parts(ask: Ask, within: Sequence[tuple[int, int]] | None) -> list[LogSplit]
 
 
 def side_of(
-    ask: Ask, parts: Iterable[LogSplit], queues: dict[Queue, int], unsound: Unsound
+    ask: ReadOptions, parts: Iterable[LogSplit], queues: dict[Queue, int], unsound: Unsound
 ) -> Iterator[tuple[Rows, int]]:
     """Yield the messages of one side batch by batch, and their bytes in the log.
 
@@ -198,7 +202,7 @@ class Firsts:
         return np.array(known, np.int64)[inverse]
 
 
-def left_of(
+def unmatched_of(
     sides: Sequence[Iterator[tuple[Rows, int]]], shard: int, of: int, firsts: Firsts, note: Note
 ) -> tuple[Rows, Ints] | None:
     """The messages without an equal one on the other side, and their weights; None if these are too many.
@@ -366,7 +370,7 @@ class Left:
         )
 
 
-def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left | None:
+def look(a: ReadOptions, b: ReadOptions, parts: Sequence[Sequence[LogSplit]], most: int) -> Left | None:
     """Compare some parts of one side with some of the other; None if more than `most` messages are unmatched.
 
     Raises StoreError for a log that cannot be read.
@@ -374,7 +378,7 @@ def look(a: Ask, b: Ask, parts: Sequence[Sequence[LogSplit]], most: int) -> Left
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), Firsts()
     sides = [side_of(ask, mine, queues, unsound) for ask, mine in zip((a, b), parts, strict=True)]
-    unmatched = left_of(sides, 0, 1, firsts, lambda size: None)
+    unmatched = unmatched_of(sides, 0, 1, firsts, lambda size: None)
     if unmatched is None or len(unmatched[1]) > most:
         return None
     return Left(list(queues), *unmatched, firsts, unsound)

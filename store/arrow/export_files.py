@@ -32,7 +32,7 @@ from ..put.on_damage import CorruptedBodies, OnDamage
 from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogSplit, fields_of, rows_of
-from .stores import BODY_CRC_OK, DAY_FOLDERS, Ask
+from .stores import BODY_CRC_OK, DAY_FOLDERS, ReadOptions
 
 DAY_COLUMN = "store_timestamp"
 """The column that determines the day of a message."""
@@ -232,7 +232,7 @@ class Exported:
     damage: list[Damage] = field(default_factory=list)
 
 
-def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
+def schema_of(ask: ReadOptions, how: ExportHow) -> pa.Schema:
     """The schema of the files: the columns asked for, and with `times` a timestamp column after each one in ms."""
     found = []
     for name in fields_of(ask):
@@ -244,7 +244,7 @@ def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
 
 
 def export_parts(
-    ask: Ask,
+    ask: ReadOptions,
     parts: Iterable[LogSplit],
     how: ExportHow,
     folder: Path,
@@ -273,7 +273,7 @@ def export_parts(
     return done
 
 
-def write_empty(ask: Ask, how: ExportHow, folder: Path, files: Files) -> list[ExportFile]:
+def write_empty(ask: ReadOptions, how: ExportHow, folder: Path, files: Files) -> list[ExportFile]:
     """Write a file without rows, for an export that has no other: readers find columns and types."""
     with ExportFiles(folder, "none", how.kind, schema_of(ask, how), files) as out:
         out.write_one()

@@ -25,8 +25,8 @@ from pyarrow import dataset
 
 from ..disk.byte_reader import Closing, give_up
 from ..errors import InvalidInput, LimitExceeded, StoreError, Unsupported
-from .stores import Ask
-from .views import VIEWS, Lacking, View, named_apart, rows_of_view
+from .stores import ReadOptions
+from .views import VIEWS, AnswerGaps, View, rows_of_view, unique_names
 
 _Item = TypeVar("_Item")
 _AHEAD = 2
@@ -140,9 +140,9 @@ class LocalQuery(Closing):
         except duckdb.Error as error:
             raise InvalidInput(f"the query: {_error_text(error)}") from error
         columns = zip(self._relation.columns, self._relation.types, strict=True)
-        self.columns = named_apart((name, str(kind) == "BLOB") for name, kind in columns)
+        self.columns = unique_names((name, str(kind) == "BLOB") for name, kind in columns)
 
-    def answer(self, ask: Ask, lacking: Lacking) -> Iterator[pa.RecordBatch]:
+    def answer(self, ask: ReadOptions, lacking: AnswerGaps) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the answer; `lacking` is told what cannot be read.
 
         Raises StoreError (also for a value of a row that an expression cannot take), InvalidInput, LimitExceeded.
@@ -209,7 +209,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._asked: tuple[Ask, Lacking] | None = None
+        self._asked: tuple[ReadOptions, AnswerGaps] | None = None
         self._context = Context()
         self.failed: Exception | None = None
 
@@ -217,7 +217,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
     def schema(self) -> pa.Schema:
         return self._view.schema
 
-    def begin(self, ask: Ask, lacking: Lacking) -> None:
+    def begin(self, ask: ReadOptions, lacking: AnswerGaps) -> None:
         """Set the stores to read."""
         self._asked, self.failed = (ask, lacking), None
         self._context = copy_context()

@@ -36,7 +36,7 @@ from ..search.log_search import OnDamage, Time, selected, time_bounds
 from ..search.selection import Selection, TimeRange
 from ..search.store import StoreReader
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
-from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, changed, open_log, with_notes
+from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, ReadOptions, changed, open_log, with_notes
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _TAIL_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
@@ -81,13 +81,13 @@ NOTHING_PUSHED = Pushed()
 _NO_LIMITS: Mapping[str, Split] = {}
 
 
-def fields_of(ask: Ask) -> tuple[str, ...]:
+def fields_of(ask: ReadOptions) -> tuple[str, ...]:
     """The columns asked for: those named, else the usual ones, and a body if the option `body` says so."""
     body = () if ask.body == NO_BODY else with_notes((BODY,), ask.body)
     return ask.columns(COLUMNS, (*USUAL, *body))
 
 
-def ddl_of(ask: Ask) -> str:
+def ddl_of(ask: ReadOptions) -> str:
     """The schema of the columns asked for, as SQL DDL."""
     return ", ".join(f"{name} {COLUMNS[name].sql}" for name in fields_of(ask))
 
@@ -111,7 +111,7 @@ class LogSplit:
         return cls(store, None if split is None else Split(*split), *others)
 
 
-def parts_of(ask: Ask, within: Mapping[str, Split] = _NO_LIMITS) -> list[LogSplit]:
+def parts_of(ask: ReadOptions, within: Mapping[str, Split] = _NO_LIMITS) -> list[LogSplit]:
     """The parts to read, one per task. Raises StoreError for a store that cannot be read.
 
     within: for some stores, where reading begins, and where the log ends.
@@ -120,7 +120,7 @@ def parts_of(ask: Ask, within: Mapping[str, Split] = _NO_LIMITS) -> list[LogSpli
         return _parts_of(ask, within)
 
 
-def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogSplit]:
+def _parts_of(ask: ReadOptions, within: Mapping[str, Split]) -> list[LogSplit]:
     sizes: dict[str, int] = {}
     for root in ask.stores:
         log = open_log(root, ask.broker_config)
@@ -138,7 +138,7 @@ def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogSplit]:
     return found
 
 
-def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list[LogSplit]:
+def _splits(root: str, size: int, ask: ReadOptions, within: Split | None = None) -> list[LogSplit]:
     if is_uri(root):
         return _remote_splits(root, size, ask)
     with StoreReader(root, ask.broker_config) as store:
@@ -151,7 +151,7 @@ def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list
         return found
 
 
-def _remote_splits(root: str, size: int, ask: Ask) -> list[LogSplit]:
+def _remote_splits(root: str, size: int, ask: ReadOptions) -> list[LogSplit]:
     """All files but the last in parts; the end of the log is in the last file, or there is none."""
     log = open_log(root, ask.broker_config)
     with log.queue:
@@ -164,7 +164,7 @@ def _log_split(root: str, split: Split) -> LogSplit:
     return LogSplit(root, split, bytes=split.stop - split.start)
 
 
-def rows_of(ask: Ask, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
+def rows_of(ask: ReadOptions, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHED) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part with the columns `ask.fields`.
 
     Raises StoreError if the log cannot be read any more, and for damage if damage ends the query.
@@ -175,7 +175,7 @@ def rows_of(ask: Ask, part: LogSplit, tell: Tell, pushed: Pushed = NOTHING_PUSHE
 
 
 def messages_of(
-    ask: Ask,
+    ask: ReadOptions,
     part: LogSplit,
     tell: Tell,
     pushed: Pushed = NOTHING_PUSHED,
@@ -199,13 +199,13 @@ def messages_of(
         raise
 
 
-def damage_of(ask: Ask, part: LogSplit) -> Iterator[Damage]:
+def damage_of(ask: ReadOptions, part: LogSplit) -> Iterator[Damage]:
     """The damage in one part. Raises what `rows_of` raises."""
     return (item for item in items_of(ask, part, tails=ask.tails) if isinstance(item, Damage))
 
 
 def items_of(
-    ask: Ask, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
+    ask: ReadOptions, part: LogSplit, *, crc: bool = False, noting: Noting | None = None, tails: bool = False
 ) -> Iterator[Batch | Damage]:
     """Yield the messages a broker would find in one part, and the damage; with `tails` also what follows the last
     message. Raises what `rows_of` raises.
@@ -269,7 +269,7 @@ def _scan_all(log: CommitLog, split: Split | None, crc: bool, noting: Noting | N
         yield from (one for one in lost if one.position >= log.max_file_end)
 
 
-def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
+def _conditions(ask: ReadOptions, pushed: Pushed) -> list[list[Condition]]:
     """The conditions of the read and those pushed down: of each list at least one must hold."""
     one = Selection(queue_id=ask.queue_id, times=ask.times)
     found: list[list[Condition]] = [[one]] if one.asks else []
@@ -316,7 +316,7 @@ class Counted:
         return cls(Stats.from_json(by, stats), [Damage(store, *place) for place in places])
 
 
-def count_part(ask: Ask, part: LogSplit, by: Sequence[str]) -> Counted:
+def count_part(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Counted:
     """Count the records of one part. by: names from `stats_dimensions.DIMENSIONS`.
 
     Raises StoreError.
@@ -328,14 +328,14 @@ def count_part(ask: Ask, part: LogSplit, by: Sequence[str]) -> Counted:
     return found
 
 
-def _file_starts(ask: Ask, part: LogSplit) -> list[int]:
+def _file_starts(ask: ReadOptions, part: LogSplit) -> list[int]:
     """Where the files of the log begin. Raises StoreError."""
     log = open_log(part.store, ask.broker_config)
     with log.queue:
         return [file.start for file in log.files]
 
 
-def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]) -> Counted:
+def count_here(ask: ReadOptions, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]) -> Counted:
     """Count all logs. jobs: processes, None for one per core. by: as for `count_part`, also with `store` first.
     advance: called with the number of bytes done. Raises StoreError.
     """
@@ -349,7 +349,7 @@ def count_here(ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[
     return total
 
 
-def _counted(ask: Ask, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) -> Iterator[Counted]:
+def _counted(ask: ReadOptions, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) -> Iterator[Counted]:
     """Yield the counts of each part in order, `jobs` parts at a time in child processes."""
     if min(jobs, len(parts)) < 2:
         yield from (count_part(ask, part, by) for part in parts)
@@ -364,7 +364,7 @@ def _counted(ask: Ask, parts: Sequence[LogSplit], by: Sequence[str], jobs: int) 
             yield count_part(ask, part, by) if found is None else found
 
 
-def _forked(ask: Ask, part: LogSplit, by: Sequence[str]) -> Forked[Counted]:
+def _forked(ask: ReadOptions, part: LogSplit, by: Sequence[str]) -> Forked[Counted]:
     return Forked(lambda: count_part(ask, part, by))
 
 

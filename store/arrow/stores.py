@@ -6,7 +6,7 @@ findings need the whole store: these are copied for the time of a task.
 Object storage is what `pyarrow.fs` can read: `s3://bucket/store`, `gs://…`. Compressed files of a log are decompressed
 by the task that reads. `file:///data/store` is an ordinary directory.
 
-The options of a source (`spark.read`) are parsed and checked once (`Ask`).
+The options of a source (`spark.read`) are parsed and checked once (`ReadOptions`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import COMPRESSED, Unread
 from ..disk.compressed import AnyPacked, PackedFile, is_compressed_name, plain_name
-from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, in_order, size_of, start_of, without_overlaps
+from ..disk.file_queue import ForeignEntry, MappedFile, MappedFileQueue, in_order, size_of, start_of, without_overlaps
 from ..disk.layout import COMMIT_LOG, DLEDGER_PREFIX, Layout, is_uri
 from ..errors import InvalidInput, Missing, NoSpace, StoreError, Unreadable, UnreadableRange, Unsupported, os_errors
 from ..log.commit_log import CommitLog
@@ -279,13 +279,13 @@ class RemoteFiles(MappedFileQueue):
         """The log of the store at a URI. Raises Missing, Unreadable."""
         self._place, _, found = _listed(root, COMMIT_LOG)
         self._packed = {info.path: _PackedObject(root, self._place, info) for info in found}
-        files, foreign = list[MappedFile](), list[Foreign]()
+        files, foreign = list[MappedFile](), list[ForeignEntry]()
         for info in found:
             start = start_of(plain_name(info.base_name))
             if info.type is not fs.FileType.File:
-                foreign.append(Foreign(info.path, "not a file"))
+                foreign.append(ForeignEntry(info.path, "not a file"))
             elif start is None:
-                foreign.append(Foreign(info.path, "its name is not a number"))
+                foreign.append(ForeignEntry(info.path, "its name is not a number"))
             else:
                 files.append(MappedFile(info.path, start, info.size, is_compressed_name(info.base_name)))
         files = in_order(files, self.packed)
@@ -426,7 +426,7 @@ OPTIONS = frozenset(
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReadOptions:
     """The options of a read.
 
     stores: root directories or URIs. fields: column names, None for the usual ones. topics: names or shell patterns,
@@ -507,7 +507,7 @@ class Ask:
 
 
 def with_notes(fields: tuple[str, ...], body: str) -> tuple[str, ...]:
-    """Add to columns that include a body the ones that say how to take it. body: as `Ask.body`.
+    """Add to columns that include a body the ones that say how to take it. body: as `ReadOptions.body`.
 
     >>> with_notes(("topic", "body"), "plain")
     ('topic', 'body', 'body_crc_ok', 'body_compression', 'body_error')

@@ -52,7 +52,7 @@ from ..verify.run import verify
 from ..verify.verdict import findings_json
 from .log_columns import constant, numbers, path_text
 from .log_rows import Damage, Tell
-from .stores import Ask, in_directory
+from .stores import ReadOptions, in_directory
 
 STORE = "store"
 PROBLEM = "problem"
@@ -79,22 +79,22 @@ class Table(ABC):
 
     A table may have rows with only `problem`: what of its files cannot be read.
 
-    of: its name in `Ask.of_what`. needs: the parts of a store's directory that are read, None for all; only they are
-    copied from object storage. tells_unread: unread ranges are already among its rows, and so is a store that cannot be
-    read, which is an error for the other tables.
+    of: its name in `ReadOptions.of_what`. needs: the parts of a store's directory that are read, None for all; only
+    they are copied from object storage. reports_unread: unread ranges are already among its rows, and so is a store
+    that cannot be read, which is an error for the other tables.
     """
 
     of: ClassVar[str] = ""
     columns: ClassVar[Mapping[str, str]]
-    tells_unread: ClassVar[bool] = False
+    reports_unread: ClassVar[bool] = False
     needs: ClassVar[Collection[str] | None] = None
 
     @abstractmethod
-    def parts(self, layout: Layout, ask: Ask) -> list[Any]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[Any]:
         """Parts that tasks can read independently, small objects. Raises StoreError."""
 
     @abstractmethod
-    def rows(self, layout: Layout, ask: Ask, part: Any) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: Any) -> Iterator[tuple[int, Values]]:
         """Yield numbers of rows and their columns. Raises StoreError."""
 
     def unread(self, root: str, error: StoreError) -> Values:
@@ -103,7 +103,7 @@ class Table(ABC):
 
     def all_columns(self) -> dict[str, str]:
         """The columns of a row, with `store`, and `problem` if the table has it."""
-        problem = {PROBLEM: "string"} if self.tells_unread else {}
+        problem = {PROBLEM: "string"} if self.reports_unread else {}
         return {STORE: "string", **self.columns, **problem}
 
 
@@ -115,13 +115,13 @@ class TablePart(NamedTuple):
     problem: StoreError | None = None
 
 
-def columns_asked(table: Table, ask: Ask) -> dict[str, str]:
+def columns_asked(table: Table, ask: ReadOptions) -> dict[str, str]:
     """The columns asked for, with their SQL types. Raises InvalidInput for an unknown one."""
     known = table.all_columns()
     return {name: known[name] for name in ask.columns(known, known)}
 
 
-def parts_of(table: Table, ask: Ask) -> list[TablePart]:
+def parts_of(table: Table, ask: ReadOptions) -> list[TablePart]:
     """The parts of all stores; object storage is one part. Raises StoreError for a path that is not a store."""
     found: list[TablePart] = []
     for root in ask.stores:
@@ -131,7 +131,7 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
         try:
             layout = Layout.open(root, ask.broker_config)
         except StoreError as error:
-            if ask.fails_at(error) or not table.tells_unread:
+            if ask.fails_at(error) or not table.reports_unread:
                 raise
             found.append(TablePart(root, None, error))
             continue
@@ -144,9 +144,11 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
     return found
 
 
-def table_rows(table: Table, ask: Ask, names: tuple[str, ...], task: TablePart, tell: Tell) -> Iterator[pa.RecordBatch]:
+def table_rows(
+    table: Table, ask: ReadOptions, names: tuple[str, ...], task: TablePart, tell: Tell
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part; `tell` gets the problems. Raises StoreError if the query is to fail."""
-    if table.tells_unread:
+    if table.reports_unread:
         yield from _with_problems(table, ask, names, task)
         return
     for rows in _with_problems(table, ask, tuple(dict.fromkeys((*names, STORE, PROBLEM))), task):
@@ -159,7 +161,7 @@ def table_rows(table: Table, ask: Ask, names: tuple[str, ...], task: TablePart, 
             yield rows.select(names)
 
 
-def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], task: TablePart) -> Iterator[pa.RecordBatch]:
+def _with_problems(table: Table, ask: ReadOptions, names: tuple[str, ...], task: TablePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part, with problems as rows."""
     root = task.root
     if task.problem is not None:
@@ -174,23 +176,23 @@ def _with_problems(table: Table, ask: Ask, names: tuple[str, ...], task: TablePa
                     if count:
                         yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
-            if not opened and not table.tells_unread:
+            if not opened and not table.reports_unread:
                 error.store = root
                 raise
             yield from _unread_row(table, ask, names, root, error)
         else:
-            for unread in () if table.tells_unread else noted:
+            for unread in () if table.reports_unread else noted:
                 yield from _unread_row(table, ask, names, root, unread.error())
 
 
-def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int, Values]]:
+def _rows(table: Table, ask: ReadOptions, part: Any, folder: Path) -> Iterator[tuple[int, Values]]:
     layout = Layout.open(folder, ask.broker_config)
     for one in table.parts(layout, ask) if part == _ALL else [part]:
         yield from table.rows(layout, ask, one)
 
 
 def _unread_row(
-    table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError
+    table: Table, ask: ReadOptions, names: tuple[str, ...], root: str, error: StoreError
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for what cannot be read. Raises Unreadable if the query is to fail."""
     if ask.fails_at(error):
@@ -254,12 +256,12 @@ class QueueTable(Table):
 
     needs: ClassVar = {CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE}
 
-    def parts(self, layout: Layout, ask: Ask) -> list[list[QueuePart]]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[list[QueuePart]]:
         found = list(_queue_parts(layout, ask))
         size = max(_PART_QUEUES, -(-len(found) // _PARTS_MAX))
         return [found[first : first + size] for first in range(0, len(found), size)]
 
-    def rows(self, layout: Layout, ask: Ask, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
         waiting, count = list[_Window](), 0
         try:
             for window in _windows(layout, part):
@@ -276,7 +278,7 @@ class QueueTable(Table):
             yield count, _unit_columns(waiting)
 
 
-def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
+def _queue_parts(layout: Layout, ask: ReadOptions) -> Iterator[QueuePart]:
     with _queues(layout) as queues:
         for topic, queue_id, start, stop, *_ in queues.summaries():
             if ask.queue_id not in (None, queue_id):
@@ -347,11 +349,11 @@ class IndexTable(Table):
 
     needs: ClassVar = {INDEX}
 
-    def parts(self, layout: Layout, ask: Ask) -> list[str]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[str]:
         with Index.open(layout.index, ask.broker_config) as index:
             return [file.path for file in index.files]
 
-    def rows(self, layout: Layout, ask: Ask, part: str) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: str) -> Iterator[tuple[int, Values]]:
         with open_index_file(part, ask.broker_config) as file:
             for first, items in file.columns():
                 names = items.dtype.names or ()
@@ -377,10 +379,10 @@ class TimerTable(Table):
 
     needs: ClassVar = {TIMER_LOG}
 
-    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
         return [True] if layout.timer_log.is_dir() else []
 
-    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with MappedFileQueue.open(layout.timer_log) as files:
             for item in timer_log(files):
                 if isinstance(item, TimerUnits):
@@ -397,8 +399,8 @@ class TimerTable(Table):
 class OffsetTable(Table):
     """A row is an entry: the offset from which a group continues in a queue.
 
-    table: the kind of offsets, one of `OFFSET_TABLES`; only those in `Ask.tables` are read. A delay level has no group
-    and its own queue. A group that has never committed (-1, or nothing) has no row.
+    table: the kind of offsets, one of `OFFSET_TABLES`; only those in `ReadOptions.tables` are read. A delay level has
+    no group and its own queue. A group that has never committed (-1, or nothing) has no row.
     """
 
     of = "offsets"
@@ -413,10 +415,10 @@ class OffsetTable(Table):
 
     needs: ClassVar = {CONFIG}
 
-    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
         return [True] if layout.config.is_dir() else []
 
-    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         names = ("file", "table", "topic", "offset")
         for file in every_file(layout.config, ask.tables):
             if rows := file.positions:
@@ -443,7 +445,7 @@ class LagTable(Table):
 
     lag is 0 for a group ahead of its queue, so that sums count missing messages; it is null if the queues are behind
     the log. max_offset and lag are null if the store has nothing of the queue. A group that has never committed has no
-    row. Only the tables in `Ask.tables` are read.
+    row. Only the tables in `ReadOptions.tables` are read.
     """
 
     of = "lag"
@@ -458,10 +460,10 @@ class LagTable(Table):
 
     needs: ClassVar = {CONFIG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE}
 
-    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
         return [True] if layout.config.is_dir() else []
 
-    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
             ends = queue_ends(store)
             ends_known = behind_log(store, ends) is None
@@ -488,7 +490,7 @@ class FindingTable(Table):
     A store that cannot be read is a fatal finding without a code.
     """
 
-    tells_unread = True
+    reports_unread = True
     columns: ClassVar = {
         "code": "string",
         "severity": "string",
@@ -504,10 +506,10 @@ class FindingTable(Table):
         "unclean": "boolean",
     }
 
-    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+    def parts(self, layout: Layout, ask: ReadOptions) -> list[bool]:
         return [True]
 
-    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+    def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
         with StoreReader(layout.root, ask.broker_config) as store:
             verdict = verify(store, Scope(quick=ask.quick))
         given = Given(settings(ask.config))

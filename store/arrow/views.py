@@ -24,7 +24,7 @@ from . import log_columns, log_rows, tables
 from .log_columns import CHECKED, path_text, rows_of_batch
 from .log_rows import Damage, LogSplit, damage_of
 from .log_rows import parts_of as log_parts_of
-from .stores import BODY, BODY_CRC_OK, LOG, Ask, open_log
+from .stores import BODY, BODY_CRC_OK, LOG, ReadOptions, open_log
 from .tables import (
     SQL_TYPES,
     STORE,
@@ -61,7 +61,7 @@ class DamagePart(NamedTuple):
     of: str = LOG
 
 
-def damage_parts(ask: Ask) -> list[DamagePart]:
+def damage_parts(ask: ReadOptions) -> list[DamagePart]:
     """The parts to read, one per task. Raises StoreError for a store if the query is to fail."""
     found: list[DamagePart] = []
     for store in ask.stores:
@@ -78,7 +78,7 @@ def damage_parts(ask: Ask) -> list[DamagePart]:
     return found
 
 
-def damage_rows(ask: Ask, names: Sequence[str], task: DamagePart) -> Iterator[pa.RecordBatch]:
+def damage_rows(ask: ReadOptions, names: Sequence[str], task: DamagePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one part with the columns `names`. Raises StoreError if the query is to fail."""
     schema = pa.schema([(name, SQL_TYPES[COLUMNS[name]]) for name in names])
     for damage in _damage(ask, task):
@@ -86,7 +86,7 @@ def damage_rows(ask: Ask, names: Sequence[str], task: DamagePart) -> Iterator[pa
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in names}], schema=schema)
 
 
-def _damage(ask: Ask, task: DamagePart) -> Iterator[Damage]:
+def _damage(ask: ReadOptions, task: DamagePart) -> Iterator[Damage]:
     if task.part is None:
         yield Damage(task.store, None, None, task.reason)
         return
@@ -162,7 +162,7 @@ VIEWS: Mapping[str, View] = {
 }
 
 
-def named_apart(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
+def unique_names(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
     """The columns of an answer, and whether they are binary; a repeated name gets a number.
 
     >>> named_apart([("topic", False), ("body", True), ("body", True)])
@@ -208,7 +208,7 @@ def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
 
 
 @dataclass(frozen=True)
-class OfBatches:
+class BatchFilter:
     """A filter over the messages of a store, applied before the other columns are made.
 
     fields: the columns it needs.
@@ -225,7 +225,7 @@ class OfBatches:
 
 
 @dataclass
-class Lacking:
+class AnswerGaps:
     """What an answer lacks, and how many unsound bodies it has.
 
     damage: ranges and stores that were skipped, as keys in the order they were found. bodies: how many of the bodies in
@@ -243,7 +243,7 @@ class Lacking:
         return bool(self.damage or self.bodies)
 
 
-def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError]]:
+def readable(ask: ReadOptions, views: Iterable[View]) -> tuple[ReadOptions, dict[str, StoreError]]:
     """Limit a read to the stores that can be opened for these views, and return the errors of the others."""
     of_log = any(view.name in OF_LOG for view in views)
     found: list[str] = []
@@ -262,7 +262,7 @@ def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError
 
 
 def rows_of_view(
-    view: View, ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None = None
+    view: View, ask: ReadOptions, columns: Sequence[str], lacking: AnswerGaps, wanted: pc.Expression | None = None
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of `columns` that pass a filter; `lacking` gets what cannot be read.
 
@@ -283,7 +283,11 @@ def rows_of_view(
 
 
 def _messages(
-    ask: Ask, columns: Sequence[str], lacking: Lacking, wanted: pc.Expression | None, filter_columns: Sequence[str]
+    ask: ReadOptions,
+    columns: Sequence[str],
+    lacking: AnswerGaps,
+    wanted: pc.Expression | None,
+    filter_columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """Yield messages. Bodies are read with their check; failed ones are counted unless the query itself asks for it."""
     checked = BODY in columns or not CHECKED.isdisjoint(filter_columns)
@@ -292,7 +296,7 @@ def _messages(
     for part in log_rows.parts_of(ask):
         pushed = log_rows.Pushed()
         if wanted is not None:
-            pushed = log_rows.Pushed([[OfBatches(part.store, wanted, filter_columns)]])
+            pushed = log_rows.Pushed([[BatchFilter(part.store, wanted, filter_columns)]])
         for rows in log_rows.rows_of(ask, part, lacking.add, pushed):
             if BODY in columns and BODY_CRC_OK not in (*columns, *filter_columns):
                 lacking.bodies += rows.column(BODY_CRC_OK).false_count

@@ -159,7 +159,7 @@ class Tally:
         offsets = (queue_range.first, queue_range.next - 1)
         self._share(queue, reason).add_all(queue_range.messages, queue_range.bytes, *times, *offsets)
 
-    def add_placeless(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
+    def add_without_record(self, queue: QueueId, messages: int, time: int, offset: int) -> None:
         """Count messages without a known record."""
         self._share(queue, "").add_all(messages, 0, time, time, offset, offset)
 
@@ -357,9 +357,9 @@ class _ScanBesideRuns:
 
 def _hand_out_run(run: VerifiedRun, observers: list[LogObserver]) -> bool:
     """Give all observers a run without its records; False if some need the records."""
-    from .verified import SkipsRuns
+    from .verified import RunSkipper
 
-    takers = [observer for observer in observers if isinstance(observer, SkipsRuns)]
+    takers = [observer for observer in observers if isinstance(observer, RunSkipper)]
     if len(takers) < len(observers) or not all(taker.can_skip(run) for taker in takers):
         return False
     for taker in takers:

@@ -78,7 +78,7 @@ class _MessageWindow(NamedTuple):
     items: PackedItems | None
 
 
-class Laid(NamedTuple):
+class ComparedUnits(NamedTuple):
     """Messages of a queue, their units as read, and the files with the units."""
 
     files: MappedFileQueue
@@ -166,9 +166,9 @@ class Prover:
         self._waiting = 0
         self._reach = 0
         #: By queue in files: the last messages compared with units, if all were in order.
-        self.laid: dict[QueueId, Laid] = {}
+        self.laid: dict[QueueId, ComparedUnits] = {}
         #: The same of all messages since `settled`; None if some are not in order, or tags are not known.
-        self._settled: list[dict[QueueId, Laid]] | None = []
+        self._settled: list[dict[QueueId, ComparedUnits]] | None = []
 
     def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         """Take the next item of the log, with bodies compared with their checksums. Raise Unreadable.
@@ -194,7 +194,7 @@ class Prover:
             if len(rest):
                 self._add(rest, dispatched if rest is item else None)
 
-    def settled(self) -> list[dict[QueueId, Laid]] | None:
+    def settled(self) -> list[dict[QueueId, ComparedUnits]] | None:
         """Return all messages since the last call, if each has its unit with its tags code, else None. Raise
         Unreadable.
         """
@@ -349,7 +349,7 @@ class Prover:
             numbers = messages.queue[new].tolist()
             for number, (name, first, end) in zip(numbers, bounds, strict=True):
                 files = self._queues.stream(number).files
-                self.laid[name] = Laid(files, queue_ranges[name], units[first:end])
+                self.laid[name] = ComparedUnits(files, queue_ranges[name], units[first:end])
         items = [window.items for window in group if window.items is not None]
         facts = reduce(RecordFacts.and_then, (window.facts for window in group))
         self._found.take(facts, queue_ranges, made, items)

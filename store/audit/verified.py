@@ -274,7 +274,7 @@ class VerifiedLog:
 
 
 @runtime_checkable
-class SkipsRuns(Protocol):
+class RunSkipper(Protocol):
     """An observer that may not need the records of a run."""
 
     def can_skip(self, run: VerifiedRun) -> bool:

@@ -25,7 +25,7 @@ class Dispatching(NamedTuple):
     items: make index items; index_tags: also of tags, as since 5.4. multi_dispatch: make units for the names in
     INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. lmq_closed: prefixes of topics whose
     messages get no such units. lmq_zero: LMQs have queue id 0, not that of the message (enableLmq). delay_levels: ms of
-    levels 1, 2, …; None: the broker's default. lite_alone: of LMQs only those of LITE topics get units, as a broker
+    levels 1, 2, …; None: the broker's default. lite_only: of LMQs only those of LITE topics get units, as a broker
     with rocksdbCQSelectiveDoubleWriteEnable keeps no others. begins: function of (topic, queue id, position of a
     message in it) that returns the log position where the queue begins; the broker has deleted what earlier records
     had in it (`scan_messages`).
@@ -38,7 +38,7 @@ class Dispatching(NamedTuple):
     lmq_closed: tuple[str, ...] = LMQ_CLOSED
     lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
-    lite_alone: bool = False
+    lite_only: bool = False
     begins: Callable[[str, int, int], int] | None = None
 
     def same_units(self, other: Dispatching | None) -> bool:
@@ -54,7 +54,7 @@ class Dispatching(NamedTuple):
     def has_queue(self, name: str) -> bool:
         """Whether a broker makes a unit for this name, unless it skips the name."""
         lmq = name.startswith(LMQ_PREFIX) and not name.startswith(LITE_PREFIX)
-        return bool(name) and not (lmq and self.lite_alone)
+        return bool(name) and not (lmq and self.lite_only)
 
     def queue_id_of(self, name: str, queue_id: int) -> int:
         """Queue id in the queue of this name, for a message that itself has `queue_id`."""

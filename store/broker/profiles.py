@@ -175,14 +175,14 @@ class DispatchRules(NamedTuple):
         multi_dispatch: bool = True,
         lmq_zero: bool = True,
         delay_levels: tuple[int, ...] | None = None,
-        lite_alone: bool = False,
+        lite_only: bool = False,
         begins: Callable[[str, int, int], int] | None = None,
     ) -> Dispatching:
         """Dispatch rules of this generation with these options; multi_dispatch: if the generation knows it."""
         multi = self.multi_dispatch and multi_dispatch
         closed = self.lmq_closed
         known = self.index_tags, items, multi, self.slash_names, closed
-        return Dispatching(*known, lmq_zero, delay_levels, lite_alone, begins)
+        return Dispatching(*known, lmq_zero, delay_levels, lite_only, begins)
 
 
 class TimerRules(NamedTuple):

@@ -206,9 +206,9 @@ class Topics:
         version["timestamp"] = now_ms()
         files.make_directory(self.path.parent)
         if self._main is not None:
-            write_over(files, self.path.with_name(formats.FILE + ".bak"), self._main)
+            replace_file(files, self.path.with_name(formats.FILE + ".bak"), self._main)
         data = dumps(self._content).encode()
-        write_over(files, self.path, data)
+        replace_file(files, self.path, data)
         self._main, self._added = data, 0
 
 
@@ -249,7 +249,7 @@ def _parse(data: bytes) -> dict[str, Any] | None:
     return content if all(isinstance(part, dict) for part in parts) else None
 
 
-def write_over(files: Files, path: Path, data: bytes) -> None:
+def replace_file(files: Files, path: Path, data: bytes) -> None:
     """Replace the content of a file atomically."""
     temporary = path.with_name(path.name + ".tmp")
     if temporary.exists():

@@ -191,7 +191,7 @@ class BrokerConfig(Mapping[str, str]):
         named = {name: value for name, value in self._named.items() if not _PATHS.match(name)}
         return BrokerConfig(named, whole=self._whole)
 
-    def of_another_store(self) -> BrokerConfig:
+    def for_other_store(self) -> BrokerConfig:
         """As `for_new_store`, for an existing store: also without options that say whether it uses RocksDBs."""
         named = self._named.items()
         return BrokerConfig({name: text for name, text in named if name not in _FORMS and not _PATHS.match(name)})

@@ -101,12 +101,12 @@ def reading_rate() -> int | None:
     return _RATE.get()
 
 
-def is_aside() -> bool:
+def keeps_page_cache() -> bool:
     """Whether reads leave the page cache unchanged: the enclosing block is one of `aside`."""
     return _ASIDE.get()
 
 
-def read_aside(descriptor: int, buffer: memoryview, offset: int) -> int:
+def read_keeping_cache(descriptor: int, buffer: memoryview, offset: int) -> int:
     """Fill `buffer` from byte `offset` of a file on, leaving the page cache unchanged; return the number of bytes read.
 
     Raises OSError.
@@ -380,7 +380,7 @@ def read(descriptor: int, size: int, offset: int, path: str, *, end: int | None 
 
     end: the file is known to have had all bytes before this one. Raises UnreadableRange, Unreadable.
     """
-    if not is_aside():
+    if not keeps_page_cache():
         try:
             data = os.pread(descriptor, size, offset)
         except OSError:
@@ -407,8 +407,8 @@ def fill_any(
     aside: leave the page cache unchanged. Raises Unreadable.
     """
     once: Callable[[int, memoryview, int], int] = _pread_once
-    if aside or is_aside():
-        once = read_aside
+    if aside or keeps_page_cache():
+        once = read_keeping_cache
     done, chunk = 0, len(room)
     unread: list[Unread] = []
     while done < len(room):

@@ -186,7 +186,7 @@ class MappedFile(NamedTuple):
         return self.start + self.size
 
 
-class Foreign(NamedTuple):
+class ForeignEntry(NamedTuple):
     """An entry of a store's directory that does not belong to the store, and why."""
 
     path: str
@@ -230,7 +230,7 @@ class MappedFileQueue(Closing, Windows):
     stop: int | None = None
 
     def __init__(
-        self, directories: tuple[str, ...], files: list[MappedFile], file_size: int, foreign: list[Foreign]
+        self, directories: tuple[str, ...], files: list[MappedFile], file_size: int, foreign: list[ForeignEntry]
     ) -> None:
         self.directories = directories
         self.files = files
@@ -254,7 +254,7 @@ class MappedFileQueue(Closing, Windows):
             directories = [directories]
         paths = tuple(os.fspath(directory) for directory in directories)
         found: list[MappedFile] = []
-        foreign: list[Foreign] = []
+        foreign: list[ForeignEntry] = []
         for path in paths:
             _list(path, start_of, found, foreign)
         found = in_order(found)
@@ -454,7 +454,7 @@ def _open(file: MappedFile) -> int:
 
 
 def _list(
-    directory: str, start_of: Callable[[str], int | None], files: list[MappedFile], foreign: list[Foreign]
+    directory: str, start_of: Callable[[str], int | None], files: list[MappedFile], foreign: list[ForeignEntry]
 ) -> None:
     """Sort the entries of one directory into `files` and `foreign`."""
     try:
@@ -462,9 +462,9 @@ def _list(
             for entry in entries:
                 start = start_of(plain_name(entry.name))
                 if start is None:
-                    foreign.append(Foreign(entry.path, "its name is not a number"))
+                    foreign.append(ForeignEntry(entry.path, "its name is not a number"))
                 elif not is_file(entry):
-                    foreign.append(Foreign(entry.path, "not a file"))
+                    foreign.append(ForeignEntry(entry.path, "not a file"))
                 else:
                     compressed = is_compressed_name(entry.name)
                     files.append(MappedFile(entry.path, start, entry.stat().st_size, compressed))
@@ -563,7 +563,7 @@ def _begins_in_place(file: MappedFile) -> bool:
     return not unread and magic and int(head.ints("physical_offset")[0]) == file.start
 
 
-def without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign]) -> list[MappedFile]:
+def without_overlaps(found: list[MappedFile], size: int, foreign: list[ForeignEntry]) -> list[MappedFile]:
     """The files of one stream; files that begin inside another file's range become foreign.
 
     A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are no part of the log.
@@ -573,9 +573,9 @@ def without_overlaps(found: list[MappedFile], size: int, foreign: list[Foreign])
     for file in found:
         before = files[-1] if files else None
         if before is not None and before.start == file.start:
-            foreign.append(Foreign(file.path, f"the same position as {before.path}"))
+            foreign.append(ForeignEntry(file.path, f"the same position as {before.path}"))
         elif before is not None and file.start < before.end and size and file.start % size:
-            foreign.append(Foreign(file.path, f"its position lies inside {before.path}"))
+            foreign.append(ForeignEntry(file.path, f"its position lies inside {before.path}"))
         else:
             files.append(file)
     return files

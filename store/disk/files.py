@@ -434,7 +434,7 @@ def sessions(journal: Path) -> Iterator[Path]:
     yield from (journal / name for name in names if _SESSION.fullmatch(name) and (journal / name).is_dir())
 
 
-def is_log_mended(layout: Layout, *others: str) -> bool:
+def has_log_changed_by_session(layout: Layout, *others: str) -> bool:
     """Whether a session that was not undone, or cannot be read, has changed log, queues, or `others` of the root.
 
     Log and queues may then lack records of which nothing else tells. A path outside the root counts as log or queues,
@@ -544,7 +544,7 @@ class Edit(NamedTuple):
     kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that holds `pieces`),
     `truncate` (to `length` bytes), `move` (the file goes to the session's folder), `remove` (the same, for a file that
     a broker removes too), `rebuild` (build index files from the log; `offset`: log position where indexing begins).
-    path: absolute. codes: of the catalogue. phase: after all edits of earlier phases. stands_for: identifies the
+    path: absolute. codes: of the catalogue. phase: after all edits of earlier phases. content_id: identifies the
     content if building it twice gives different bytes, as for a RocksDB.
     """
 
@@ -557,7 +557,7 @@ class Edit(NamedTuple):
     data: Content | None = None
     pieces: tuple[tuple[int, Content], ...] = ()
     phase: Phase = Phase.PARTS
-    stands_for: bytes = b""
+    content_id: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
         """Fields of the JSON."""
@@ -576,11 +576,11 @@ def digest(edits: Iterable[Edit]) -> str:
     """Fingerprint of a list of edits: plans with equal fingerprints make the same changes."""
     total = hashlib.sha256()
     for edit in edits:
-        length = 0 if edit.stands_for else edit.length
+        length = 0 if edit.content_id else edit.length
         head = (edit.kind, edit.path, edit.offset, length, edit.data is None)
         total.update(repr(head).encode("utf-8", "surrogateescape"))
-        if edit.stands_for:
-            total.update(edit.stands_for)
+        if edit.content_id:
+            total.update(edit.content_id)
             continue
         total.update(edit.data or b"")
         for offset, data in edit.pieces:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
 from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
-from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue, is_directory, size_of_log
+from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, is_directory, size_of_log
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -253,12 +253,12 @@ class Layout:
         self.journal_place = directory.resolve() / f"{root.name}-{key}"
 
     @cached_property
-    def foreign(self) -> list[Foreign]:
+    def foreign(self) -> list[ForeignEntry]:
         """Entries of the root that belong to no part of a store. Raises Unreadable."""
         inside = (path for path in self.commit_log_directories if self.root in path.parents)
         own = {path.relative_to(self.root).parts[0] for path in inside}
         return [
-            Foreign(os.fspath(self.root / name), "unknown to a broker")
+            ForeignEntry(os.fspath(self.root / name), "unknown to a broker")
             for name in sorted(_names(self.root))
             if name not in own
             and name not in _DIRECTORIES

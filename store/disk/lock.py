@@ -104,7 +104,7 @@ _HINT = "stop the broker, or wait longer: --wait SECONDS"
 _LARGEST_KEPT = 1 << 16
 
 
-class LockWas(NamedTuple):
+class LockState(NamedTuple):
     """A lock file before it was taken: its bytes (None if it did not exist) and its modification time in ns."""
 
     content: bytes | None
@@ -114,11 +114,11 @@ class LockWas(NamedTuple):
 class StoreLock:
     """The lock of one store, held from `take` to `release`; a context manager."""
 
-    def __init__(self, files: Files, file: OpenFile, key: tuple[int, int], was: LockWas) -> None:
+    def __init__(self, files: Files, file: OpenFile, key: tuple[int, int], was: LockState) -> None:
         self._files, self._file, self._key = files, file, key
         self.was = was
         #: State that `release` gives the file; None: the file stays as it is, as after a broker.
-        self.leave: LockWas | None = None
+        self.leave: LockState | None = None
 
     @classmethod
     def take(cls, path: Path, files: Files, *, wait_seconds: float = 0, hint: str = _HINT) -> StoreLock:
@@ -149,7 +149,7 @@ class StoreLock:
         try:
             key = _lock(file)
             content = file.pread(_LARGEST_KEPT, 0)
-            was = LockWas(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
+            was = LockState(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
             if key is not None and content != CONTENT:
                 _write_content(file)
         except BaseException:
@@ -180,7 +180,7 @@ class StoreLock:
             note_released(self._key)
             self._file.close()
 
-    def _put_back(self, was: LockWas) -> None:
+    def _put_back(self, was: LockState) -> None:
         path = self._file.path
         if was.content is None:
             self._files.unlink(path)
@@ -208,7 +208,7 @@ def mark_of(target: Path) -> Path:
     return target / JOURNAL / "half-made"
 
 
-def maker_of(target: Path) -> int | None:
+def creator_of(target: Path) -> int | None:
     """The process that is creating a directory with a mark, as `holder`; None if the lock cannot be asked for."""
     with suppress(StoreError):
         return holder(mark_of(target))
@@ -253,11 +253,11 @@ def _add_hint(error: BaseException, outcome: str) -> None:
 
 
 def check_empty(target: Path) -> None:
-    """Raise InvalidInput for a directory with content, NotAStore for a file, InUse as `is_half_made`."""
+    """Raise InvalidInput for a directory with content, NotAStore for a file, InUse as `is_incomplete`."""
     with os_errors(target):
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
-        prefix = f"{HALF_MADE}: remove it, or " if is_half_made(target) else ""
+        prefix = f"{HALF_MADE}: remove it, or " if is_incomplete(target) else ""
         if target.is_dir() and any(target.iterdir()):
             raise InvalidInput("not empty", path=target, hint=f"{prefix}{_ANOTHER}")
 
@@ -266,11 +266,11 @@ HALF_MADE = "the command that was making it was cut off"
 _ANOTHER = "name a new directory"
 
 
-def is_half_made(target: Path) -> bool:
+def is_incomplete(target: Path) -> bool:
     """Whether the creation of a directory was cut off. Raises InUse if another process is creating it now."""
     if not os.path.lexists(mark_of(target)):
         return False
-    pid = maker_of(target)
+    pid = creator_of(target)
     if pid is not None:
         who = f"process {pid}" if pid else "another process"
         raise InUse(f"in use: {who} is making it", path=target, hint=_ANOTHER)

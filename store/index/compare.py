@@ -162,7 +162,7 @@ class IndexAudit:
             self.uncovered = found
 
     @property
-    def takes_runs(self) -> bool:
+    def can_take_runs(self) -> bool:
         """Whether `note_run` is as good as `records`: the files that are given up cover only records behind those of
         all files that stay.
         """
@@ -237,7 +237,7 @@ def is_good(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, conten
         return False
     layout = snapshot.layout
     timed = header.begin_timestamp <= header.end_timestamp
-    if not (timed or stored_as_told(header, CommitLog(layout.commit_log_files(), layout.dledger))):
+    if not (timed or times_match_records(header, CommitLog(layout.commit_log_files(), layout.dledger))):
         return False
     if not content:
         return True
@@ -268,7 +268,7 @@ def _waits_for_items(files: Sequence[StoredIndex], geometry: Geometry, snapshot:
         return opened.is_untouched
 
 
-def stored_as_told(header: Header, log: CommitLog) -> bool:
+def times_match_records(header: Header, log: CommitLog) -> bool:
     """Whether the first and the last record of a file were stored at the times in its header: if these times go back,
     the clock was set back.
     """

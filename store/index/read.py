@@ -45,7 +45,7 @@ from ..disk.byte_reader import (
     unread_of,
 )
 from ..disk.compressed import open_any, plain_name
-from ..disk.file_queue import Foreign, is_file, is_zero
+from ..disk.file_queue import ForeignEntry, is_file, is_zero
 from ..disk.layout import Layout
 from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
 from ..errors import UnreadableRange, from_os_error
@@ -393,7 +393,7 @@ class Index(Closing):
     [12189]
     """
 
-    def __init__(self, files: list[IndexFile], foreign: list[Foreign]) -> None:
+    def __init__(self, files: list[IndexFile], foreign: list[ForeignEntry]) -> None:
         self.files = files
         self.foreign = foreign
 
@@ -498,20 +498,20 @@ def _geometry_beside(path: str | os.PathLike[str], config: BrokerConfig) -> Geom
         return found if file.size == file_size(*found) else None
 
 
-def _list_files(directory: str) -> tuple[list[str], list[Foreign]]:
+def _list_files(directory: str) -> tuple[list[str], list[ForeignEntry]]:
     """Paths of the index files by name, and entries that are no index files."""
     paths: dict[str, str] = {}
-    foreign: list[Foreign] = []
+    foreign: list[ForeignEntry] = []
     try:
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 name = plain_name(entry.name)
                 if not (name.isascii() and name.isdigit()):
-                    foreign.append(Foreign(entry.path, "its name is not a time"))
+                    foreign.append(ForeignEntry(entry.path, "its name is not a time"))
                 elif not is_file(entry):
-                    foreign.append(Foreign(entry.path, "not a file"))
+                    foreign.append(ForeignEntry(entry.path, "not a file"))
                 elif name in paths:
-                    foreign.append(Foreign(entry.path, f"the same time as {paths[name]}"))
+                    foreign.append(ForeignEntry(entry.path, f"the same time as {paths[name]}"))
                 else:
                     paths[name] = entry.path
     except FileNotFoundError:

@@ -24,7 +24,7 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import read_regular
-from ..disk.file_queue import Foreign, MappedFileQueue, start_of
+from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
 from ..disk.lock import holder
 from ..errors import Missing, StoreError, os_errors
@@ -246,7 +246,7 @@ class Description:
     checkpoint: Checkpoint | None
     restart: Restart | None
     index_files: list[IndexSummary]
-    foreign: list[Foreign]
+    foreign: list[ForeignEntry]
     config: list[ConfigSummary] = field(default_factory=list)
     config_form: InForce = field(default_factory=lambda: in_force(Path()))
     parts: list[StorePart] = field(default_factory=list)
@@ -308,7 +308,9 @@ class _DescribedQueue:
     summary: QueueSummary
 
 
-def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> tuple[list[_DescribedQueue], QueueStorage]:
+def _queues(
+    layout: Layout, foreign: list[ForeignEntry], notes: list[str]
+) -> tuple[list[_DescribedQueue], QueueStorage]:
     """Return all queues and where they are; of a hybrid store the queues in files and the LMQs of its database."""
     if layout.queue_database is None:
         found = list(_in_files(layout, foreign))
@@ -332,7 +334,7 @@ def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -
         yield _DescribedQueue(directory, opened, opened().summary())
 
 
-def _in_files(layout: Layout, foreign: list[Foreign]) -> Iterator[_DescribedQueue]:
+def _in_files(layout: Layout, foreign: list[ForeignEntry]) -> Iterator[_DescribedQueue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)
@@ -354,7 +356,7 @@ def _summaries(layout: Layout, queues: list[_DescribedQueue], log: Log, profile:
                 yield queue.summary(log.start, log.end, broker_4=broker_4)
 
 
-def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[Foreign]) -> Log:
+def _log(layout: Layout, queues: list[_DescribedQueue], foreign: list[ForeignEntry]) -> Log:
     log = commit_log_of(layout)
     foreign += log.queue.foreign
     total = log.queue.size
@@ -445,7 +447,7 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
     return Restart(generation.version, entry.name if entry else "", chosen.reason)
 
 
-def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
+def _index_files(layout: Layout, foreign: list[ForeignEntry]) -> list[IndexSummary]:
     with Index.open(layout.index, layout.broker_config) as index:
         foreign += index.foreign
         return [IndexSummary(Path(file.path).name, file.slots, file.items, file.header) for file in index.files]

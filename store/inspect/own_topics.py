@@ -44,7 +44,7 @@ from ..broker.system_topics import (
     delay_ms,
 )
 from ..counted import counted
-from ..disk.files import is_log_mended
+from ..disk.files import has_log_changed_by_session
 from ..disk.lock import holder
 from ..errors import Missing
 from ..log.batch import Batch, good_records
@@ -55,7 +55,7 @@ from ..queues.references import of_queue
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
-from ..search.log_search import LAST_OFFSET, behind_queues, lacks_of, never_delivered, told_of, units_lost_behind
+from ..search.log_search import LAST_OFFSET, behind_queues, gap_text, never_delivered, queue_gaps_of, units_lost_behind
 from ..search.queue_search import in_place, note_units
 from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
@@ -133,8 +133,8 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
         if missing > 0:
             units = counted(missing, "unit is", "units are")
             return f"{units} missing or damaged in queue {directory.queue_id}"
-        for lack in lacks_of(store, topic, directory.queue_id, reached):
-            if lack.places[1] > (behind or 0) and (told := told_of(store, Selection(topic=topic), lack)):
+        for lack in queue_gaps_of(store, topic, directory.queue_id, reached):
+            if lack.places[1] > (behind or 0) and (told := gap_text(store, Selection(topic=topic), lack)):
                 return told
         there.add(directory.queue_id)
     for queue_id, offset in sorted(reached.items()):
@@ -476,7 +476,7 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
         return None
     if sum(_units(store, topics)) > _MOST_READ:
         return None
-    if is_log_mended(store.layout, abort.name) or any_lacking(store, topics, reached_too=reached_too):
+    if has_log_changed_by_session(store.layout, abort.name) or any_lacking(store, topics, reached_too=reached_too):
         return None
     found, doubts = dict[str, Transaction](), list[str]()
     for batch in topic_records(store, HALF_TOPIC, doubts.append):

@@ -37,7 +37,7 @@ from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..errors import NotFound
 from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, TailHistory
-from .message import Mark, mark_stories
+from .message import Mark, mark_texts
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
 
@@ -434,7 +434,7 @@ def _may_be_rest_of_cut_record(behind: Extent | Mark) -> bool:
 def _reason_of(behind: Extent | Mark | None) -> str:
     """Text of what lies behind the last record, "" for nothing."""
     if isinstance(behind, Mark):
-        return mark_stories()[behind.name.lower()].shown
+        return mark_texts()[behind.name.lower()].shown
     return "" if behind is None else behind.told
 
 

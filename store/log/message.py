@@ -179,7 +179,7 @@ class Mark(IntEnum):
     EMBEDDED = 4
 
 
-class MarkStory(NamedTuple):
+class MarkTexts(NamedTuple):
     """Texts for one mark. label: as in JSON; shown: as in text. next: a command to go on with, or ""."""
 
     label: str
@@ -190,14 +190,14 @@ class MarkStory(NamedTuple):
 
 
 @cache
-def mark_stories() -> dict[str, MarkStory]:
+def mark_texts() -> dict[str, MarkTexts]:
     """Every mark by its label."""
     import tomllib
     from pkgutil import get_data
 
     data = get_data(__package__, "status_texts.toml")
     assert data is not None
-    return {name: MarkStory(name, **row) for name, row in tomllib.loads(data.decode()).items()}
+    return {name: MarkTexts(name, **row) for name, row in tomllib.loads(data.decode()).items()}
 
 
 class UndecodableBody(NamedTuple):

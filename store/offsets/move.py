@@ -163,7 +163,7 @@ def open_side(path: Path, config: BrokerConfig | None = None) -> MoveSide:
     own = [path / name for name in FILES] if path.is_dir() and not (path / CONFIG).is_dir() else []
     if any(one.is_file() for one in own) or OFFSETS in stand_ins(path):
         return _side_of_files(*every_file(path))
-    with StoreReader(path, config and config.of_another_store()) as store:
+    with StoreReader(path, config and config.for_other_store()) as store:
         return side_of(store)
 
 
@@ -513,9 +513,9 @@ def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...]
     """Edits of the files of a database, and the digest of its former state. Raises Unsupported, Unreadable."""
     entries = dict(_entries(path, rows))
     after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
-    stands_for = f"{after.digest}{sorted(entries.items())}".encode()
+    content_id = f"{after.digest}{sorted(entries.items())}".encode()
     edits = [_create_edit(path / name, after.made[name], reason) for name in in_order(after.made)]
-    edits = [edit._replace(codes=codes, stands_for=stands_for) for edit in edits]
+    edits = [edit._replace(codes=codes, content_id=content_id) for edit in edits]
     return edits + [Edit("move", str(path / name), reason, codes) for name in after.gone], after.digest
 
 

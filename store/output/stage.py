@@ -32,7 +32,7 @@ from uuid import uuid4
 from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, Files, refuse_links, remove_tree, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
-from ..disk.lock import HALF_MADE, StoreLock, holder, is_half_made
+from ..disk.lock import HALF_MADE, StoreLock, holder, is_incomplete
 from ..errors import NotAStore, Refused, StoreError, Unreadable
 
 DRAFT = ".draft"
@@ -424,8 +424,8 @@ def _require_directory(target: Path, into: Into) -> None:
 
 
 def require_empty(target: Path, hint: str = _NEW.hint) -> None:
-    """Raise Refused for a target that holds more than what jobs have left, InUse as `is_half_made` does."""
-    if is_half_made(target):
+    """Raise Refused for a target that holds more than what jobs have left, InUse as `is_incomplete` does."""
+    if is_incomplete(target):
         raise Refused(f"the target is not empty: {HALF_MADE}", path=target, hint=f"remove it; {hint}")
     held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
     if held:

@@ -390,7 +390,7 @@ def _max_rows(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
 def _create_edit(path: Path, data: Content, digest: bytes) -> Edit:
     pieces = ((0, data),)
     edit = Edit("create", str(path), _REASON, _CODES, length=len(data), pieces=pieces)
-    return edit._replace(stands_for=digest)
+    return edit._replace(content_id=digest)
 
 
 def _bytes(topic: str) -> bytes:

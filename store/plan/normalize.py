@@ -195,7 +195,7 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
     """Refuse a store without a log that has traces of one. replica: a copy of the log, "" for none. unused: files
     exist, without a record. Raises Refused, and for a wrong replica Missing, NotAStore, Unsupported.
     """
-    if rest := what_a_log_left(snapshot):
+    if rest := traces_of_log(snapshot):
         layout, harm = snapshot.layout, "serve none of their messages" if unused else "delete the queues"
         directory = _log_directory(layout)
         reason, why = (
@@ -381,7 +381,7 @@ def named_in_front(begin: int) -> str:
     return f"queues name messages before the beginning of the log, {begin:,}"
 
 
-def told_lost_front(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
+def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
     """Yield notes about lost first files for which no plan is refused. replica: a copy of the log, "" for none."""
     layout = snapshot.layout
     if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
@@ -452,7 +452,7 @@ def check_kinds(edits: Iterable[Edit]) -> None:
             raise Refused("neither file nor directory", path=path, hint="remove it")
 
 
-def what_a_log_left(snapshot: Snapshot) -> str:
+def traces_of_log(snapshot: Snapshot) -> str:
     """Return what still names messages, "" for nothing. Raises Unreadable."""
     if has_queues(snapshot):
         return "full queues"

@@ -200,7 +200,7 @@ class PlanBuilder(LogObserver):
         if run.begin >= self.log.end:
             return not run.further_by
         exact = self._verified.is_exact(run) if self._verified else bool(run.units)
-        if (self.exact and not exact) or run.end > self.log.end or not self.index.takes_runs:
+        if (self.exact and not exact) or run.end > self.log.end or not self.index.can_take_runs:
             return False
         audits = self.queues
         return all(n not in audits or audits[n].can_skip(each) for n, each in run.queues.items())
@@ -256,7 +256,7 @@ class PlanBuilder(LogObserver):
             self.groups.add(gone)
             self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
         for place in unplaced:
-            self.lost.add_placeless(place.queue, place.messages, place.store_timestamp, place.queue_offset)
+            self.lost.add_without_record(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 
 
 def topics_with_queues(snapshot: Snapshot) -> set[str]:

@@ -47,7 +47,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, normalize, what_a_log_left
+from .normalize import check_kinds, normalize, traces_of_log
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -514,7 +514,7 @@ def _without_log(
         lost.add(messages.queue, "", messages.size, times, messages.offset)
     old = Checkpoint(**snapshot.checkpoint)
     new = new_checkpoint(old, profile, -1, 0, 0)
-    if what_a_log_left(snapshot):
+    if traces_of_log(snapshot):
         edits = [*edits, *put_away(snapshot, database)]
     if edits or snapshot.layout.commit_log_directories[0].is_dir():  # the directory can hold the start barrier
         edits = [*edits, *ending(snapshot, new)]

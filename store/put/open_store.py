@@ -21,7 +21,7 @@ from ...formats.hashing import java_string
 from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, dumps, now_ms, write_over
+from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, dumps, now_ms, replace_file
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing
 from ..disk.checkpoint import Checkpoint, at_last_record, create_abort, read_checkpoint, remove_abort, write_checkpoint
@@ -367,7 +367,7 @@ class OpenStore(Closing):
         names = {path.name.removesuffix(BACKUP) for path in config.iterdir()} if levels and config.is_dir() else set()
         if names - {TOPICS} and DELAY_OFFSETS not in names:
             data = dumps({OFFSET_TABLE: dict.fromkeys(levels, 0)}).encode()
-            write_over(self._files, config / DELAY_OFFSETS, data)
+            replace_file(self._files, config / DELAY_OFFSETS, data)
 
     def _write_checkpoint(self) -> None:
         if self._last is None:

@@ -193,7 +193,7 @@ class ConsumeQueue(Closing):
                 return self.unit(first_dead - 1)
         return None
 
-    def may_go_on(self) -> bool:
+    def may_be_cut_short(self) -> bool:
         """Whether the queue may have had more units: its files have no room behind the last unit, or bytes other than
         zeros there. Raises Unreadable.
 

@@ -31,7 +31,7 @@ from ..plan.database import opened_database
 from ..plan.fill import damaged_ranges
 from ..plan.gaps import Gap
 from ..plan.lost_messages import MOST, LostMessages, name_all
-from ..plan.normalize import files_of_one_name, told_lost_front
+from ..plan.normalize import files_of_one_name, lost_front_notes
 from ..plan.observer import GroupLoss, Policy, RecoveryOptions, deleted_topics, expected_queues, topics_with_queues
 from ..plan.plan import Plan, Reading, make_plan
 from ..queues.references import commit_log_of
@@ -85,7 +85,7 @@ class Recovery:
     #: Fingerprint of the store that was read; None: it may change unnoticed.
     seen: Fingerprint | None = None
     #: The simulated start, for a plan that is made next.
-    played: Played | None = None
+    played: SimulatedStart | None = None
     #: The plan with `RecoveryOptions.exact`, if it was asked for.
     exact_plan: Plan | None = None
     #: Lost messages of the worst prediction and of the plan, after `name_lost`.
@@ -218,7 +218,7 @@ class Recovery:
         return path.removeprefix(f"{self.layout.root}/")
 
 
-class Proved(NamedTuple):
+class ProvedLog(NamedTuple):
     """The part of a log that is in order, proved with `proof_of`, and the fingerprint taken before. files: fingerprint
     of all files of the store; if it does not hold any more, nothing is proved. None: the caller answers for that.
     findings: of a `verify` of the whole store, None without one.
@@ -230,7 +230,7 @@ class Proved(NamedTuple):
     findings: Sequence[Finding] | None = None
 
 
-class Played(NamedTuple):
+class SimulatedStart(NamedTuple):
     """The start that a plan goes by, and the part of the log that is in order."""
 
     snapshot: Snapshot
@@ -246,7 +246,7 @@ def analyze(
     options: RecoveryOptions | None = None,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
-    proved: Proved | None = None,
+    proved: ProvedLog | None = None,
     exact: bool = False,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
@@ -301,7 +301,7 @@ def analyze(
         if snapshot.log:
             scan_messages(commit_log_of(layout), [*observers], how=_every_message(layout, switches, main))
     found = _recovery(snapshot, generation, version, watched, main, plan, refusal, options)
-    played = Played(snapshot, chosen, verified)
+    played = SimulatedStart(snapshot, chosen, verified)
     return replace(found, seen=seen, played=played, exact_plan=exact_plan)
 
 
@@ -329,7 +329,9 @@ def _plans(exact: Plan, without: Callable[[], Plan]) -> tuple[Plan, Plan]:
 
 
 @refusing()
-def replan(layout: Layout, version: str, options: RecoveryOptions | None = None, played: Played | None = None) -> Plan:
+def replan(
+    layout: Layout, version: str, options: RecoveryOptions | None = None, played: SimulatedStart | None = None
+) -> Plan:
     """Make the plan of `analyze` again. Raises as `analyze`. played: the start, just simulated, with what was read for
     it; None: simulate it from what is on disk now.
     """
@@ -339,7 +341,7 @@ def replan(layout: Layout, version: str, options: RecoveryOptions | None = None,
         switches = switches_of(snapshot)
         verified = _verified(snapshot, profile, switches)
         verified = verified and with_verified_queues(verified, snapshot)
-        played = Played(snapshot, simulate(snapshot, profile, switches, verified=verified), verified)
+        played = SimulatedStart(snapshot, simulate(snapshot, profile, switches, verified=verified), verified)
     progress = read_progress(layout.config, layout.broker_config)
     return make_plan(
         played.snapshot,
@@ -507,7 +509,7 @@ def _recovery(
             f"the log is read from {ours.path}, not from {other.path}: look at both before --apply"
             for ours, other in files_of_one_name(snapshot, files)
         ]
-    notes += [*told_lost_front(snapshot, options.replica or ""), *_without_wheel(watched[0][0])]
+    notes += [*lost_front_notes(snapshot, options.replica or ""), *_without_wheel(watched[0][0])]
     notes += _left_behind(watched[0][0])
     notes += _unserved(layout, predictions[0])
     notes += [

@@ -70,7 +70,7 @@ from ..settings.rocksdb import SEPARATE, ConfigForm, InForce, counter_of, in_for
 from ..start.config import files_in_use
 from ..start.config_load import LMQ_OFFSETS, OFFSETS, TOPICS, LoadAction, config_rules, load_config
 from ..start.queue_stores import files_alone_needed, lite_topics, queue_begins, queue_stores, unserved_topics
-from .parts import QueueStoreKind, untold
+from .parts import QueueStoreKind, without_kind_options
 
 _IN_ORDER = (ExtentKind.BLANK, ExtentKind.ZEROS)
 _ONE_PLACE = frozenset({"5.3", "5.4"})
@@ -165,7 +165,7 @@ def dispatching_of(layout: Layout, profile: Profile) -> Dispatching:
         items=False,
         multi_dispatch=options.multi_dispatch.value or layout.queue_database is not None,
         delay_levels=options.delay_waits(),
-        lite_alone=selective_double_write(layout),
+        lite_only=selective_double_write(layout),
         begins=queue_begins(layout),
     )
 
@@ -436,7 +436,7 @@ def with_expired(snapshot: Snapshot, plan: Plan) -> Plan:
     offsets as in the RocksDB. Their last unit names the expired record, whose size is unknown.
     """
     rows, edits, ends = {row.queue: row for row in plan.queues}, list(plan.edits), dict[QueueId, QueueBound]()
-    place = untold(snapshot.layout).queue_database
+    place = without_kind_options(snapshot.layout).queue_database
     if plan.without_log or place is None:
         return plan
     with suppress(Unreadable), RocksDb.open(place) as database:
@@ -512,7 +512,7 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
     if before.form is ConfigForm.SECOND or _databases_before(layout).databases:
         return
     for name in SEPARATE:
-        (source,) = files_in_use(untold(layout), (name,))
+        (source,) = files_in_use(without_kind_options(layout), (name,))
         loaded = load_config(layout.config, source, config_rules(profile))
         content = with_numbers(loaded.taken.value) if loaded.taken is not None else {}
         if source == LMQ_OFFSETS:
@@ -540,7 +540,7 @@ def _counter_of_database(path: Path | None, name: str) -> int:
 def _databases_before(layout: Layout) -> InForce:
     """Return the databases that were in use while the queues were in a RocksDB."""
     nothing = InForce(ConfigForm.FILES, True, {})
-    found = in_force(layout.config, (before := untold(layout)).broker_config)
+    found = in_force(layout.config, (before := without_kind_options(layout)).broker_config)
     if found.form not in (ConfigForm.SEPARATE, ConfigForm.SINGLE):
         return nothing
     beside = any((layout.config / name).is_file() for name in found.databases)

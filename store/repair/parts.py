@@ -210,7 +210,7 @@ def _lmq_options(layout: Layout) -> Iterator[str]:
         yield from (f"{name}=true" for name in LMQ_OPTIONS)
 
 
-def untold(layout: Layout) -> Layout:
+def without_kind_options(layout: Layout) -> Layout:
     """Return the store without the options that give the future place of queues."""
     options = {name: text for name, text in layout.broker_config.items() if name not in _KIND_OPTIONS}
     return Layout.open(layout.root, BrokerConfig(options))

@@ -46,7 +46,7 @@ def reanalyze(
     found: Repair,
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
-    proved: recovery.Proved | None = None,
+    proved: recovery.ProvedLog | None = None,
 ) -> Repair:
     """Return the repair of the store after `found.plan` was applied. proved: as of `analyze`. Writes nothing. Raises as
     `analyze`.
@@ -97,7 +97,7 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
         return whole and all(read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces)
 
 
-def with_repairs(
+def with_open_repairs(
     verdict: Verdict,
     layout: Layout,
     version: str | None = None,
@@ -111,7 +111,7 @@ def with_repairs(
     version: the broker's, None: the guess. tell: called with the log position reached. Writes nothing.
     """
     asking = any(cure_of(error) in PARTS | {ALL} for error in verdict.serious)
-    proved = verdict.verified and recovery.Proved(verdict.verified, None)
+    proved = None if verdict.verified is None else recovery.ProvedLog(verdict.verified, None)
     verdict = replace(verdict, verified=None)
     if not (verdict.recovered and asking) or verdict.to_renumber is not None:
         return verdict
@@ -131,7 +131,7 @@ _OTHER = "OTHER"
 EVERYTHING = Choice()
 
 
-class Beyond(NamedTuple):
+class Unrepairable(NamedTuple):
     """Findings of one code that stay. path, offset, message: of the first. findings: their number. why: why no repair
     corrects them. now: what is left to do. command: what shows it or helps, ready to paste, "" for none. does: purpose
     of the command.
@@ -169,7 +169,7 @@ class JudgedRepair(NamedTuple):
     repair: Repair
     verdict: Verdict
 
-    def beyond(self, given: Given) -> list[Beyond]:
+    def beyond(self, given: Given) -> list[Unrepairable]:
         """Return what stays wrong of the parts asked for, if nothing is left to do."""
         found = self.repair
         if not found.nothing_to_do:
@@ -189,19 +189,19 @@ class JudgedRepair(NamedTuple):
         return [finding for finding in self.verdict.findings if not in_vain(finding)]
 
 
-def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Beyond]:
+def find_unrepairable(layout: Layout, version: str, tell: Callable[[int], None] | None = None) -> list[Unrepairable]:
     """Return errors of a store that has nothing left to repair. Reads the whole store. Raises Unreadable.
 
     version: the generation of brokers. tell: called with the log position reached.
     """
     with StoreReader(layout) as store:
         verdict = verify(store, Scope(broker_version=version), progress=tell)
-    return unrepairable_of(with_repairs(verdict, layout, version), layout)
+    return unrepairable_of(with_open_repairs(verdict, layout, version), layout)
 
 
 def unrepairable_of(
     verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING, given: Given | None = None
-) -> list[Beyond]:
+) -> list[Unrepairable]:
     """Return the errors of a verdict in the parts of a choice. Findings about a start follow from the others and are
     left out. given: further options for a command, None for those that the layout was opened with.
     """
@@ -210,13 +210,13 @@ def unrepairable_of(
     given = Given(layout.broker_config.words).at(layout) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     errors = [finding for finding in errors if asked_for(finding, choice)]
-    found: dict[str, Beyond] = {}
+    found: dict[str, Unrepairable] = {}
     for first in errors:
         if first.code in found:
             continue
         texts = unrepairable_texts().get(first.code) or unrepairable_texts()[_OTHER]
         command = _by_hand(first, errors, verdict.to_renumber or (), layout, given)
-        found[first.code] = Beyond(
+        found[first.code] = Unrepairable(
             first.code,
             first.severity,
             sum(finding.count for finding in errors if finding.code == first.code),

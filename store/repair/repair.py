@@ -43,7 +43,7 @@ from ..queues.references import commit_log_of
 from ..queues.rocksdb import CURRENT, RocksDb
 from ..queues.rocksdb_copy import database_loss
 from ..recover.cases import Case, case_named
-from ..recover.recovery import Proved, Recovery
+from ..recover.recovery import ProvedLog, Recovery
 from ..recover.recovery import replan as replan_recovery
 from ..search.selection import queue_text
 from ..search.store import StoreReader
@@ -153,7 +153,7 @@ def analyze(
     tell: Callable[[int], None] | None = None,
     jobs: int | None = None,
     kind: QueueStoreKind | None = None,
-    proved: Proved | None = None,
+    proved: ProvedLog | None = None,
 ) -> Repair:
     """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes. kind: where the
     queues are to be afterwards; layout: as of `as_kind`. proved: by a `verify` that has just read the log
@@ -188,7 +188,7 @@ def replan(layout: Layout, request: Request) -> Plan:
 
 
 def _plan(
-    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: Proved | None = None
+    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int, proved: ProvedLog | None = None
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):

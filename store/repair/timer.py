@@ -45,11 +45,11 @@ from .timer_log import (
     added_to,
     are_full,
     closing_blanks,
+    entries_complete_to,
     entries_to_add,
-    filed_again,
-    filed_to,
     made_entries,
     missing_files,
+    moved_to_tick,
     repaired_entries,
     timer_messages,
     unknown_beginning,
@@ -286,7 +286,7 @@ def _with_unread(scene: VerifyContext, after: _PlannedFiles, high: int, planned:
         records = timer_messages(scene.store, scene, files.log.entries, planned)
         edits = [*edits, Edit("create", str(files.wheel_path), "a new wheel", ("I-183",), length=FILE_BYTES)]
     read = min(files.check.last_timer_queue_offset, files.check.master_timer_queue_offset)
-    begin = filed_to(files.log.entries, records, read)
+    begin = entries_complete_to(files.log.entries, records, read)
     unread = (records.queue_offset >= begin) & (records.queue_offset < high)
     unread &= ~np.isin(records.position, files.log.entries.offset_py)
     late = unread & (records.out_ms < ticks.oldest_ms(scene.now_ms)) & ~records.cancels
@@ -362,7 +362,7 @@ def _repair(scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], aft
         if repaired is not None and wheel:
             late = np.flatnonzero(_delivered(scene).late(repaired.entries, read_ms, scene.now_ms))
         if repaired is not None and len(late):
-            repaired = filed_again(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
+            repaired = moved_to_tick(repaired, late, after.records, files.ticks.start_ms(scene.now_ms))
             files.log.entries, read_ms = repaired.entries, files.ticks.oldest_ms(scene.now_ms)
         read_ms = max(read_ms, files.ticks.oldest_ms(files.log.entries.alive_ms))  # no start reads older ticks
         files.check = _corrected_check(files, ranges, scene.store, after.records, read_ms)
@@ -523,7 +523,9 @@ def _corrected_check(
         # entries behind the newest one are lost: a start must read their messages again
         behind = (records.queue_offset >= known) & (records.queue_offset < read)
         read = known if (behind & (records.out_ms > read_ms)).any() else read
-    filed = min(filed_to(log.entries, records, min(read, master)), known)  # a start goes by the newest entry, too
+    filed = min(
+        entries_complete_to(log.entries, records, min(read, master)), known
+    )  # a start goes by the newest entry, too
     read, master = max(read, filed), max(master, filed)
     return check._replace(
         last_read_time_ms=read_ms,

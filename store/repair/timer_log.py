@@ -354,14 +354,14 @@ def added_to(log: TimerLog, units: Structs, file_bytes: int, folder: str) -> Ite
             yield Edit("create", path, reason, ("I-183",), length=file_bytes, pieces=((offset, bytes(data)),))
 
 
-def filed_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
+def entries_complete_to(entries: TimerEntries, records: TimerColumns, begin: int) -> int:
     """Return the queue offset, from `begin` on, up to which all messages have entries and need no reading again."""
     mine = np.flatnonzero((records.queue_offset >= begin) & np.isin(records.position, entries.offset_py))
     offsets = np.unique(records.queue_offset[mine])
     return begin + int((offsets == begin + np.arange(len(offsets))).sum())
 
 
-def filed_again(found: RepairedEntries, late: Ints, records: TimerColumns, tick_ms: int) -> RepairedEntries:
+def moved_to_tick(found: RepairedEntries, late: Ints, records: TimerColumns, tick_ms: int) -> RepairedEntries:
     """Return the entries with the rows `late` moved to the tick of `tick_ms` without a wait: to fire or roll again."""
     units, changed = found.units.copy(), found.changed.copy()
     row, known = records.at(units["offset_py"][late].astype(np.int64))

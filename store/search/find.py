@@ -150,14 +150,14 @@ def _with_rest(
     note: Note,
 ) -> Iterator[FoundMessage]:
     """`found`, and messages of the offsets `rest` after it that the queue lacks; or a note about those."""
-    from .log_search import behind_of, lacks_of, note_behind, with_lacks
+    from .log_search import behind_of, note_behind, queue_gaps_of, with_gaps
 
     topic, queue_id = selection.topic or "", selection.queue_id or 0
     behind = behind_of(store, selection, rest)
-    lacks = lacks_of(store, topic, queue_id, behind.reached(store, topic), rest)
+    lacks = queue_gaps_of(store, topic, queue_id, behind.reached(store, topic), rest)
     if behind.wanted and not lacks:
         note_behind(store, note)
-    return with_lacks(store, selection, lacks, found, reverse, note)
+    return with_gaps(store, selection, lacks, found, reverse, note)
 
 
 def _scan_without_units(
@@ -253,12 +253,12 @@ def offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, *, no
 
 def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, note: Note) -> None:
     """Note messages missing from a queue next to the offset that it answers for a time."""
-    from .log_search import behind_of, lacks_of, told_of
+    from .log_search import behind_of, gap_text, queue_gaps_of
 
     asked = Selection(topic=topic, queue_id=queue_id)
-    for lack in lacks_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
+    for lack in queue_gaps_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
         beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
-        if beside and (text := told_of(store, asked, lack)):
+        if beside and (text := gap_text(store, asked, lack)):
             note(f"{topic}: {text}: the times of its other messages do not count")
 
 

@@ -218,7 +218,7 @@ def _first_times(store: StoreReader, begin: int) -> list[int]:
     return [time_ms for time_ms in found if EARLIEST_MS <= time_ms < LATEST_MS]
 
 
-class QueueLack(NamedTuple):
+class QueueGap(NamedTuple):
     """A gap at an end of a queue: messages with queue offsets `numbers`, perhaps in `places` of the log, have no units.
 
     text: where the queue begins or ends, for notes. sure: there were such messages, even if the log has lost them.
@@ -233,9 +233,9 @@ class QueueLack(NamedTuple):
     in_front: bool = False
 
 
-def lacks_of(
+def queue_gaps_of(
     store: StoreReader, topic: str, queue_id: int, reached: Mapping[int, int], offsets: Range | None = None
-) -> list[QueueLack]:
+) -> list[QueueGap]:
     """The gaps at the ends of a queue that may hold wanted messages.
 
     reached: by queue, an offset up to which it had messages. A queue without any unit is not handled here
@@ -243,22 +243,20 @@ def lacks_of(
     NotFound, Unreadable.
     """
     with store.queues.open(topic, queue_id) as queue:
-        ends, log_end, found = queue.summary(), store.log_end.position, list[QueueLack]()
+        ends, log_end, found = queue.summary(), store.log_end.position, list[QueueGap]()
         if ends.end_position is None:
             return []
         first, stop = ends.min_offset, ends.max_offset
         if first > 0 and store.log_files.start == 0:
             unit = queue.unit(first)
             end = unit.physical_offset if unit is not None and unit.valid else ends.end_position
-            found.append(
-                QueueLack(queue_id, f"queue {queue_id} begins at {first}", (0, end), (0, first), in_front=True)
-            )
+            found.append(QueueGap(queue_id, f"queue {queue_id} begins at {first}", (0, end), (0, first), in_front=True))
         sure = reached.get(queue_id, 0) > stop
-        if ends.end_position < log_end and (sure or queue.may_go_on()):
+        if ends.end_position < log_end and (sure or queue.may_be_cut_short()):
             text = f"queue {queue_id} ends at {stop}" + (
                 f", but offset {reached[queue_id]} was reached" if sure else ""
             )
-            found.append(QueueLack(queue_id, text, (ends.end_position, log_end), (stop, LAST_OFFSET), sure))
+            found.append(QueueGap(queue_id, text, (ends.end_position, log_end), (stop, LAST_OFFSET), sure))
     low, high = offsets or (0, LAST_OFFSET)
     within = (one._replace(numbers=(max(low, one.numbers[0]), min(high, one.numbers[1]))) for one in found)
     return [one for one in within if one.numbers[0] < one.numbers[1]]
@@ -320,7 +318,7 @@ def units_lost_behind(store: StoreReader, topic: str) -> int:
     return found
 
 
-def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
+def gap_text(store: StoreReader, selection: Selection, lack: QueueGap) -> str:
     """Say that a queue lacks wanted messages, "" if it does not. Scans the log unless the gap is sure."""
     if lack.sure:
         return lack.text
@@ -330,7 +328,7 @@ def told_of(store: StoreReader, selection: Selection, lack: QueueLack) -> str:
 
 
 def _scan_gap(
-    store: StoreReader, selection: Selection, lack: QueueLack, reverse: bool, note: Note
+    store: StoreReader, selection: Selection, lack: QueueGap, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of a gap that the log has."""
     start, stop = time_bounds(store, selection.times)
@@ -339,17 +337,17 @@ def _scan_gap(
     return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
 
 
-def with_lacks(
+def with_gaps(
     store: StoreReader,
     selection: Selection,
-    lacks: list[QueueLack],
+    lacks: list[QueueGap],
     found: Iterator[FoundMessage],
     reverse: bool,
     note: Note,
 ) -> Iterator[FoundMessage]:
     """The messages found by the units of a queue, and around them those of the gaps, by scanning the log."""
 
-    def scanned(lack: QueueLack) -> Iterator[FoundMessage]:
+    def scanned(lack: QueueGap) -> Iterator[FoundMessage]:
         more = _scan_gap(store, selection, lack, reverse, note)
         if (first := next(more, None)) is not None:
             note(f"{selection.topic}: {lack.text}: scanning the log for the other messages")
@@ -400,9 +398,9 @@ def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, 
     than all stored messages was not delivered. Empty if the log may have lost its newest records, also by `recover` or
     `repair`. Raises Unreadable.
     """
-    from ..disk.files import is_log_mended  # imported here, as searches do not need it
+    from ..disk.files import has_log_changed_by_session  # imported here, as searches do not need it
 
-    asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not is_log_mended(store.layout)
+    asked = passed and store.queues.of_topic(SCHEDULE_TOPIC) and not has_log_changed_by_session(store.layout)
     newest_ms = store.log_end.store_timestamp if asked else None
     if newest_ms is None or store.log_end.torn or store.log_end.damaged_behind or store.end_is_lost:
         return {}

@@ -38,13 +38,13 @@ from .log_search import (
     Range,
     behind_of,
     found_in,
-    lacks_of,
+    gap_text,
     lost_behind,
     note_behind,
+    queue_gaps_of,
     time_bounds,
-    told_of,
     wanted_offsets,
-    with_lacks,
+    with_gaps,
 )
 from .selection import Selection, Slice, TimeRange, utf8
 from .store import FoundMessage, Note, StoreReader, Via
@@ -74,10 +74,10 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
     behind = behind_of(store, selection, offsets)
     reached = behind.reached(store, topic)
-    lacks = [lack for number in numbers for lack in lacks_of(store, topic, number, reached, offsets)]
+    lacks = [lack for number in numbers for lack in queue_gaps_of(store, topic, number, reached, offsets)]
     if selection.queue_id is None:
         _note_lost(store, topic, note)
-        for text in filter(None, (told_of(store, selection, lack) for lack in lacks)):
+        for text in filter(None, (gap_text(store, selection, lack) for lack in lacks)):
             note(f"{topic}: {text}: the other messages are left out; `mqstore dump` shows those in the log")
     if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
         note_behind(store, note)
@@ -86,7 +86,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     exact = part.offset is not None
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
     found = _note_missing(found, topic, missing, note)
-    return found if selection.queue_id is None else with_lacks(store, selection, lacks, found, reverse, note)
+    return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:

@@ -455,13 +455,13 @@ def _further_rules(topic: str, layout: Layout | None) -> Dispatching | None:
 
     try:
         rules = profile_of(generation_of(layout).version).dispatch
-        lite_alone, in_database = selective_double_write(layout), bool(lmq_in_database(layout))
+        lite_only, in_database = selective_double_write(layout), bool(lmq_in_database(layout))
     except StoreError:
         return unknown
     if not light and not rules.any_queue:
         return None
     lmq_zero = config.get_bool("enableLmq", "enableMultiDispatch" not in config)
-    how = rules.how(items=False, lmq_zero=lmq_zero, lite_alone=lite_alone)
+    how = rules.how(items=False, lmq_zero=lmq_zero, lite_only=lite_only)
     slashes = how.slash_names or layout.rocksdb_queues or in_database
     return how._replace(multi_dispatch=True, slash_names=slashes)
 

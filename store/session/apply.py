@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, digest, find_note, read_note, remove_tree, sessions, write_note
 from ..disk.layout import BARRIER_PREFIX, Layout
-from ..disk.lock import LockWas, StoreLock, holder
+from ..disk.lock import LockState, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
     JOURNAL_IS_IN,
     SEALED,
-    CutOff,
     Fingerprint,
     HalfStore,
+    InterruptedChange,
     Journal,
     Listing,
     SessionState,
@@ -99,7 +99,7 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps), lost + journal.lost)
 
 
-def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:
+def finish_interrupted(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied | None:
     """Finish an interrupted change, so that a plan can be made of the result. None without one. Raises as `apply`."""
     from ..plan.plan import Plan
 
@@ -109,7 +109,7 @@ def go_on(layout: Layout, files: Files, *, wait_seconds: float = 0) -> Applied |
 
 
 def _agreed(
-    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None, lock_was: LockWas
+    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None, lock_was: LockState
 ) -> Plan:
     """Return the plan that was agreed to, if it is still the plan of this store. Raises Refused."""
     if shown is not None and seen is not None and seen.still_holds(layout, lock_was):
@@ -215,7 +215,7 @@ def alone(layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[P
 
 def _half_changed_note(journal: Journal, layout: Layout) -> str:
     """The note for an exception that leaves the store half changed."""
-    left = CutOff.of(journal)
+    left = InterruptedChange.of(journal)
     return f"{left}, the store is half changed: start no broker; run: {left.command(layout)}"
 
 

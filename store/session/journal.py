@@ -43,7 +43,7 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, read_note, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.lock import LockWas, holder, maker_of, mark_of
+from ..disk.lock import LockState, creator_of, holder, mark_of
 from ..errors import StoreError, Unreadable, os_errors
 from ..findings.next_commands import HALF_MADE, by_hand, done_with_half, in_catalogue, pipeline_again, proposed
 from ..output.stage import unpublished
@@ -164,7 +164,7 @@ class Journal:
     #: Directories that the repair creates, parents first; relative like `Step.path`.
     directories: list[str] = field(default_factory=list)
     #: The lock file before the session; None in journals of versions that did not record it.
-    lock: LockWas | None = None
+    lock: LockState | None = None
     #: Messages that the plan gave up; 0 in journals of versions that did not record it.
     lost: int = 0
 
@@ -267,19 +267,19 @@ def _parsing(path: Path) -> Iterator[None]:
         raise Unreadable(f"not a journal ({error!r})", path=path) from error
 
 
-def _lock_row(was: LockWas) -> dict[str, Any]:
+def _lock_row(was: LockState) -> dict[str, Any]:
     content = None if was.content is None else was.content.hex()
     return {"content": content, "modified_ns": was.modified_ns}
 
 
-def _lock(row: dict[str, Any] | None) -> LockWas | None:
+def _lock(row: dict[str, Any] | None) -> LockState | None:
     """Parse a lock row that `seal` wrote. Raises ValueError, KeyError, TypeError for anything else."""
     if row is None:
         return None
     content, modified_ns = row["content"], row["modified_ns"]
     if not isinstance(modified_ns, int) or abs(modified_ns) >= _NUMBERS_END:
         raise ValueError("the time of the lock file")
-    return LockWas(None if content is None else bytes.fromhex(content), modified_ns)
+    return LockState(None if content is None else bytes.fromhex(content), modified_ns)
 
 
 def _step(row: dict[str, Any], session: str) -> Step:
@@ -352,7 +352,7 @@ def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[E
     return [Edit(s.kind, str(cut_off.path_of(s)), s.reason, (), s.offset, s.length) for s in steps]
 
 
-class CutOff(NamedTuple):
+class InterruptedChange(NamedTuple):
     """A change of the store that is not finished. session: "" if only its start barrier is known. undoing: an undo was
     interrupted. journal: the directory to name with --journal, if the session is kept elsewhere than looked for.
     ended_by: the command that continues it.
@@ -364,7 +364,7 @@ class CutOff(NamedTuple):
     ended_by: str = RECOVER
 
     @classmethod
-    def of(cls, journal: Journal) -> CutOff:
+    def of(cls, journal: Journal) -> InterruptedChange:
         """Describe a session that was interrupted."""
         return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
 
@@ -413,13 +413,13 @@ class HalfStore(NamedTuple):
         return str(by_hand(self.cure, layout.root))
 
 
-def left_over(layout: Layout) -> CutOff | HalfStore | None:
+def left_over(layout: Layout) -> InterruptedChange | HalfStore | None:
     """Return what must be finished first; None if there is nothing. Raises Unreadable."""
     if (half := _half_made(layout.root)) is not None:
         return half
     found = unfinished(layout.root, layout.journal)
     if found is not None:
-        return CutOff.of(found)
+        return InterruptedChange.of(found)
     there = barriers_left(layout)
     for barrier in there:
         with suppress(StoreError):  # the barrier has just been removed
@@ -428,11 +428,11 @@ def left_over(layout: Layout) -> CutOff | HalfStore | None:
     if not there:
         return None
     over = barrier_alone(layout)
-    return CutOff("", ended_by=ended_by(over.command if over is not None else RECOVER))
+    return InterruptedChange("", ended_by=ended_by(over.command if over is not None else RECOVER))
 
 
 def _half_made(root: Path) -> HalfStore | None:
-    maker = maker_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
+    maker = creator_of(root) if os.path.lexists(mark_of(root)) else os.getpid()
     if maker is None:
         return HalfStore(HALF_MADE, done_with_half(root))
     if maker != os.getpid():
@@ -461,14 +461,14 @@ def journal_option(journal: Path) -> Path:
     return journal.parent.parent
 
 
-def _cut_off_in(journal: Path) -> CutOff:
+def _cut_off_in(journal: Path) -> InterruptedChange:
     """Describe the interrupted session in a journal that a barrier names. Looks for marker files, opens none."""
     with suppress(StoreError):
         for folder in sessions(journal):
             state = Journal(journal, folder, "").state
             if state.half_way:
-                return CutOff(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
-    return CutOff("", journal=journal_option(journal))
+                return InterruptedChange(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
+    return InterruptedChange("", journal=journal_option(journal))
 
 
 _MARKS = (
@@ -511,7 +511,7 @@ class Fingerprint(NamedTuple):
         except (StoreError, OSError):
             return None
 
-    def still_holds(self, layout: Layout, lock_was: LockWas | None = None) -> bool:
+    def still_holds(self, layout: Layout, lock_was: LockState | None = None) -> bool:
         """Whether nothing has changed. lock_was: the lock file before the caller took the lock and could write it."""
         try:
             before, now = dict(self.files), dict(_file_rows(layout))

@@ -25,7 +25,7 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import UNDONE, Edit, Files, remove_tree, write_note
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
-from ..disk.lock import LockWas
+from ..disk.lock import LockState
 from ..errors import NoSpace, Refused, Unreadable, os_errors
 from ..index.compare import IndexFix
 from ..index.read import sizes_of
@@ -110,7 +110,7 @@ _BLOCK_BYTES = 512
 
 
 def stage(
-    layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover", lock: LockWas | None = None
+    layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover", lock: LockState | None = None
 ) -> Journal:
     """Write the journal of `plan` and seal it. The store is not changed.
 

@@ -136,7 +136,7 @@ def _readable(sign: Sign, evidence: _Evidence) -> str:
         return ""
 
 
-def came_through_a_broker(layout: Layout) -> bool:
+def has_properties_of_brokers(layout: Layout) -> bool:
     """Whether some of the newest records have properties that a broker adds to a client's message. A program that opens
     the store itself, as `put` does, adds none. Raises Unreadable.
     """

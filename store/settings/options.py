@@ -235,7 +235,7 @@ class BrokerOptions:
     @cached_property
     def timer_precision(self) -> BrokerOption[int]:
         """timerPrecisionMs, as a broker takes it. Raises InvalidInput if it is not a number."""
-        from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker  # imports numpy
+        from ..timer.wheel import DEFAULT_MS, broker_precision, shown_precision  # imports numpy
 
         name = "timerPrecisionMs"
         asked, shown = self._config.get_int(name), shown_precision(self._layout)
@@ -243,7 +243,7 @@ class BrokerOptions:
             if shown is None:
                 return BrokerOption(name, DEFAULT_MS, DEFAULT_MS, "default")
             return BrokerOption(name, shown.precision_ms, DEFAULT_MS, "files", shown.by)
-        taken = taken_by_a_broker(asked)
+        taken = broker_precision(asked)
         if shown is None or shown.precision_ms == taken:
             return BrokerOption(name, taken, DEFAULT_MS, "configuration")
         return BrokerOption(name, taken, DEFAULT_MS, "configuration", shown.by, shown.precision_ms)

@@ -176,7 +176,7 @@ def _properties(data: bytes) -> ParsedConfig:
     return ParsedConfig(parse_properties(data.decode("iso-8859-1")))
 
 
-def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
+def backup_note(file: ConfigFile | None, path: Path, kind: str) -> str:
     """What a broker does because a file is missing (None) or broken; "" if it can read the file.
 
     path: of the file itself, not of its .bak.
@@ -338,7 +338,7 @@ def summary_of(file: ConfigFile) -> ConfigSummary:
     if file.larger:
         return ConfigSummary(file.path.name, UNREAD, entries, "; ".join(parts))
     if not file.path.name.endswith(BACKUP):
-        parts.append(stand_in(file, file.path, file.kind))
+        parts.append(backup_note(file, file.path, file.kind))
     return ConfigSummary(file.path.name, BROKEN, entries, "; ".join(parts))
 
 
@@ -354,7 +354,7 @@ def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
             yield summary_of(read_config_file(path, kind))
         elif name not in names:
             names.add(name)
-            instead = stand_in(None, path.with_name(name), kind)
+            instead = backup_note(None, path.with_name(name), kind)
             yield ConfigSummary(name, MISSING, {}, f"missing; {instead}")
     for path in databases(directory):
         try:

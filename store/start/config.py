@@ -32,7 +32,7 @@ from ..counted import counted
 from ..disk.layout import Layout
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
-from ..settings.generation import came_through_a_broker
+from ..settings.generation import has_properties_of_brokers
 from ..settings.parse import misfits
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from ..settings.rocksdb import in_force, keeps_databases, stand_ins
@@ -164,7 +164,7 @@ class Signs:
         self.of_files = bool(tables)
         topics = {queue.topic for queue in queues}
         own = any(topic in (CHECKED_TOO_OFTEN, OP_TOPIC) or topic.startswith(DEAD_LETTER_PREFIX) for topic in topics)
-        gone = found is None and (own or layout.timer_wheel.exists() or came_through_a_broker(layout))
+        gone = found is None and (own or layout.timer_wheel.exists() or has_properties_of_brokers(layout))
         self.of_a_broker = bool(tables - {TOPICS}) or found == set() or gone
 
 
@@ -553,7 +553,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
     )
 
 
-def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
+def default_settings_text(before: ConfigStart, left: ConfigStart | None) -> str:
     """Text of what is back with default settings, "" for none. left: not back. No repair writes into a RocksDB."""
     both = zip(before.unsettled, (TOPICS, GROUPS), strict=True)
     topics, groups = (frozenset() if name in before.databases else lost for lost, name in both)

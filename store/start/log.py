@@ -47,7 +47,7 @@ class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
     multi_dispatch: messages also go to further queues that they name. lmq_zero: those queues that are LMQs have the id
-    0; lite_alone: of LMQs only those of LITE topics are kept. consume_queue_ext: the queues have units in
+    0; lite_only: of LMQs only those of LITE topics are kept. consume_queue_ext: the queues have units in
     consumequeue_ext. delay_levels: ms of levels 1, 2, …; None for the usual ones. begins: where queues begin that a
     broker has deleted and made again.
     """
@@ -62,7 +62,7 @@ class Switches(NamedTuple):
     consume_queue_ext: bool = False
     timer_wheel_enable: bool = True
     delay_levels: tuple[int, ...] | None = None
-    lite_alone: bool = False
+    lite_only: bool = False
     begins: QueueBegins | None = None
 
     @property
@@ -84,7 +84,7 @@ class Switches(NamedTuple):
             multi_dispatch=self.multi_dispatch,
             lmq_zero=self.lmq_zero,
             delay_levels=self.delay_levels,
-            lite_alone=self.lite_alone,
+            lite_only=self.lite_only,
             begins=self.begins,
         )
 
@@ -422,7 +422,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
         else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
-        lite_alone=selective_double_write(snapshot.layout),
+        lite_only=selective_double_write(snapshot.layout),
         begins=queue_begins(snapshot.layout),
     )
 

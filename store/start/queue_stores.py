@@ -415,7 +415,7 @@ def search_for(stores: QueueStores, database: DatabaseState, profile: Profile) -
     )
 
 
-def against_files(
+def compare_with_files(
     stores: QueueStores, database: DatabaseState, queues: Mapping[QueueId, FileQueue], commit: Commit
 ) -> Refusal | None:
     """Compare the queues in files and in the database, then write all units. Returns a Refusal if a broker refuses."""
@@ -446,7 +446,7 @@ class DatabaseDispatch:
         """
         self._database, self._stores = database, stores
         # the database selects by topic, not by name of the LMQ
-        self._how = how._replace(slash_names=True, lite_alone=False)
+        self._how = how._replace(slash_names=True, lite_only=False)
         #: Log position of a record that the thread tries to put forever (B11); nothing behind it is put.
         self.undispatchable: int | None = None
         self._version = version

@@ -28,7 +28,7 @@ from .queue_stores import (
     DatabaseDispatch,
     LmqThrows,
     NotReadable,
-    against_files,
+    compare_with_files,
     files_alone_needed,
     load_database,
     queue_stores,
@@ -91,7 +91,7 @@ def simulate(
         return outcome
     _correct_min_offsets(outcome)
     if outcome.refusal is None and outcome.database is not None:
-        outcome.refusal = against_files(outcome.stores, outcome.database, outcome.queues, commit)
+        outcome.refusal = compare_with_files(outcome.stores, outcome.database, outcome.queues, commit)
     if outcome.refusal is None and switches.timer_wheel_enable:
         _load_timer(outcome, now_ms)
     if outcome.refusal is None:

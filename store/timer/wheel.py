@@ -71,7 +71,7 @@ class ShownPrecision(NamedTuple):
     by: str
 
 
-def taken_by_a_broker(asked_ms: int) -> int:
+def broker_precision(asked_ms: int) -> int:
     """The precision that a broker makes of a `timerPrecisionMs`: the next lower one that it has, at least 100.
 
     >>> [taken_by_a_broker(ms) for ms in (2000, 500, 250, 1)]
@@ -84,7 +84,7 @@ def precision_of(layout: Layout) -> int:
     """timerPrecisionMs as configured, else as the store shows it. Raises InvalidInput if it is no number."""
     asked = layout.broker_config.get_int("timerPrecisionMs")
     if asked is not None:
-        return taken_by_a_broker(asked)
+        return broker_precision(asked)
     shown = shown_precision(layout)
     return DEFAULT_MS if shown is None else shown.precision_ms
 

@@ -50,7 +50,7 @@ class TraceTarget(NamedTuple):
     topic: str | None = None
 
 
-class Gone(NamedTuple):
+class PlaceWithoutRecord(NamedTuple):
     """A place without a readable record that was asked for, or that the index names.
 
     named_by: files of the index and of queues that name the place. by_key: the index led there.
@@ -67,7 +67,7 @@ class Located(NamedTuple):
     """What was found: messages, or else places without a record."""
 
     families: list[Family]
-    gone: list[Gone]
+    gone: list[PlaceWithoutRecord]
 
 
 def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
@@ -75,7 +75,7 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
     if not asked.text:
         raise InvalidInput("give a key, an id or a position")
     address, of_topic = _address(store, asked), Selection(topic=asked.topic).of_queues(store.layout)
-    gone: list[Gone] = []
+    gone: list[PlaceWithoutRecord] = []
     topic = address.topic if address is not None else None
     sure = asked.by is not None or (topic is not None and topic in store.topics)
     if address is not None:
@@ -83,7 +83,7 @@ def locate(store: StoreReader, asked: TraceTarget, note: Note) -> Located:
             given = _at(store, address, note)
         except NotFound as error:
             if topic is None or sure:  # otherwise it may be a key
-                gone = [Gone(address.position, str(error), address)]
+                gone = [PlaceWithoutRecord(address.position, str(error), address)]
             if sure and (stored := _without_unit(store, address, note)) is not None:
                 return Located(_around(store, asked, stored, note), [])
             if sure or _is_named(store, address, asked):
@@ -210,7 +210,7 @@ def _records(store: StoreReader, key: str, by: By, note: Note) -> Iterator[tuple
         note(f"more than {counted(MOST_RECORDS, 'record')} have the key: the others are not shown")
 
 
-def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
+def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[PlaceWithoutRecord]:
     """Yield places that the index names for a key, but where no record can be read."""
     seen = set()
     for topic in store.named_topics:
@@ -225,14 +225,14 @@ def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[Gone]:
             except StoreError as error:
                 where = f"{hit.path} item {hit.number}"
                 address = Address(position=hit.physical_offset, topic=topic)
-                yield Gone(hit.physical_offset, error.message, address, (where,), by_key=True)
+                yield PlaceWithoutRecord(hit.physical_offset, error.message, address, (where,), by_key=True)
 
 
 _BEFORE = 64 << 10
 """A scan begins this far before the place, but not before the start of its file."""
 
 
-def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
+def judgement_of(store: StoreReader, gone: PlaceWithoutRecord) -> Judgement | None:
     """Return the judgement on the place; None if it is inside a whole record, or if nothing shows that there ever was a
     record. Raises Unreadable.
     """
@@ -265,7 +265,7 @@ def judgement_of(store: StoreReader, gone: Gone) -> Judgement | None:
     return Judgement(DeliveryVerdict.UNREADABLE, "its record cannot be read", (*facts, fact))
 
 
-def _of_queue(store: StoreReader, gone: Gone) -> Judgement | None:
+def _of_queue(store: StoreReader, gone: PlaceWithoutRecord) -> Judgement | None:
     """Judge a place in a queue whose unit or record is missing."""
     address = gone.address
     if address is None or address.topic is None or address.queue_offset is None:

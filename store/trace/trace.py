@@ -39,7 +39,7 @@ from .family import (
     role_of,
 )
 from .groups import GroupTables, Subscription, read_groups
-from .locate import By, Gone, TraceTarget, judgement_of, locate
+from .locate import By, PlaceWithoutRecord, TraceTarget, judgement_of, locate
 from .story import story, tiered_copies
 from .verdicts import Known, awaited, for_all, judge
 from .waiting import Compacted, Waiting
@@ -262,7 +262,7 @@ class _Tracer:
         guess = self._store.generation
         return start._replace(broker_version_reason=guess.reason, broker_versions=guess.candidates)
 
-    def gone(self, gone: Gone) -> Trace | None:
+    def gone(self, gone: PlaceWithoutRecord) -> Trace | None:
         """Return the answer about a place without a record; None if there never was a record."""
         store, question = self._store, self._question
         address = gone.address

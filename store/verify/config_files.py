@@ -25,7 +25,7 @@ from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
-from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
+from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_config_file
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import STATISTICS, TIMER_CHECK, TIMERS, LoadAction, config_rules, in_databases, load_table
@@ -188,7 +188,7 @@ def a_file_can_be_read(context: VerifyContext) -> None:
         assert file is not None and file.problem is not None
         if file.path.is_dir():
             continue
-        instead = stand_in(main, tables.directory / name, FILES[name]) if main else f"there is no {name}"
+        instead = backup_note(main, tables.directory / name, FILES[name]) if main else f"there is no {name}"
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
         context.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)
 

@@ -34,13 +34,13 @@ from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
-from .queue_state import InARow, QueueCheck, QueueReader, QueueStates, queues_of
+from .queue_state import MessageRow, QueueCheck, QueueReader, QueueStates, queues_of
 from .queue_units import QueuePass, report_ends, report_missing
 from .register import after, of_messages, of_settled
 from .start import ProofOfLog
 
 if TYPE_CHECKING:
-    from ..audit.prove import Laid
+    from ..audit.prove import ComparedUnits
 
 _HEAD = dtype_of(HEAD)
 _SECOND_MS = 1000
@@ -171,7 +171,7 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
 
 
 @of_settled("I-065", "I-080", "I-082")
-def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) -> bool:
+def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, ComparedUnits]) -> bool:
     """Note that these queues are in order; False if the files that were read are not those of each queue here."""
     queues = queues_of(context)
     if context.scope.quick or queues.unreadable:
@@ -184,7 +184,7 @@ def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, Laid]) ->
         return False
     for queue, check in checks.items():
         row = wanted[queue].messages
-        check.note_right_row(InARow(row.first, row.next, row.first_position, row.last_position))
+        check.note_right_row(MessageRow(row.first, row.next, row.first_position, row.last_position))
     reach = max((laid.messages.reach(whole=True) for laid in wanted.values()), default=0)
     context.log.dispatched = max(context.log.dispatched, reach)
     return True

@@ -30,7 +30,7 @@ from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
-from ..index.compare import stored_as_told
+from ..index.compare import times_match_records
 from ..index.read import IndexFile, Sizes, cannot_follow, is_outside, sizes_of
 from .context import VerifyContext
 from .layout import COMPRESSED, unpacking
@@ -153,7 +153,7 @@ def _is_new(context: VerifyContext, file: IndexFile) -> bool:
 def _clock_went_back(context: VerifyContext, file: IndexFile) -> bool:
     """Return whether the first and the last message of the file were stored at the times in its header."""
     try:
-        return stored_as_told(file.header, context.store.log)
+        return times_match_records(file.header, context.store.log)
     except StoreError:
         return False  # the pass over the log reports it
 

@@ -19,7 +19,7 @@ from ..settings.options import options_of
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
-    from ..recover.recovery import Proved, Recovery
+    from ..recover.recovery import ProvedLog, Recovery
     from .context import Scope
     from .verdict import Verdict
 
@@ -42,7 +42,7 @@ def verified_before(
     rate_bytes: int | None = None,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
-) -> tuple[Verdict, Proved | None]:
+) -> tuple[Verdict, ProvedLog | None]:
     """Verify a whole store except the next start; also return what `analyze` need not read after that.
 
     version: of the broker, None to guess. anew: also the next start, for a repair that makes queues and index again
@@ -56,12 +56,12 @@ def verified_before(
     groups = None if anew else _groups_but_start()
     scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
-    from ..recover.recovery import Proved  # imports all of planning: only after the pass over the log
+    from ..recover.recovery import ProvedLog  # imports all of planning: only after the pass over the log
 
     verified = verdict.verified
     if verified is not None and verified.copied is None and _tags_are_right(verdict, groups):
         verified = replace(verified, tagged=True)
-    proved = Proved(verified, seen, files, verdict.findings) if verified and files else None
+    proved = ProvedLog(verified, seen, files, verdict.findings) if verified and files else None
     return verdict, proved
 
 

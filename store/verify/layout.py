@@ -260,10 +260,10 @@ def directories(context: VerifyContext) -> None:
     """Check names, lengths and order of the files of logs and queues, and other entries beside them."""
     check_directories(context)
     if context.store.log_files.start and not context.live:
-        from ..plan.normalize import told_lost_front  # few stores need it
+        from ..plan.normalize import lost_front_notes  # few stores need it
 
         layout = context.store.layout
-        for text in told_lost_front(Snapshot.listed(layout)):
+        for text in lost_front_notes(Snapshot.listed(layout)):
             directory = os.fspath(layout.commit_log_directories[0])
             context.findings.add("I-002", directory, text, severity=Severity.WARNING, repair="")
 

@@ -291,7 +291,7 @@ def unique_keys(context: VerifyContext, records: Records) -> None:
         numbers = key_numbers(keys, topics.ids, topics.values)
     else:
         numbers = key_numbers(keys[has], topics.ids[has], topics.values)
-    seen = context.kept(Met, lambda: Met(behind=context.behind is not None))
+    seen = context.kept(SeenKeys, lambda: SeenKeys(behind=context.behind is not None))
     twice = seen.add(numbers, records.position[has])
     if twice.any():
         seen.note(records, has[twice])
@@ -309,7 +309,7 @@ class _Repeat:
 @after("I-051")
 def repeated_keys(context: VerifyContext) -> None:
     """Report repeated keys once per topic: retries and batches make many of them."""
-    repeats = context.kept(Met, Met).repeats
+    repeats = context.kept(SeenKeys, SeenKeys).repeats
     for topic, repeat in repeats.items():
         many = counted(repeat.count, f"message of {topic} has", f"messages of {topic} have")
         text = f"{many} the unique key of an earlier message"
@@ -326,7 +326,7 @@ class _KeysExport(NamedTuple):
     repeats: dict[str, _Repeat]
 
 
-class Met(Mergeable):
+class SeenKeys(Mergeable):
     """Unique keys that were met, as numbers: each has a place, and the next key with that place replaces it.
 
     repeats: by topic. behind: another run reads the log in front of this one: keep the keys that found their place
@@ -413,7 +413,7 @@ class Met(Mergeable):
         again = self._repeated(exported)
         if len(again):
             records = Records(context.store.log.records(again))
-            front = Met()
+            front = SeenKeys()
             front.repeats = exported.repeats
             front.note(records, np.arange(len(records)))
         for topic, repeat in exported.repeats.items():

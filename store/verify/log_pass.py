@@ -226,7 +226,7 @@ def read(
         rules.index_tags,
         multi_dispatch=rules.multi_dispatch and not (lmq.is_given and not lmq.value),
         delay_levels=options_of(layout).delay_waits(),
-        lite_alone=selective_double_write(layout),
+        lite_only=selective_double_write(layout),
         begins=queue_begins(layout),
     )
     how = queue_stores(layout, context.profile).making(how)

@@ -53,7 +53,7 @@ _SINGLE_MAX = 64
 
 
 @dataclass
-class Alone:
+class SingleWait:
     """The only message with its delay: its queue offset, the tags code of its unit, the position of its record, and the
     tags code that the record asks for.
     """
@@ -69,7 +69,7 @@ class Waits:
     """Delays in one queue. own_ms: delays of several messages. alone: by delay, its only message."""
 
     own_ms: set[int] = field(default_factory=set)
-    alone: dict[int, Alone] = field(default_factory=dict)
+    alone: dict[int, SingleWait] = field(default_factory=dict)
 
     def wrong(self, messages: Messages, codes: Ints, rows: Ints) -> Ints:
         """Return those of `rows`, which have no usual delay, whose delay is not explained by a level of the broker."""
@@ -79,14 +79,14 @@ class Waits:
         times, first, count = np.unique(wait[some], return_index=True, return_counts=True)
         for wait_ms, at, of_it in zip(times.tolist(), some[first], count.tolist(), strict=True):
             row = rows[at]
-            message = Alone(
+            message = SingleWait(
                 int(messages.offset[row]), int(codes[row]), int(messages.position[row]), int(messages.tags_code[row])
             )
             if self._is_level(wait_ms, message, of_it):
                 explained |= wait == wait_ms
         return rows[~explained]
 
-    def _is_level(self, wait_ms: int, message: Alone, count: int) -> bool:
+    def _is_level(self, wait_ms: int, message: SingleWait, count: int) -> bool:
         """Return whether a delay of `count` messages is or may be a level; keep a first message as alone."""
         if count > 1 or wait_ms in self.own_ms or wait_ms in self.alone:
             self.own_ms.add(wait_ms)
@@ -225,7 +225,7 @@ class MissingUnits:
 _RUN = len(fields(MissingUnits))
 
 
-class InARow(NamedTuple):
+class MessageRow(NamedTuple):
     """Messages with the queue offsets first ≤ k < end, whose records follow one another, too.
 
     begin, last: log positions of the first and the last record.
@@ -236,11 +236,11 @@ class InARow(NamedTuple):
     begin: int
     last: int
 
-    def and_then(self, more: InARow) -> InARow:
+    def and_then(self, more: MessageRow) -> MessageRow:
         """Return both as one if `more` continues this one, else this one."""
         if more.first != self.end or more.begin <= self.last:
             return self
-        return InARow(self.first, more.end, self.begin, more.last)
+        return MessageRow(self.first, more.end, self.begin, more.last)
 
 
 @dataclass
@@ -257,7 +257,7 @@ class QueueCheck:
     gaps: array[int]
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
-    row: InARow | None = None
+    row: MessageRow | None = None
     shift: int = 0
     waits: Waits = field(default_factory=Waits)
     #: Queue offset behind the last unit that counts, set when all units have been checked.
@@ -289,14 +289,14 @@ class QueueCheck:
             self.right.add_any(messages.offset)
             return
         offset, position = messages.offset, messages.position
-        self.note_right_row(InARow(int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])))
+        self.note_right_row(MessageRow(int(offset[0]), int(offset[-1]) + 1, int(position[0]), int(position[-1])))
 
-    def note_right_row(self, row: InARow) -> None:
+    def note_right_row(self, row: MessageRow) -> None:
         """Note consecutive messages that have their units."""
         self.right.add_range(row.first, row.end)
         self.note_row(row)
 
-    def note_row(self, row: InARow) -> None:
+    def note_row(self, row: MessageRow) -> None:
         """Extend `row`."""
         self.row = row if self.row is None else self.row.and_then(row)
 
@@ -330,7 +330,7 @@ class QueuesResult:
     """State of all queues at the end of a part of the log: see `QueueCheck`."""
 
     right: dict[QueueId, Ranges]
-    rows: dict[QueueId, InARow]
+    rows: dict[QueueId, MessageRow]
     waits: dict[QueueId, Waits]
 
 

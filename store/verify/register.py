@@ -13,7 +13,7 @@ from ..findings.catalogue import group_of
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
-    from ..audit.prove import Laid
+    from ..audit.prove import ComparedUnits
     from ..broker.snapshot import QueueId
     from ..log.commit_log import Extent
     from .context import Records, VerifyContext
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Once = Callable[["VerifyContext"], None]
 OfRecords = Callable[["VerifyContext", "Records"], None]
 OfMessages = Callable[["VerifyContext", "Messages"], None]
-OfSettled = Callable[["VerifyContext", "Mapping[QueueId, Laid]"], bool]
+OfSettled = Callable[["VerifyContext", "Mapping[QueueId, ComparedUnits]"], bool]
 OfExtent = Callable[["VerifyContext", "Extent"], None]
 F = TypeVar("F")
 

@@ -76,7 +76,7 @@ def verify(
     progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     jobs: int = 1,
-    looked_at: LookedAt | None = None,
+    looked_at: CheckedParts | None = None,
 ) -> Verdict:
     """Check every invariant of docs/invariants.md. Write nothing. Raise Unreadable.
 
@@ -121,14 +121,14 @@ def _asked_for(context: VerifyContext) -> list[Finding]:
     return [finding for finding in context.findings if groups[finding.code] not in along]
 
 
-class LookedAt(NamedTuple):
+class CheckedParts(NamedTuple):
     """What other runs found in order in parts of a log. signature: of the store at that time."""
 
     signature: list[tuple[str, int, int]]
     left: list[PartResult]
 
 
-def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> LookedAt:
+def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None) -> CheckedParts:
     """Return what one of `jobs` runs finds of its part, for the `verify` after all of them. Raise Unreadable.
 
     Nothing for a store that somebody writes, or that runs cannot divide.
@@ -138,16 +138,16 @@ def look_at(store: StoreReader, scope: Scope, number: int, jobs: int, *, now_ms:
     load_checks()
     context, signature = VerifyContext(store, scope, now_ms), _signature(store)
     if context.live:
-        return LookedAt(signature, [])
-    return LookedAt(signature, look(context, context.groups, parts_of(context), number, jobs))
+        return CheckedParts(signature, [])
+    return CheckedParts(signature, look(context, context.groups, parts_of(context), number, jobs))
 
 
-def together(parts: Iterable[LookedAt]) -> LookedAt | None:
+def together(parts: Iterable[CheckedParts]) -> CheckedParts | None:
     """Return all parts of a log, without those that saw another store than the first one."""
-    first: LookedAt | None = None
+    first: CheckedParts | None = None
     same: list[PartResult] = []
     for part in parts:  # one at a time: each may be large
-        first = first or LookedAt(part.signature, same)
+        first = first or CheckedParts(part.signature, same)
         same += part.left if part.signature == first.signature else []
     return first if same else None
 
@@ -159,7 +159,7 @@ def _run_until_settled(
     progress: Callable[[int], None] | None,
     stop: Callable[[], bool] | None,
     jobs: int,
-    looked_at: LookedAt | None,
+    looked_at: CheckedParts | None,
 ) -> VerifyContext:
     """Run the checks, again if the store has changed meanwhile and was not known to change."""
     changing = False

@@ -20,14 +20,14 @@ from ..disk.workers import beside
 from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
-from ..session.journal import CutOff, HalfStore, left_over
+from ..session.journal import HalfStore, InterruptedChange, left_over
 from ..settings.generation import generation_of
 from .context import Mergeable, Predicted, Scope, VerifyContext
 from .register import after
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages
-    from ..audit.prove import Laid, Proof, Prover
+    from ..audit.prove import ComparedUnits, Proof, Prover
     from ..audit.verified import VerifiedLog, VerifiedRun
     from ..broker.dispatch import Dispatched
     from ..broker.snapshot import QueueId
@@ -83,7 +83,7 @@ class ProofOfLog(Mergeable):
         known = self._prover and self._prover.laid.get(messages.queue)
         return known.of(files, messages) if known else None
 
-    def settled(self, messages: int) -> list[dict[QueueId, Laid]] | None:
+    def settled(self, messages: int) -> list[dict[QueueId, ComparedUnits]] | None:
         """Return what `Prover.settled` has of all messages since the last call, None if they are not so many."""
         if self._prover is None:
             return None
@@ -156,11 +156,11 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-186", root, f"{text} gone", count=count)
 
 
-def cut_off(root: str, left: CutOff | HalfStore | None) -> Iterator[Finding]:
+def cut_off(root: str, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:
     """Yield a finding about an unfinished change of mqstore. left: what it left."""
     if left is None:
         return
-    elsewhere = left.journal if isinstance(left, CutOff) else None
+    elsewhere = left.journal if isinstance(left, InterruptedChange) else None
     text = str(left) if elsewhere is None else f"{left}; its journal is in {elsewhere}"
     yield Finding.of("I-185", root, text, repair=left.cure)
 
@@ -220,9 +220,9 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     Raise Unreadable.
     """
     from ..plan.observer import Policy, RecoveryOptions
-    from ..recover.recovery import Proved, analyze, facts_of, losses_of
+    from ..recover.recovery import ProvedLog, analyze, facts_of, losses_of
 
-    proved = None if verified is None else Proved(verified, None)
+    proved = None if verified is None else ProvedLog(verified, None)
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:

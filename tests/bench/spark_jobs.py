@@ -32,7 +32,7 @@ from mqstore.pipeline.tasks import cores_of
 from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat
-from mqstore.store.arrow.stores import Ask, log_sizes
+from mqstore.store.arrow.stores import ReadOptions, log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
 
@@ -74,7 +74,7 @@ def export_job(spark: SparkSession, roots: list[str]) -> None:
 
 def stats_job(spark: SparkSession, roots: list[str]) -> None:
     """Bytes and messages by topic."""
-    count_on(spark, stats_tasks(Ask(tuple(roots)), ["topic"]), ["topic"])
+    count_on(spark, stats_tasks(ReadOptions(tuple(roots)), ["topic"]), ["topic"])
 
 
 DEALT_OUT = ("rebuild", "verify")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mqstore.pipeline import register
 from mqstore.pipeline.spark import spark_session
 from mqstore.store.arrow.log_rows import LogSplit, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from tests.spark_processes import cpu_s, jvm_below, own_cpu_s, worker_peaks
 from tests.stores import unpack
 
@@ -36,13 +36,13 @@ FIELDS = (
 FEW = "topic,queue_id,total_size"
 
 
-def _part(job: tuple[Ask, LogSplit]) -> int:
+def _part(job: tuple[ReadOptions, LogSplit]) -> int:
     return sum(rows.num_rows for rows in rows_of(*job, lambda damage: None))
 
 
 def plain(path: str, fields: str) -> int:
     """Rows of a log, made by two processes."""
-    ask = Ask.of({"path": path, "fields": fields})
+    ask = ReadOptions.of({"path": path, "fields": fields})
     jobs = [(replace(ask), part) for part in parts_of(ask)]
     with get_context("fork").Pool(PROCESSES) as pool:
         return sum(pool.imap_unordered(_part, jobs, chunksize=1))

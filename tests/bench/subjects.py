@@ -101,10 +101,10 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
 def stats(root: str, by: str) -> dict[str, Any]:
     """Count the records of a log in groups, in one process."""
     from mqstore.store.arrow.log_rows import count_here
-    from mqstore.store.arrow.stores import Ask
+    from mqstore.store.arrow.stores import ReadOptions
 
     start = _cpu_s()
-    found = count_here(Ask((root,)), by.split(","), 1, lambda _: None)
+    found = count_here(ReadOptions((root,)), by.split(","), 1, lambda _: None)
     messages = sum(group.messages for group in found.stats.groups.values())
     return {"cpu_s": _cpu_s() - start, "messages": messages}
 

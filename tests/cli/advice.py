@@ -11,7 +11,7 @@ from typing import Any
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.next_commands import Given, refused, settings
-from mqstore.store.repair.recheck import why_unrepairable, with_repairs
+from mqstore.store.repair.recheck import why_unrepairable, with_open_repairs
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict, findings_json
@@ -27,7 +27,7 @@ WRONG = {severity.label for severity in (Severity.ERROR, Severity.FATAL)}
 def verified(root: Path, config: dict[str, str]) -> Verdict:
     """What `verify` says of a store."""
     with StoreReader(root, BrokerConfig(config)) as store:
-        return with_repairs(verify(store, now_ms=NOW_MS), store.layout)
+        return with_open_repairs(verify(store, now_ms=NOW_MS), store.layout)
 
 
 def told(root: Path, config: dict[str, str]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from mqstore.cli.config_text import bare_lines, config_lines, left_lost, not_back
+from mqstore.cli.config_text import bare_lines, config_lines, not_back, still_lost_config
 from mqstore.cli.terminal import page_of
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition
 
@@ -39,7 +39,7 @@ def test_nothing_is_wrong() -> None:
     assert len(bare_lines(with_config(bare))) == 2 and "Configuration: none" in bare_lines(with_config(bare))[1]
     assert bare_lines(with_config(found(bare=True))) == []
     for nothing in (None, bare, found()):
-        assert left_lost(nothing, cast("Layout", None)) is None and not_back(nothing, None) == ""
+        assert still_lost_config(nothing, cast("Layout", None)) is None and not_back(nothing, None) == ""
 
 
 def test_what_is_lost_is_named() -> None:

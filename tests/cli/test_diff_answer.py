@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.cli.diff_answer import Sides
-from mqstore.cli.diff_options import Looks
+from mqstore.cli.diff_options import DiffOptions
 from mqstore.cli.record_types import schema_of
 from mqstore.store.arrow import differences
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -52,14 +52,14 @@ def test_messages_alone(name: str, same: bool, tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("looks", "unread"),
     [
-        (Looks(quick=True), "log, queues, index, offsets, config, timers"),
-        (Looks(only=frozenset({"queues", "config"})), "queues, config"),
-        (Looks(only=frozenset({"messages", "log"})), "log"),
-        (Looks(only=frozenset({"messages"})), ""),
-        (Looks(), ""),
+        (DiffOptions(quick=True), "log, queues, index, offsets, config, timers"),
+        (DiffOptions(only=frozenset({"queues", "config"})), "queues, config"),
+        (DiffOptions(only=frozenset({"messages", "log"})), "log"),
+        (DiffOptions(only=frozenset({"messages"})), ""),
+        (DiffOptions(), ""),
     ],
 )
-def test_what_object_storage_lacks_is_not_the_same(looks: Looks, unread: str) -> None:
+def test_what_object_storage_lacks_is_not_the_same(looks: DiffOptions, unread: str) -> None:
     """What was asked for, or all of it where messages are not compared either, is said not to be compared."""
     for pair in (("s3://bucket/a", "/b"), ("/a", "s3://bucket/b")):
         sides = Sides({pair[0]: ""}, {pair[1]: ""}, 0)

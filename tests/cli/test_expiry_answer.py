@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.expiry_answer import Expiring, _folded
+from mqstore.cli.expiry_answer import ExpiryOptions, _folded
 from mqstore.store.errors import InvalidInput
 
 from ..stores import unpack
@@ -38,24 +38,24 @@ def test_what_does_not_go_with_expiry(words: tuple[str, ...], tmp_path: Path) ->
 )
 def test_a_disk_that_is_none(given: dict[str, Any], told: str) -> None:
     with pytest.raises(Exception, match=told):
-        Expiring(expires=True, **given).disk()
+        ExpiryOptions(expires=True, **given).disk()
 
 
 def test_spans_count_from_the_time_that_is_asked_for() -> None:
     """A week ahead and a day back, where nothing is said; a span that is none is refused."""
     day = 86_400_000
-    assert Expiring(now="1000").spans_ms() == (1000, 1000 + 7 * day, day)
-    assert Expiring(now="1000", within="2h", trend="1m").spans_ms() == (1000, 1000 + 7_200_000, 60_000)
+    assert ExpiryOptions(now="1000").spans_ms() == (1000, 1000 + 7 * day, day)
+    assert ExpiryOptions(now="1000", within="2h", trend="1m").spans_ms() == (1000, 1000 + 7_200_000, 60_000)
     wrong: list[dict[str, Any]] = [{"within": "soon"}, {"trend": "-1d"}, {"within": ""}, {"now": "late"}]
     for given in wrong:
         with pytest.raises(InvalidInput):
-            Expiring(**given).spans_ms()
+            ExpiryOptions(**given).spans_ms()
 
 
 @pytest.mark.parametrize("text", ["-1h", "yesterday", "2026-11-20"])
 def test_a_span_that_is_none_is_named_as_it_was_typed_and_what_helps_is_a_span(text: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        Expiring(within=text).spans_ms()
+        ExpiryOptions(within=text).spans_ms()
     assert raised.value.message == f"not a span of time: {text!r}"
     assert raised.value.hint == "use 90s, 30m, 24h, 7d or 1h30m"
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.log.batch import ExtentKind
-from mqstore.store.log.message import Mark, mark_stories
+from mqstore.store.log.message import Mark, mark_texts
 from mqstore.store.recover.broker_bugs import bugs
 from mqstore.store.recover.cases import CASES
 
@@ -37,14 +37,14 @@ def test_the_list_has_all_as_their_schemas_say() -> None:
     result = run_here(["explain", "--list", "--format", "ndjson"])
     records = [json.loads(line) for line in result.stdout.splitlines()]
     names = [record.get("code") or record["label"] for record in records]
-    assert names == [*catalogue(), *(case.label for case in CASES), *bugs(), *mark_stories()]
+    assert names == [*catalogue(), *(case.label for case in CASES), *bugs(), *mark_texts()]
     assert len(set(names)) == len(names)
     assert [problem for record in records for problem in wrong(record)] == []
 
 
 def test_a_line_each() -> None:
     lines = run_here(["explain", "--list"]).stdout.splitlines()
-    assert len(lines) == len(catalogue()) + len(CASES) + len(bugs()) + len(mark_stories())
+    assert len(lines) == len(catalogue()) + len(CASES) + len(bugs()) + len(mark_texts())
     assert lines[0].startswith("I-0")
 
 
@@ -68,7 +68,7 @@ def test_every_code_that_is_printed_can_be_explained() -> None:
 def test_every_mark_has_a_story() -> None:
     """Those of records, of what lies between them, and of units that name none."""
     labels = {mark.name.lower() for mark in Mark} - {"none"}
-    assert labels | {kind.value for kind in ExtentKind} <= set(mark_stories())
+    assert labels | {kind.value for kind in ExtentKind} <= set(mark_texts())
 
 
 def test_bugs_name_findings_that_are_there() -> None:

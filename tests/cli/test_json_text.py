@@ -17,7 +17,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=()))
 @given(st.dictionaries(ANY_TEXT, st.one_of(ANY_TEXT, st.lists(ANY_TEXT), st.integers())))
 def test_json_is_the_same_data_and_safe(value: dict[str, object]) -> None:
     """Escapes of JSON lose nothing; not even halves of surrogate pairs of a file name."""
-    for text in (json_text.dumps(value), " ".join(json_text.lines_wide(value)).replace("\n", " ")):
+    for text in (json_text.dumps(value), " ".join(json_text.indented_lines(value)).replace("\n", " ")):
         assert re.search(DANGEROUS, text) is None
         assert json.loads(text) == _joined(value)
         text.encode()
@@ -26,7 +26,7 @@ def test_json_is_the_same_data_and_safe(value: dict[str, object]) -> None:
 def test_a_long_object_is_written_some_lines_at_a_time() -> None:
     """The lines are those of the whole, also where a line has what steers a terminal."""
     value = {str(number): ["a", number, "b\u202e\x7f"] for number in range(20_000)}
-    parts = list(json_text.lines_wide(value))
+    parts = list(json_text.indented_lines(value))
     assert len(parts) > 2
     assert "\n".join(parts) == json.dumps(value, ensure_ascii=False, indent=2).translate(
         {0x202E: "\\u202e", 0x7F: "\\u007f"}

@@ -62,7 +62,7 @@ def unread(number: int) -> Unread:
 
 def met(ranges: int, unread_is: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What a command says that goes around so many ranges; the last line is its error."""
-    with pytest.raises(UnreadableRange) as ended, options.telling_unread(unread_is, options.Common(), None):
+    with pytest.raises(UnreadableRange) as ended, options.reporting_unreadable(unread_is, options.Common(), None):
         for number in range(ranges):
             note(unread(number))
     return [*capsys.readouterr().err.splitlines(), str(ended.value)]
@@ -80,14 +80,14 @@ def test_ranges_that_a_disk_does_not_give_are_told_at_the_end(capsys: pytest.Cap
 
 def test_an_answer_that_is_none_because_of_them_ends_with_their_error(capsys: pytest.CaptureFixture[str]) -> None:
     """What was not found could be there; where they are a part of the answer its own code counts."""
-    with pytest.raises(UnreadableRange), options.telling_unread(options.PASSED_OVER, options.Common(), None):
+    with pytest.raises(UnreadableRange), options.reporting_unreadable(options.PASSED_OVER, options.Common(), None):
         note(unread(0))
         raise NotFound("no such message")
     assert capsys.readouterr().err == "mqstore: no such message\n"
-    with pytest.raises(NotFound), options.telling_unread(options.FOUND, options.Common(), None):
+    with pytest.raises(NotFound), options.reporting_unreadable(options.FOUND, options.Common(), None):
         note(unread(0))
         raise NotFound("no such message")
-    with pytest.raises(NotFound), options.telling_unread(options.PASSED_OVER, options.Common(), None):
+    with pytest.raises(NotFound), options.reporting_unreadable(options.PASSED_OVER, options.Common(), None):
         raise NotFound("no such message")
 
 

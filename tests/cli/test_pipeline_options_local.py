@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.options import Common
-from mqstore.cli.pipeline_options import Spark, tell_local
+from mqstore.cli.pipeline_options import Spark, warn_if_quicker_here
 
 from ..stores import unpack
 
@@ -22,7 +22,7 @@ def test_spark_for_one_small_store_says_what_is_quicker(tmp_path: Path, capsys: 
         ([root, root], Spark(), Common(), 0),
         (["s3://bucket/store"], Spark(), Common(), 0),
     ):
-        tell_local("stats", roots, spark, common)
+        warn_if_quicker_here("stats", roots, spark, common)
         told_lines = capsys.readouterr().err.splitlines()
         assert len(told_lines) == lines
         assert all("mqstore stats is quicker" in line for line in told_lines)

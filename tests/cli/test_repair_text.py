@@ -16,7 +16,7 @@ from mqstore.cli.verdict_text import beyond_lines
 from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.repair.recheck import Beyond
+from mqstore.store.repair.recheck import Unrepairable
 
 from .. import recovery_cases, stores
 from ..store.repair.test_compaction import in_commit_log, record_of
@@ -50,7 +50,9 @@ def test_offsets_that_move_are_a_line_each() -> None:
 
 
 def test_what_is_beyond_repair_has_its_reason_and_what_is_left_to_do() -> None:
-    one = Beyond("I-022", Severity.FATAL, 3, BREAK, 7, BREAK, "why", "look at it", f"mqstore dump {BREAK}", "shows it")
+    one = Unrepairable(
+        "I-022", Severity.FATAL, 3, BREAK, 7, BREAK, "why", "look at it", f"mqstore dump {BREAK}", "shows it"
+    )
     lines = page_of(beyond_lines([one, one._replace(findings=1, command="", does="")])).split("\n")
     assert lines[1] == "Beyond repair:"
     assert lines[2] == f"  I-022  {ONE_LINE}: {ONE_LINE} (3 times)"

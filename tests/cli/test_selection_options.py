@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.selection_options import Conditions
+from mqstore.cli.selection_options import ConditionOptions
 from mqstore.store.errors import InvalidInput
 
 from .printed import get
@@ -50,9 +50,9 @@ def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) ->
 )
 def test_conditions_that_make_no_sense(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
-        Conditions(**given).selection(100)
+        ConditionOptions(**given).selection(100)
 
 
 def test_without_a_condition_nothing_is_asked() -> None:
-    assert not Conditions().selection(100).asks
-    assert Conditions(topic="t", queue=0).selection(7)[:2] == ("t", 0)
+    assert not ConditionOptions().selection(100).asks
+    assert ConditionOptions(topic="t", queue=0).selection(7)[:2] == ("t", 0)

@@ -12,7 +12,7 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.cli.declared import Exit
 from mqstore.cli.exit_codes import ExitCode
-from mqstore.cli.unread import tell_lacking, tell_unread, unread_text
+from mqstore.cli.unread import report_lacking, report_unreadable, unread_text
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow import log_rows
 from mqstore.store.arrow.log_rows import Damage
@@ -27,7 +27,7 @@ GONE: dict[str, StoreError] = {"/a": InUse("in use", path="/a"), "/b": Missing("
 def test_a_store_that_cannot_be_read_ends_it(others: bool, partial: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """With the worst code of all; --partial is proposed where there are others."""
     with pytest.raises(Exit) as ended:
-        tell_unread(GONE, others=others, partial=partial)
+        report_unreadable(GONE, others=others, partial=partial)
     assert ended.value.exit_code == ExitCode.FAILED
     *told, last = [line for line in capsys.readouterr().err.splitlines() if line]
     assert ("--partial continues" in last) == others
@@ -38,15 +38,15 @@ def test_a_store_that_cannot_be_read_ends_it(others: bool, partial: bool, capsys
 
 
 def test_with_partial_it_is_a_record_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    records = tell_unread(GONE, others=True, partial=True)
+    records = report_unreadable(GONE, others=True, partial=True)
     assert [unread_text(record) for record in records] == ["not read: /a (in use)", "not read: /b (no such directory)"]
     assert len(capsys.readouterr().err.splitlines()) == 2
-    assert tell_unread({}, others=True, partial=False) == []
+    assert report_unreadable({}, others=True, partial=False) == []
 
 
 def test_of_much_damage_twenty_ranges_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     damage = [Damage("/s", 100 * number, 1, "why\nmqstore: all is well") for number in range(30)]
-    assert tell_lacking(damage, 2) == ExitCode.NO
+    assert report_lacking(damage, 2) == ExitCode.NO
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 21
     assert lines[0].startswith("mqstore: 2 bodies fail the checksum")
@@ -55,9 +55,9 @@ def test_of_much_damage_twenty_ranges_are_named(capsys: pytest.CaptureFixture[st
 
 
 def test_a_whole_store_that_is_lacking_has_no_place(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell_lacking([Damage("/s", None, None, "gone")]) == ExitCode.NO
+    assert report_lacking([Damage("/s", None, None, "gone")]) == ExitCode.NO
     assert capsys.readouterr().err == "mqstore: not in the answer: /s (gone)\n"
-    assert tell_lacking([]) == ExitCode.DONE
+    assert report_lacking([]) == ExitCode.DONE
 
 
 def test_the_path_of_a_store_makes_no_line_of_its_own() -> None:

@@ -180,7 +180,7 @@ def test_numbers_that_were_met_before(batches: list[list[int]]) -> None:
     """Some share their place: the highest bits."""
 
     def ask() -> Any:
-        met = log_order.Met(behind=True)
+        met = log_order.SeenKeys(behind=True)
         told = []
         for batch in batches:
             numbers = np.array([(n % 4) << 60 | n for n in batch], np.uint64)

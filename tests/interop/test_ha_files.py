@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.recover.predict import consistent_point, read_epochs
-from mqstore.store.settings.read import read_config_file, stand_in
+from mqstore.store.settings.read import backup_note, read_config_file
 
 from ..slices import rng
 from .oracle import VERSIONS, compiled, java, missing
@@ -135,11 +135,11 @@ def test_when_the_classes_read_bak(version: str, tmp_path: Path) -> None:
     requests.append(("read-identity", str(alone)))
     answers = ask(version, requests)
     assert answers.pop() == "-"
-    assert stand_in(None, alone, "broker-identity") == "no broker reads its .bak"
+    assert backup_note(None, alone, "broker-identity") == "no broker reads its .bak"
     for number, (text, answer) in enumerate(zip(EPOCHS, answers, strict=True)):
         path = tmp_path / f"epochs-{number}"
         found = read_config_file(path, "epoch-file")
-        instead = stand_in(found, path, "epoch-file")
+        instead = backup_note(found, path, "epoch-file")
         expected = epochs(path)
         if expected == "-" and "which is whole" in instead:
             expected = "7-7000 8-8000"

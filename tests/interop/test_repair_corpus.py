@@ -24,7 +24,7 @@ from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import Beyond, find_unrepairable, reanalyze
+from mqstore.store.repair.recheck import Unrepairable, find_unrepairable, reanalyze
 from mqstore.store.repair.repair import Repair, analyze, replan
 from mqstore.store.salvage.runs import Grade, grades
 from mqstore.store.search.store import StoreReader
@@ -149,7 +149,7 @@ def check(case: Case, work: Path, tally: Tally) -> Path | None:
     return kept
 
 
-def note_beyond(rows: list[Beyond], name: str, tally: Tally) -> None:
+def note_beyond(rows: list[Unrepairable], name: str, tally: Tally) -> None:
     """What verify still finds has a reason of its own."""
     tally.beyond.update(row.code for row in rows)
     for row in rows:

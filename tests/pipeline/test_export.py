@@ -21,7 +21,7 @@ from mqstore.store.arrow import export_files
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, Refused
 from mqstore.store.output.stage import Stage
@@ -98,7 +98,7 @@ def test_parquet_has_every_message(name: str, tmp_path: Path) -> None:
     """All splits of a log in one file, which says what it is compressed with."""
     root = unpack(name, tmp_path)
     report = exported(root, tmp_path / "out")
-    wanted = rows(Ask.of({"path": str(root), "body": "plain"}))
+    wanted = rows(ReadOptions.of({"path": str(root), "body": "plain"}))
     (file,) = report["files"]
     read = pq.ParquetFile(tmp_path / "out" / file["path"])
     assert read.read().to_pylist() == wanted
@@ -118,7 +118,8 @@ def test_a_directory_is_what_put_reads(form: str, tmp_path: Path) -> None:
     assert run([*words, "--keep-times"]) == 0
     fields = "topic,queue_id,properties,body,born_timestamp,store_timestamp,flag"
     before, after = (
-        sorted(rows(Ask.of({"path": str(store), "fields": fields})), key=str) for store in (root, tmp_path / "new")
+        sorted(rows(ReadOptions.of({"path": str(store), "fields": fields})), key=str)
+        for store in (root, tmp_path / "new")
     )
     assert len(before) == report["rows"] and before == after
 
@@ -170,8 +171,8 @@ def test_small_stores_share_a_task(tmp_path: Path) -> None:
         unpack(name, tmp_path / "fleet")
     asked = {"path": str(tmp_path / "fleet" / "*")}
     stage = Stage(tmp_path / "stage", Files())
-    (task,) = tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(asked)))
+    (task,) = tasks_of(asked, ExportHow(), stage, parts_of(ReadOptions.of(asked)))
     assert len(task["parts"]) == len(names)
     small = {**asked, "split_bytes": "100000"}
-    parts = [part for t in tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(small))) for part in t["parts"]]
+    parts = [part for t in tasks_of(asked, ExportHow(), stage, parts_of(ReadOptions.of(small))) for part in t["parts"]]
     assert len(parts) > len(names)

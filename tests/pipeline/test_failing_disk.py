@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.pipeline.sources import table_sources
 from mqstore.store.arrow.log_rows import Damage, parts_of, rows_of
-from mqstore.store.arrow.stores import FAIL_UNREADABLE, Ask
+from mqstore.store.arrow.stores import FAIL_UNREADABLE, ReadOptions
 from mqstore.store.arrow.tables import TablePart, table_rows
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.byte_reader import noted, noting
@@ -65,7 +65,7 @@ def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
     there = rows_of_table(root, name, lost)
     (problem,) = (one.reason for one in lost)
     assert "cannot read" in problem and f"{path} at 0" in problem
-    asked = Ask.of({"path": str(root), "of": name.removeprefix("rocketmq-")})
+    asked = ReadOptions.of({"path": str(root), "of": name.removeprefix("rocketmq-")})
     told = [b for part in damage_parts(asked) for b in damage_rows(asked, ["reason"], part)]
     (reason,) = (row["reason"] for batch in told for row in batch.to_pylist())
     assert "cannot read" in reason and f"{path} at 0" in reason

@@ -18,8 +18,8 @@ from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.arrow.stores import Ask, log_sizes
-from mqstore.store.arrow.views import Lacking, readable
+from mqstore.store.arrow.stores import ReadOptions, log_sizes
+from mqstore.store.arrow.views import AnswerGaps, readable
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing
 from mqstore.store.verify.verdict import Verdict
@@ -77,8 +77,8 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     root = unpack("4.9.7-killed-page", tmp_path)
     uri = put_there(root, bucket)
     wanted = rows(ask_of(root, fields=FIELDS))
-    assert rows(Ask.of({"path": uri, "fields": FIELDS})) == wanted
-    small = Ask.of({"path": uri, "fields": FIELDS, "split_bytes": "100000"})
+    assert rows(ReadOptions.of({"path": uri, "fields": FIELDS})) == wanted
+    small = ReadOptions.of({"path": uri, "fields": FIELDS, "split_bytes": "100000"})
     assert len(parts_of(small)) > 1
     assert rows(small) == wanted
     assert [(d.position, d.size) for d in damage(small)] == [(d.position, d.size) for d in damage(ask_of(root))]
@@ -102,7 +102,7 @@ def renamed(value: object, root: Path, uri: str) -> object:
 
 def table(source: type[TableSource], path: str) -> list[dict[str, Any]]:
     """The rows that a source gives, without Spark."""
-    ask = Ask.of({"path": path})
+    ask = ReadOptions.of({"path": path})
     names = tuple(source.table.all_columns())
     reader = reader_of(source.table, ask, names)
     batches = (batch for part in reader.partitions() for batch in reader.read(part))
@@ -127,7 +127,7 @@ def test_what_fills_logs_in_object_storage(there: tuple[Path, str]) -> None:
     root, uri = there
     counted = []
     for place in (str(root), uri):
-        tasks = tasks_of(Ask((place,)), ["topic"])
+        tasks = tasks_of(ReadOptions((place,)), ["topic"])
         found, unread = joined(tasks, [told(answer_of(count, task)) for task in tasks], ["topic"])
         assert not unread
         counted.append(found.stats.rows())
@@ -147,9 +147,9 @@ def test_a_query_over_object_storage(there: tuple[Path, str], bucket: str) -> No
         answers = []
         for place in (str(root), uri):
             with LocalQuery(query) as asked:
-                ask, unread = readable(Ask((place, bucket % "none")), asked.views)
+                ask, unread = readable(ReadOptions((place, bucket % "none")), asked.views)
                 assert (ask.stores, [*unread]) == ((place,), [bucket % "none"])
-                rows = asked.answer(ask, Lacking())
+                rows = asked.answer(ask, AnswerGaps())
                 answers.append([row for part in rows for row in part.to_pylist()])
         assert answers[0] == answers[1], query
 
@@ -158,9 +158,9 @@ def test_object_storage_that_is_not_there(bucket: str) -> None:
     """An error; among findings it is one of them."""
     uri = bucket % "none"
     with pytest.raises(Missing, match="no commitlog here"):
-        rows(Ask.of({"path": uri}))
+        rows(ReadOptions.of({"path": uri}))
     for source in table_sources():
-        if source.table.tells_unread:
+        if source.table.reports_unread:
             (row,) = table(source, uri)
             assert row["store"] == uri and row["problem"].startswith("no such directory"), source
         else:

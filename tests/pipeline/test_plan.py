@@ -71,7 +71,7 @@ def test_the_plan_of_a_store_is_the_same_behind_its_way_through_json(name: str, 
     (store,) = plan.stores
     assert StorePlan.of(json.loads(json.dumps(asdict(store)))) == store
     assert (store.bytes, store.file_bytes) == (store.stop - store.start, 20 * store.units_per_file)
-    assert store.follows_on is (name != "4.9.7-killed-hole")
+    assert store.needs_one_process is (name != "4.9.7-killed-hole")
     output = store.output(tmp_path / "new")
     assert output.root == tmp_path / "new"
     if store.ext_file_bytes:

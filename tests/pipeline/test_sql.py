@@ -15,8 +15,8 @@ from mqstore.pipeline.sql import answer, lacking
 from mqstore.pipeline.sql_plan import SparkQuery, understood
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
-from mqstore.store.arrow.stores import Ask
-from mqstore.store.arrow.views import VIEWS, Lacking
+from mqstore.store.arrow.stores import ReadOptions
+from mqstore.store.arrow.views import VIEWS, AnswerGaps
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ..stores import messages, unpack
@@ -56,16 +56,16 @@ def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> N
     assert [n.times for n in understood(spark, "SELECT 1 FROM lag a, lag b").views] == [2]
 
 
-def on_spark(spark: SparkSession, query: str | SparkQuery, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
+def on_spark(spark: SparkSession, query: str | SparkQuery, roots: list[str]) -> tuple[list[dict[str, Any]], AnswerGaps]:
     taken = query if isinstance(query, SparkQuery) else understood(spark, query)
     rows = [row for part in answer(spark, taken, roots, {}) for row in records_of(part)]
     return rows, lacking(spark, taken, roots, {})
 
 
-def here(query: str, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
-    lost = Lacking()
+def here(query: str, roots: list[str]) -> tuple[list[dict[str, Any]], AnswerGaps]:
+    lost = AnswerGaps()
     with LocalQuery(query) as taken:
-        rows = [row for part in taken.answer(Ask(tuple(roots)), lost) for row in records_of(part)]
+        rows = [row for part in taken.answer(ReadOptions(tuple(roots)), lost) for row in records_of(part)]
     return rows, lost
 
 

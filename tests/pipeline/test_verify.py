@@ -39,7 +39,7 @@ from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.findings.catalogue import GROUPS
-from mqstore.store.repair.recheck import with_repairs
+from mqstore.store.repair.recheck import with_open_repairs
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
@@ -64,7 +64,7 @@ FAST = ("4.9.7-killed-page", "5.5.0-timer-killed")
 
 def local(root: Path, config: BrokerConfig | None = None) -> Verdict:
     with StoreReader(root, config) as store:
-        return with_repairs(verify(store, Scope(), now_ms=NOW_MS), store.layout)
+        return with_open_repairs(verify(store, Scope(), now_ms=NOW_MS), store.layout)
 
 
 def in_tasks(roots: list[str], config: BrokerConfig | None = None) -> list[tuple[str, Verdict | StoreError]]:
@@ -376,8 +376,8 @@ def test_a_defect_that_one_store_brings_to_light_ends_nothing(
     assert can_be_cut({str(bad): PART_BYTES * 9}, {}, 1) == set()
     answers = []
     for task in tasks_of([str(bad), str(good)], {}, NOW_MS, sizes=sizes):
-        told_of = told(answer_of(look, task)) if "part" in task else None
-        assert told_of is None or isinstance(told_of, StoreError)
+        gap_text = told(answer_of(look, task)) if "part" in task else None
+        assert gap_text is None or isinstance(gap_text, StoreError)
         answers.append((task["root"], told(answer_of(partial(judge, left=[None]), task))))
     (_, error), (_, found) = joined([str(bad), str(good)], answers)
     assert isinstance(error, StoreError)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogSplit, damage_of, fields_of, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask, open_log
+from mqstore.store.arrow.stores import ReadOptions, open_log
 from mqstore.store.disk.byte_reader import noting
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import messages
@@ -31,13 +31,13 @@ ASSIGNED = {
 CHECKSUM = "__CRC32#"
 
 
-def ask_of(root: Path, **options: str) -> Ask:
+def ask_of(root: Path, **options: str) -> ReadOptions:
     """What the options of a read ask, with the columns made out as Spark hands them back."""
-    ask = Ask.of({"path": str(root), "fields": EVERYTHING, **options})
+    ask = ReadOptions.of({"path": str(root), "fields": EVERYTHING, **options})
     return replace(ask, fields=fields_of(ask))
 
 
-def rows(ask: Ask, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
+def rows(ask: ReadOptions, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
     """All rows in log order, as far as they have positions."""
     found = [
         row
@@ -48,7 +48,7 @@ def rows(ask: Ask, parts: list[LogSplit] | None = None) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row.get("position", 0)))
 
 
-def damage(ask: Ask, parts: list[LogSplit] | None = None) -> list[Damage]:
+def damage(ask: ReadOptions, parts: list[LogSplit] | None = None) -> list[Damage]:
     """All that cannot be read, in log order; a read of messages is told the same but of what lies behind the end."""
     found, told = list[Damage](), list[Damage]()
     for part in parts or parts_of(ask):
@@ -82,7 +82,7 @@ def walk(root: Path) -> tuple[list[dict[str, Any]], list[Extent]]:
 
 def table_of(root: Path, **options: str) -> pa.Table:
     """The messages of a store as rows, in the order of the log, with what an export has of them."""
-    ask = Ask.of({"path": str(root), **options})
+    ask = ReadOptions.of({"path": str(root), **options})
     batches = [r for part in parts_of(ask) for r in rows_of(ask, part, lambda damage: None)]
     if not batches:
         return pa.table({name: [] for name in fields_of(ask)})

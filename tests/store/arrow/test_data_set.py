@@ -26,7 +26,7 @@ from mqstore.pipeline.export import export
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 
 from ...stores import unpack
@@ -394,7 +394,7 @@ def test_an_end_that_is_told_changes_no_message(name: str, tmp_path: Path) -> No
     root, out = unpack(name, tmp_path), tmp_path / "out"
     how = ExportHow()
     export([str(root)], {}, how, out, HERE)
-    assert pq.read_table(out).to_pylist() == rows(Ask.of({"path": str(root)}))
+    assert pq.read_table(out).to_pylist() == rows(ReadOptions.of({"path": str(root)}))
     again = export([str(root)], {}, how, out, HERE, mode=Mode.SINCE_LAST)
     assert again["files"] == [] and DataSet.at(out).files == 1
 

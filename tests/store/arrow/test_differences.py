@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.store.arrow import differences
 from mqstore.store.arrow.differences import compare
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 
 from .shuffled import shuffled
 
@@ -22,7 +22,7 @@ def test_another_order_and_little_memory(
     monkeypatch.setattr(differences, "_STEP", step)
     monkeypatch.setattr(differences, "WAITING_MAX", most)
     monkeypatch.setattr(differences, "_BLOCK_BITS", 2)
-    a, b = (Ask.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
+    a, b = (ReadOptions.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
     found = compare(a, b, "x")
     rows = {(r["topic"], r["queue_id"]): tuple(r.values())[1:] for r in found.rows}
     assert rows == {("t1", 1): ("t1", 1, 2, "changed", 0, 0, 1), ("t2", 2): ("t2", 2, 3, "changed", 0, 1, 1)}

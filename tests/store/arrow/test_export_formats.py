@@ -19,7 +19,7 @@ from mqstore.cli.app import run
 from mqstore.store.arrow import export_files
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat, open_sink
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 
 from ...stores import unpack
 from .exports import exported
@@ -33,7 +33,7 @@ def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:
     """Are milliseconds and no times."""
     times = [-(2**62), -1, 2**62]
     given = pa.record_batch({"born_timestamp": pa.array(times, pa.int64())})
-    schema = export_files.schema_of(Ask((), ("born_timestamp",)), ExportHow(times=True))
+    schema = export_files.schema_of(ReadOptions((), ("born_timestamp",)), ExportHow(times=True))
     shown = export_files._with_times(given, schema)
     assert shown.column("born_timestamp").to_pylist() == times
     assert [time is None for time in shown.column("born_time").to_pylist()] == [True, False, True]
@@ -69,7 +69,7 @@ def test_json_is_what_put_reads(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     fields = "topic,queue_id,properties,body,born_timestamp,flag"
     before, after = (
-        sorted(rows(Ask.of({"path": str(store), "fields": f"{fields},position"})), key=str)
+        sorted(rows(ReadOptions.of({"path": str(store), "fields": f"{fields},position"})), key=str)
         for store in (root, tmp_path / "new")
     )
     for one, other in zip(before, after, strict=True):

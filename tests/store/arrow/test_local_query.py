@@ -15,8 +15,8 @@ import pytest
 
 from mqstore.store.arrow import local_query
 from mqstore.store.arrow.local_query import LocalQuery, in_thread
-from mqstore.store.arrow.stores import Ask
-from mqstore.store.arrow.views import VIEWS, Lacking, rows_of_view
+from mqstore.store.arrow.stores import ReadOptions
+from mqstore.store.arrow.views import VIEWS, AnswerGaps, rows_of_view
 from mqstore.store.disk.byte_reader import at_rate, rest
 from mqstore.store.errors import InvalidInput, Unsupported
 
@@ -28,7 +28,7 @@ MESSAGES = VIEWS["messages"]
 
 def rows(query: str, *roots: Path) -> list[dict[str, Any]]:
     with LocalQuery(query) as asked:
-        answer = asked.answer(Ask(tuple(map(str, roots))), Lacking())
+        answer = asked.answer(ReadOptions(tuple(map(str, roots))), AnswerGaps())
         return [row for part in answer for row in part.to_pylist()]
 
 
@@ -37,7 +37,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
     """Views and columns that are read from now on."""
     found: list[tuple[str, tuple[str, ...]]] = []
 
-    def watched(view: Any, ask: Ask, columns: Sequence[str], *rest: Any) -> Iterator[Any]:
+    def watched(view: Any, ask: ReadOptions, columns: Sequence[str], *rest: Any) -> Iterator[Any]:
         found.append((view.name, tuple(columns)))
         return rows_of_view(view, ask, columns, *rest)
 
@@ -122,17 +122,17 @@ def test_without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_view_that_is_read_twice_tells_damage_once(tmp_path: Path) -> None:
-    lacking = Lacking()
+    lacking = AnswerGaps()
     roots = (str(unpack("4.9.7-killed-page", tmp_path)),)
     with LocalQuery("SELECT count(*) FROM messages a JOIN messages b USING (position)") as asked:
-        list(asked.answer(Ask(roots), lacking))
+        list(asked.answer(ReadOptions(roots), lacking))
     assert [(one.store, one.size) for one in lacking.damage] == [(roots[0], 4109)]
 
 
 def test_an_answer_that_nobody_reads_to_its_end(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     with LocalQuery("SELECT * FROM messages a, messages b, messages c") as asked:
-        answer = asked.answer(Ask((str(root),)), Lacking())
+        answer = asked.answer(ReadOptions((str(root),)), AnswerGaps())
         assert len(next(answer)) > 0
     assert list(answer) == []
 

@@ -14,7 +14,7 @@ from mqstore.formats import kernel
 from mqstore.formats.derive import Ragged
 from mqstore.store.arrow.log_columns import COLUMNS, BatchColumns
 from mqstore.store.arrow.log_rows import fields_of
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.broker.profiles import writer_profile
 from mqstore.store.errors import InvalidInput
 from mqstore.store.put.new_message import check_topic
@@ -111,7 +111,7 @@ def test_a_text_stands_beside_the_properties_that_do_not_give_it_back(
 
 def test_bodies_are_there_when_asked_for(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
-    plain = Ask.of({"path": str(root)})
+    plain = ReadOptions.of({"path": str(root)})
     assert "body" not in fields_of(plain)
     notes = ("body_crc_ok", "body_compression", "body_error")
     assert fields_of(replace(plain, body="plain"))[-4:] == ("body", *notes)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.arrow.log_rows import LogSplit, damage_of, parts_of
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore, Unreadable
@@ -149,7 +149,7 @@ def test_a_store_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     root = unpack("4.9.7-killed-page", tmp_path)
     (tmp_path / "empty").mkdir()
     for name, kind in (("none", Missing), ("empty", NotAStore)):
-        ask = Ask.of({"paths": f'["{tmp_path}/{name}", "{root}"]'})
+        ask = ReadOptions.of({"paths": f'["{tmp_path}/{name}", "{root}"]'})
         with pytest.raises(kind):
             parts_of(ask)
         lost, page = damage_rows_of(ask)
@@ -160,7 +160,7 @@ def test_a_store_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             damage_rows_of(replace(ask, on_damage="fail"))
 
 
-def damage_rows_of(ask: Ask) -> list[dict[str, Any]]:
+def damage_rows_of(ask: ReadOptions) -> list[dict[str, Any]]:
     """All rows of `rocketmq-damage` in the order of the parts."""
     names = ("store", "position", "size", "reason")
     parts = damage_parts(ask)

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from mqstore.store.arrow import stores
 from mqstore.store.arrow.log_rows import LogSplit, damage_of, fields_of, parts_of, rows_of
-from mqstore.store.arrow.stores import Ask, in_directory, log_sizes, open_log, place_of, stores_of
+from mqstore.store.arrow.stores import ReadOptions, in_directory, log_sizes, open_log, place_of, stores_of
 from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused, Unreadable, Unsupported
@@ -84,7 +84,7 @@ def test_words_that_mean_nothing(tmp_path: Path) -> None:
 )
 def test_options_that_make_no_sense(options: dict[str, str], reason: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=reason):
-        fields_of(Ask.of({"path": str(tmp_path), **options}))
+        fields_of(ReadOptions.of({"path": str(tmp_path), **options}))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_compressed_files_of_a_log_in_object_storage(how: str, storage: str, tmp
     root = unpack("5.3.3-clean", tmp_path)
     uri, fields = storage + root.name, "position,topic,queue_offset"
     wanted = rows(ask_of(root, fields=fields))
-    asked = Ask.of({"path": uri, "fields": fields})
+    asked = ReadOptions.of({"path": uri, "fields": fields})
     first, *_ = sorted((root / "commitlog").iterdir())
     packed = pack(first, how)
     assert rows(asked) == wanted
@@ -114,7 +114,7 @@ def test_compressed_files_of_a_log_in_object_storage(how: str, storage: str, tmp
     assert rows(asked) == rows(ask_of(root, fields=fields)) != wanted
 
 
-def lost_of(ask: Ask) -> list[tuple[int | None, int | None]]:
+def lost_of(ask: ReadOptions) -> list[tuple[int | None, int | None]]:
     return [(one.position, one.size) for part in parts_of(ask) for one in damage_of(ask, part)]
 
 
@@ -179,7 +179,7 @@ def test_an_object_that_shrinks_behind_its_listing_is_told(
 ) -> None:
     """Between the plan of a read and its tasks, or behind the listing of a task: never a log that ends there."""
     root = unpack("5.3.3-clean", tmp_path)
-    asked = replace(Ask.of({"path": storage + root.name, "on_damage": "fail"}), split_bytes=split_bytes)
+    asked = replace(ReadOptions.of({"path": storage + root.name, "on_damage": "fail"}), split_bytes=split_bytes)
     path = sorted((root / "commitlog").iterdir())[file]
     data, wanted = path.read_bytes(), rows(asked)
 
@@ -245,7 +245,7 @@ def test_a_file_that_is_not_read_because_of_its_name_is_missing(
     root = unpack("5.3.3-ha-master", tmp_path)
     file = sorted((root / "commitlog").iterdir())[number]
     file.rename(file.with_suffix(".bz2"))
-    ask = Ask.of({"path": storage + root.name if remote else str(root)})
+    ask = ReadOptions.of({"path": storage + root.name if remote else str(root)})
     for size in (0, 20_000, 1 << 17):
         parts = parts_of(replace(ask, split_bytes=size))
         (lost,) = (one for part in parts for one in damage_of(ask, part))

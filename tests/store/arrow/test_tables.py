@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.arrow.log_rows import Damage
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.arrow.tables import LagTable, OffsetTable, Table, parts_of, table_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def rows(table: Table, root: Path, **options: str) -> list[Row]:
-    ask = Ask.of({"path": str(root), **options})
+    ask = ReadOptions.of({"path": str(root), **options})
     names = tuple(table.all_columns())
     lost: list[Damage] = []
     parts = parts_of(table, ask)
@@ -132,7 +132,7 @@ def test_offsets_that_cannot_be_read_are_told(text: str, problems: int, tmp_path
     config.mkdir()
     (config / "consumerOffset.json").write_text(text)
     (config / "topics.json").write_text("{")
-    found = list(OffsetTable().rows(Layout.of(tmp_path), Ask.of({"path": str(tmp_path)}), True))
+    found = list(OffsetTable().rows(Layout.of(tmp_path), ReadOptions.of({"path": str(tmp_path)}), True))
     told = [values["problem"] for _, values in found if values.get("problem")]
     assert len(told) == problems
     assert all(str(config / "consumerOffset.json") in problem for problem in told)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.arrow.views import VIEWS, columns_of, damage_parts, damage_rows, mask_of
 
 from ...cli.datadriven import run_here
@@ -43,7 +43,7 @@ def test_ranges_and_reasons_are_those_of_dump(name: str, split: str, tmp_path: P
     if name.endswith("-gap"):
         first = min((root / "commitlog").iterdir())
         shutil.copyfile(first, first.with_name(f"{4 * first.stat().st_size:020d}"))
-    ask = Ask.of({"path": str(root), **({"split_bytes": split} if split else {})})
+    ask = ReadOptions.of({"path": str(root), **({"split_bytes": split} if split else {})})
     wanted = ("position", "size", "reason")
     found = [row for part in damage_parts(ask) for batch in damage_rows(ask, wanted, part) for row in batch.to_pylist()]
     lines = run_here(["dump", str(root), "--format", "ndjson"]).stdout.splitlines()
@@ -59,7 +59,7 @@ def test_what_lies_behind_the_last_message_may_be_left_out(tmp_path: Path) -> No
     for name, wanted in (("4.9.7-killed-torn", (1, 0)), ("4.9.7-killed-page", (1, 1))):
         root = str(unpack(name, tmp_path))
         for tails, count in zip(("true", "false"), wanted, strict=True):
-            ask = Ask.of({"path": root, "tails": tails})
+            ask = ReadOptions.of({"path": root, "tails": tails})
             told = [rows for part in damage_parts(ask) for rows in damage_rows(ask, ["reason"], part)]
             assert sum(rows.num_rows for rows in told) == count, (name, tails)
 
@@ -71,6 +71,6 @@ def test_hundreds_of_stores(tmp_path: Path) -> None:
         (tmp_path / "fleet" / f"{number:03}").mkdir(parents=True)
         if number % 10:
             (tmp_path / "fleet" / f"{number:03}" / "commitlog").symlink_to(one / "commitlog")
-    parts = damage_parts(Ask.of({"path": f"{tmp_path}/fleet/*"}))
+    parts = damage_parts(ReadOptions.of({"path": f"{tmp_path}/fleet/*"}))
     assert len(parts) == 200
     assert sum(bool(part.reason) for part in parts) == 20

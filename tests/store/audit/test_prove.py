@@ -15,7 +15,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.audit import prove
 from mqstore.store.audit.messages import Messages
-from mqstore.store.audit.prove import Laid, UnitsAhead, prove_log, with_verified_queues
+from mqstore.store.audit.prove import ComparedUnits, UnitsAhead, prove_log, with_verified_queues
 from mqstore.store.audit.verified import QueueRange, VerifiedQueue
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue
@@ -44,19 +44,19 @@ def _range(first: int, behind: int) -> QueueRange:
 def test_units_of_the_same_files_are_given() -> None:
     units = np.zeros(4, UNIT_DTYPE)
     units["size"] = [1, 2, 3, 4]
-    found = Laid(_files("a"), _range(7, 11), units).of(_files("a"), _messages(8, 9))
+    found = ComparedUnits(_files("a"), _range(7, 11), units).of(_files("a"), _messages(8, 9))
     assert found is not None
     assert found["size"].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("offsets", [[6, 7], [10, 11], [7, 9], [8, 7], [7, 7]])
 def test_others_are_to_be_read(offsets: list[int]) -> None:
-    laid = Laid(_files("a"), _range(7, 11), np.zeros(4, UNIT_DTYPE))
+    laid = ComparedUnits(_files("a"), _range(7, 11), np.zeros(4, UNIT_DTYPE))
     assert laid.of(_files("a"), _messages(*offsets)) is None
 
 
 def test_those_of_other_files_are_to_be_read() -> None:
-    laid, other = Laid(_files("a"), _range(7, 11), np.zeros(4, UNIT_DTYPE)), _files("a")
+    laid, other = ComparedUnits(_files("a"), _range(7, 11), np.zeros(4, UNIT_DTYPE)), _files("a")
     assert laid.of(_files("a", "b"), _messages(7)) is None
     other.stop = 20
     assert laid.of(other, _messages(7)) is None

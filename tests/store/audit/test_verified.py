@@ -59,7 +59,7 @@ def told(
     version: str | None,
     policy: Policy,
     jobs: int,
-    proved: recovery.Proved | None = None,
+    proved: recovery.ProvedLog | None = None,
 ) -> Any:
     """Everything that `analyze` says. The time of the plan's records is the clock's.
 

@@ -166,7 +166,7 @@ def test_what_a_file_does_not_name_is_the_default_of_brokers(tmp_path: Path) -> 
     assert config.size("mappedFileSizeCommitLog") == (1 << 30, "default"), "files tell"
     new = config.for_new_store()
     assert (new["storeType"], new.words[:2]) == ("default", ("--set", "enableLmq=true"))
-    assert "enableDLegerCommitLog" not in config.of_another_store(), "what is there tells"
+    assert "enableDLegerCommitLog" not in config.for_other_store(), "what is there tells"
     assert "storeType" not in BrokerConfig({"enableLmq": "true"})
 
 

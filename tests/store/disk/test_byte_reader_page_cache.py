@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from mqstore.store.disk.byte_reader import read_aside
+from mqstore.store.disk.byte_reader import read_keeping_cache
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from tests import stores
@@ -57,7 +57,7 @@ def test_read(tmp_path: Path, offset: int, size: int) -> None:
     leave(path, 1, 4, 5, 9)
     before, buffer = cached(path), bytearray(size)
     with path.open("rb") as file:
-        got = read_aside(file.fileno(), memoryview(buffer), offset)
+        got = read_keeping_cache(file.fileno(), memoryview(buffer), offset)
     assert buffer[:got] == data[offset : offset + size]
     assert (cached(path) == before).all()
 

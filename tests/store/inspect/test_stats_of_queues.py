@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.arrow.log_rows import count_here
-from mqstore.store.arrow.stores import Ask
+from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.errors import InvalidInput
 from mqstore.store.inspect.stats import stats_of_queues
 from mqstore.store.inspect.stats_dimensions import DIMENSIONS, OF_UNITS
@@ -31,7 +31,7 @@ def test_units_tell_what_the_log_does(name: str, by: tuple[str, ...], tmp_path: 
 
     with StoreReader(root) as store:
         units = stats_of_queues(store, by, advance).rows()
-    log = count_here(Ask((str(root),)), by, 1, lambda _: None).stats.rows()
+    log = count_here(ReadOptions((str(root),)), by, 1, lambda _: None).stats.rows()
 
     def told(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
         return sorted(tuple(row[key] for key in (*by, *OF_BOTH)) for row in rows)

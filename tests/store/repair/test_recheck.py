@@ -18,7 +18,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import replan
 from mqstore.store.repair.parts import Choice, RepairPart
-from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts, with_repairs
+from mqstore.store.repair.recheck import find_unrepairable, unrepairable_texts, with_open_repairs
 from mqstore.store.repair.repair import analyze
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
@@ -48,9 +48,9 @@ def test_what_a_verify_has_read_is_not_read_again(tmp_path: Path, monkeypatch: p
         file.unlink()
     with StoreReader(root) as store:
         found = verify(store)
-        expected = with_repairs(replace(found, verified=None), store.layout)
+        expected = with_open_repairs(replace(found, verified=None), store.layout)
         monkeypatch.setattr(recovery, "_verified", lambda *_: pytest.fail("the log is read again"))
-        assert with_repairs(found, store.layout) == expected
+        assert with_open_repairs(found, store.layout) == expected
     assert found.status is Status.DAMAGED and found.recovered and not expected.recovered
 
 

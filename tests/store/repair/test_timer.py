@@ -20,7 +20,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.inspect.timer_records import DeliveredTimers
 from mqstore.store.repair.parts import Choice, RepairPart, chosen
 from mqstore.store.repair.repair import analyze, replan
-from mqstore.store.repair.timer_log import filed_to, timer_messages
+from mqstore.store.repair.timer_log import entries_complete_to, timer_messages
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import simulate
@@ -139,10 +139,10 @@ def test_a_message_without_an_entry_is_read_again(tmp_path: Path) -> None:
         entries = timer_files(scene).log.entries
         records = timer_messages(store, scene, entries, np.zeros(0, np.int64))
     end = int(records.queue_offset[np.isin(records.position, entries.offset_py)].max()) + 1
-    assert filed_to(entries, records, begin) == end > begin + 3
+    assert entries_complete_to(entries, records, begin) == end > begin + 3
     lost = records.position[records.queue_offset == begin + 2]
-    assert filed_to(entries.take(entries.offset_py != lost), records, begin) == begin + 2
-    assert filed_to(entries, records.take(records.position != lost), begin) == begin + 2
+    assert entries_complete_to(entries.take(entries.offset_py != lost), records, begin) == begin + 2
+    assert entries_complete_to(entries, records.take(records.position != lost), begin) == begin + 2
     repaired(root, CONFIG, TIMER)
     after = read_timer_check(root / "config" / "timercheck")
     assert after == known._replace(last_timer_queue_offset=end, master_timer_queue_offset=end)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.files import Files, is_log_mended, sessions
+from mqstore.store.disk.files import Files, has_log_changed_by_session, sessions
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
@@ -319,7 +319,7 @@ def test_what_is_no_session_stays(root: Path) -> None:
     own = [layout.journal / name / "tree" for name in ("before", f"rebuild-{'0' * 32}", "20261129T161627.000001Z")]
     for folder in own[:-1]:
         folder.mkdir(parents=True)
-    assert not is_log_mended(layout)
+    assert not has_log_changed_by_session(layout)
     own[-1].mkdir(parents=True)
     half = layout.journal / "20261129T161627.000002Z"
     (half / "damaged").mkdir(parents=True)

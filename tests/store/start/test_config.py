@@ -19,7 +19,7 @@ from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, back_unsettled, config_start
+from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start, default_settings_text
 from mqstore.store.start.config_load import RULES, TOPICS, LoadAction, load_config
 
 from ... import stores, timer_precision
@@ -329,8 +329,8 @@ def test_what_comes_back_of_a_database_has_its_settings(
     assert not before.loses and not before.refuses
     (root / "config" / directory / "CURRENT").unlink()
     before = config_start(Layout.open(root, config), profile_of("5.5.1"), ends)
-    assert before.refuses and any(before.unsettled) and back_unsettled(before, None) == ""
-    assert "default settings" in back_unsettled(before._replace(databases=frozenset()), None)
+    assert before.refuses and any(before.unsettled) and default_settings_text(before, None) == ""
+    assert "default settings" in default_settings_text(before._replace(databases=frozenset()), None)
 
 
 @pytest.mark.parametrize(("name", "positions"), [("5.5.1-config-single", [18, 7]), ("5.5.1-config-v2", [23, 6])])

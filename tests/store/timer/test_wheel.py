@@ -20,7 +20,7 @@ from mqstore.store.inspect.timers import WAITING, TimerMessageState, timers
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.options import options_of
 from mqstore.store.timer.read import timer_wheel
-from mqstore.store.timer.wheel import taken_by_a_broker
+from mqstore.store.timer.wheel import broker_precision
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -147,5 +147,5 @@ def test_another_one_is_given(name: str, tmp_path: Path) -> None:
 def test_what_a_broker_makes_of_it() -> None:
     """`setTimerPrecisionMs` of the real classes; the stores of 2000 ms are the proof of one."""
     wanted = {50: 100, 100: 100, 150: 100, 250: 200, 499: 200, 500: 500, 999: 500, 2000: 1000}
-    assert {asked: taken_by_a_broker(asked) for asked in wanted} == wanted
+    assert {asked: broker_precision(asked) for asked in wanted} == wanted
     assert KILLED

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqstore.formats.derive import Ragged
 from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.log_order import Met, key_numbers
+from mqstore.store.verify.log_order import SeenKeys, key_numbers
 from mqstore.store.verify.run import verify
 
 from ...stores import unpack
@@ -48,7 +48,7 @@ def spread(batch: list[int]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 @given(BATCHES, BATCHES)
 def test_keys_are_told_that_were_met_before(front: list[list[int]], behind: list[list[int]]) -> None:
     """And a part that was looked at alone tells what it met in itself; the rest shows where it is taken on."""
-    whole, part, met = Met(), Met(behind=True), set[int]()
+    whole, part, met = SeenKeys(), SeenKeys(behind=True), set[int]()
     for number, batch in enumerate([*front, *behind]):
         position = np.arange(len(batch), dtype=np.int64) + 100 * number
         found = whole.add(spread(batch), position).tolist()

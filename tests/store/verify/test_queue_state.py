@@ -14,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import StoreReader
-from mqstore.store.verify.queue_state import InARow, QueueCheck, QueueReader
+from mqstore.store.verify.queue_state import MessageRow, QueueCheck, QueueReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
@@ -51,9 +51,9 @@ def test_a_queue_that_is_not_there_has_no_units(tmp_path: Path) -> None:
 
 
 def test_messages_in_a_row_go_on() -> None:
-    row = InARow(0, 4, 100, 400)
-    assert row.and_then(InARow(4, 6, 500, 600)) == InARow(0, 6, 100, 600)
-    for other in (InARow(5, 6, 500, 600), InARow(3, 6, 500, 600), InARow(4, 6, 400, 600)):
+    row = MessageRow(0, 4, 100, 400)
+    assert row.and_then(MessageRow(4, 6, 500, 600)) == MessageRow(0, 6, 100, 600)
+    for other in (MessageRow(5, 6, 500, 600), MessageRow(3, 6, 500, 600), MessageRow(4, 6, 400, 600)):
         assert row.and_then(other) == row
 
 

@@ -10,7 +10,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
-from mqstore.store.session.journal import MOVES, CutOff
+from mqstore.store.session.journal import MOVES, InterruptedChange
 from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
 
@@ -29,22 +29,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("left", "told", "cure"),
     [
         (None, [], []),
-        (CutOff("s1"), ["session s1 was cut off"], ["recover"]),
-        (CutOff("s1", undoing=True), ["the undo of session s1 was cut off"], ["mqstore undo {store}"]),
-        (CutOff(""), ["a start barrier is left over: it keeps brokers from starting"], ["recover"]),
+        (InterruptedChange("s1"), ["session s1 was cut off"], ["recover"]),
+        (InterruptedChange("s1", undoing=True), ["the undo of session s1 was cut off"], ["mqstore undo {store}"]),
+        (InterruptedChange(""), ["a start barrier is left over: it keeps brokers from starting"], ["recover"]),
         (
-            CutOff("s1", ended_by=MOVES["files"]),
+            InterruptedChange("s1", ended_by=MOVES["files"]),
             ["session s1 was cut off"],
             ["mqstore repair {store} --queues --as files --apply"],
         ),
         (
-            CutOff("s1", journal=Path("/a {b}")),
+            InterruptedChange("s1", journal=Path("/a {b}")),
             ["session s1 was cut off; its journal is in /a {b}"],
             ["mqstore recover {store} --apply --journal '/a {{b}}'"],
         ),
     ],
 )
-def test_a_change_that_is_not_over_is_told_once(left: CutOff | None, told: list[str], cure: list[str]) -> None:
+def test_a_change_that_is_not_over_is_told_once(
+    left: InterruptedChange | None, told: list[str], cure: list[str]
+) -> None:
     found = list(cut_off("/s", left))
     assert [finding.message for finding in found] == told
     assert [cure_of(finding) for finding in found] == cure
