@@ -165,7 +165,7 @@ VIEWS: Mapping[str, View] = {
 def unique_names(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
     """The columns of an answer, and whether they are binary; a repeated name gets a number.
 
-    >>> named_apart([("topic", False), ("body", True), ("body", True)])
+    >>> unique_names([("topic", False), ("body", True), ("body", True)])
     {'topic': False, 'body': True, 'body_2': True}
     """
     found: dict[str, bool] = {}

@@ -74,7 +74,7 @@ class ShownPrecision(NamedTuple):
 def broker_precision(asked_ms: int) -> int:
     """The precision that a broker makes of a `timerPrecisionMs`: the next lower one that it has, at least 100.
 
-    >>> [taken_by_a_broker(ms) for ms in (2000, 500, 250, 1)]
+    >>> [broker_precision(ms) for ms in (2000, 500, 250, 1)]
     [1000, 500, 200, 100]
     """
     return max((p for p in PRECISIONS_MS if p <= asked_ms), default=PRECISIONS_MS[0])
