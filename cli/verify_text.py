@@ -159,10 +159,10 @@ def _commands(commands: list[NextCommand]) -> Iterator[str]:
 
 def _beyond(about: list[Finding], commands: list[NextCommand], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what remains. no_plan: no plan can be made for this store, whatever is wrong with it."""
-    from ..store.findings.next_commands import CUT_OFF, MENDS, cure_of, refused
+    from ..store.findings.next_commands import INTERRUPTED, MENDS, cure_of, refused
     from ..store.repair.recheck import why_unrepairable
 
-    if any(finding.code == CUT_OFF for finding in about):
+    if any(finding.code == INTERRUPTED for finding in about):
         return  # the errors may come from an unfinished change
     mended = {code for each in commands if each.changes for code in each.codes}
     unmended = {finding.code: finding for finding in reversed(about) if finding.code not in mended}

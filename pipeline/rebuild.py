@@ -50,8 +50,8 @@ _BEHIND = 4
 def rebuild(plan: JobPlan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
     """Run a job whose output becomes `target`, a new or empty directory; return the manifest.
 
-    A job for the same plan that was cut off while it published is finished instead. If the job fails, the target is as
-    it was. Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
+    A job for the same plan that was interrupted while it published is finished instead. If the job fails, the target is
+    as it was. Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
     """
 
     def fill(stage: Stage) -> None:

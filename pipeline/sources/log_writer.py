@@ -114,7 +114,7 @@ class LogSourceWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave the target as it was: a task or the commit has failed.
 
-        A commit that was cut off while it published is finished: half of it may be there.
+        A commit that was interrupted while it published is finished: half of it may be there.
         """
         with one_job(self._target, self.files) as place:
             if self._rows.exists():

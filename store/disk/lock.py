@@ -262,12 +262,12 @@ def check_empty(target: Path) -> None:
             raise InvalidInput("not empty", path=target, hint=f"{prefix}{_ANOTHER}")
 
 
-HALF_MADE = "the command that was making it was cut off"
+HALF_MADE = "the command that was making it was interrupted"
 _ANOTHER = "name a new directory"
 
 
 def is_incomplete(target: Path) -> bool:
-    """Whether the creation of a directory was cut off. Raises InUse if another process is creating it now."""
+    """Whether the creation of a directory was interrupted. Raises InUse if another process is creating it now."""
     if not os.path.lexists(mark_of(target)):
         return False
     pid = creator_of(target)

@@ -1,8 +1,7 @@
-"""What to do next: the smallest set of commands that mends what was found, each ready to be pasted.
+"""The commands to run next: the smallest set that repairs what was found, each ready to paste.
 
-Nothing else composes a command line that people are told to run. What mends a finding is said in the
-catalogue, as a word (`recover`, `all`, a part that `repair` can be confined to) or, where no repair
-does, as a command to be run by hand.
+No other module composes a command line for people to run. The catalogue says what repairs a finding: a word (`recover`,
+`all`, a part that `repair` can be confined to) or, if no repair does, a command to run by hand.
 """
 
 from __future__ import annotations
@@ -35,42 +34,42 @@ if TYPE_CHECKING:
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
-"""What `mqstore repair` can be confined to; the names of its options."""
+"""The parts that `mqstore repair` can be confined to: the names of its options."""
 MENDS = PARTS | {RECOVER, ALL}
-"""The words of the catalogue; each other text there is a command by hand."""
+"""The words of the catalogue; any other text there is a command to run by hand."""
 _SAVED = frozenset({RECOVER, ALL, QUEUE})
-"""Where a store cannot be mended: what of it is rebuilt with its messages."""
+"""Of a store that cannot be repaired: what is made again when its messages are saved to a new store."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
-CUT_OFF = "I-185"
-"""A change is not over: that is not a matter of any plan."""
+INTERRUPTED = "I-185"
+"""A change was interrupted: no plan is made before that change is finished."""
 UNREADABLE = "I-015"
-"""Its command goes before all others, alone."""
+"""The command for this code comes first, alone."""
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
-"""Commands by hand that mend something."""
+"""Commands to run by hand that repair something in place."""
 _FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
 MADE_ANEW = "mv {itself} {half}"
-"""What is done first with half of a store, before it is made again."""
+"""The command that makes room before a store that is half made is made again."""
 HALF_MADE = """\
-half made: the command that was making this store was cut off. Make the store again from its source, in a new \
+half made: the command that was making this store was interrupted. Make the store again from its source, in a new \
 directory; if the source is gone, salvage saves what is here"""
 _CONVERTED = "--convert plain"
-"""Of the command that makes another store of one that cannot be mended where it lies."""
+"""Option of the command that makes a new store from one that cannot be repaired in place."""
 _FILES_NAMED = 3
-"""More files than these are told by the directory that they are in."""
+"""With more files than this, their directory is named instead."""
 _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, COMPACTION})
-"""Directories of other files that have numbers as names."""
+"""Directories of other files whose names are numbers, too."""
 _QUEUES_NAMED = 3
-"""More queues than these are not named one by one."""
+"""With more queues than this, none is named."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
 _WRITE = frozenset({"recover", "repair", "undo"})
 
 
 class Given(NamedTuple):
-    """Options of a command that the next one needs as well, as words.
+    """Options of a command that the next command needs, too, as words.
 
-    config: --broker-config and --set. version: of --broker-version, "" where it was not given.
-    writing: --journal and --follow-links.
+    config: --broker-config and --set. version: the value of --broker-version, "" without it. writing: --journal and
+    --follow-links.
     """
 
     config: tuple[str, ...] = ()
@@ -78,13 +77,13 @@ class Given(NamedTuple):
     writing: tuple[str, ...] = ()
 
     def words(self, name: str) -> list[str]:
-        """Those that the command of this name takes."""
+        """Return the options that the command of this name accepts."""
         versioned = self.version and name in _KNOW_VERSION
         words = ["--broker-version", self.version] if versioned else []
         return [*words, *self.config, *(self.writing if name in _WRITE else ())]
 
     def at(self, layout: Layout) -> Given:
-        """The same for this store: with --follow-links where a change of it needs that."""
+        """Return the same for this store: with --follow-links if a change needs it."""
         known = FOLLOW_LINKS in self.writing or not is_linked(layout)
         return self if known else self._replace(writing=(*self.writing, FOLLOW_LINKS))
 
@@ -93,12 +92,12 @@ NOTHING_GIVEN = Given()
 
 
 def settings(config: Mapping[str, str]) -> tuple[str, ...]:
-    """Options of a broker, by name, as words."""
+    """Return options of a broker, by name, as words: `--set NAME=VALUE` each."""
     return tuple(word for name, value in config.items() for word in ("--set", f"{name}={value}"))
 
 
 class NextCommand(NamedTuple):
-    """A command line. codes: of the findings that it is about. by_hand: no repair mends these."""
+    """A command line. codes: the codes of the findings that it is for. by_hand: no repair mends these findings."""
 
     words: tuple[str, ...]
     codes: tuple[str, ...] = ()
@@ -106,12 +105,12 @@ class NextCommand(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """It mends something in its place, or shows how; others show or save what is there."""
+        """Whether it repairs something in place, or shows how. Other commands show or save what is there."""
         return "--apply" in self.words or self.words[0] in _IN_PLACE or self.words[:2] in _FINISH
 
     @property
     def ends(self) -> bool:
-        """It ends a change of the store that was cut off."""
+        """Whether it finishes a change of the store that was interrupted."""
         return self.changes and self.words[0] == "mqstore"
 
     def __str__(self) -> str:
@@ -119,7 +118,7 @@ class NextCommand(NamedTuple):
 
 
 def _quoted(word: str) -> str:
-    """As a shell takes it. What is no text to show is written as bash and zsh know it: it can be pasted."""
+    """Quote a word for a shell. Unprintable characters are escaped as bash and zsh read them, so it can be pasted."""
     if word.isprintable():
         return shlex.quote(word)
     shown = (c if c.isprintable() and c not in "\\'" else _in_hex(c) for c in word)
@@ -133,12 +132,12 @@ def _in_hex(char: str) -> str:
 
 
 def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN) -> NextCommand:
-    """`mqstore NAME ROOT ARGUMENTS…` with the options that were given."""
+    """Return `mqstore NAME ROOT ARGUMENTS…` with the given options."""
     return NextCommand(("mqstore", name, _operand(root), *arguments, *given.words(name)))
 
 
 def proposed(layout: Layout, name: str, *arguments: str) -> str:
-    """A command for the store of a layout, with the configuration that it was opened with, and what it needs."""
+    """Return a command for the store of a layout, with the configuration that it was opened with and what it needs."""
     return str(command(name, layout.root, *arguments, given=Given(layout.broker_config.words).at(layout)))
 
 
@@ -149,8 +148,8 @@ def repair_command(
     given: Given = NOTHING_GIVEN,
     kind: str = "",
 ) -> NextCommand:
-    """`mqstore repair ROOT … --apply`. parts: of `PARTS`, none for all. queues: as `--queue` takes them,
-    none for all. kind: where all queues go, as `--as` takes it.
+    """Return `mqstore repair ROOT … --apply`. parts: from `PARTS`, none for all. queues: as for `--queue`, none for
+    all. kind: as for `--as`, where all queues go.
     """
     if kind:
         return command("repair", root, "--queues", "--as", kind, "--apply", given=given)
@@ -162,19 +161,17 @@ def repair_command(
 
 
 def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> NextCommand:
-    """`mqstore salvage ROOT --to ROOT-salvaged`."""
+    """Return `mqstore salvage ROOT --to ROOT-salvaged`."""
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
 
 def converting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
-    """`mqstore repair ROOT --convert plain --to ROOT-plain`."""
+    """Return `mqstore repair ROOT --convert plain --to ROOT-plain`."""
     return command("repair", root, *_CONVERTED.split(), "--to", _beside(root, "plain"), given=given)
 
 
 def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:
-    """What to do where a disk does not give bytes of the file at `path`. root: of its store, where that
-    is known.
-    """
+    """Say what to do if a disk cannot read bytes of the file at `path`. root: of its store, if known."""
     root = _store_above(fspath(Path(path).parent)) or root
     return COPY_FIRST if root is None else f"{COPY_FIRST}, then: {salvaging(root, given)}"
 
@@ -200,21 +197,22 @@ def next_commands(
     unmendable: str = "",
     least: Severity = Severity.ERROR,
 ) -> list[NextCommand]:
-    """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
-    where the log is damaged, too. recovered: `recover` has nothing to do any more: what it would mend
-    no repair mends; False: it has, whether a finding names it or not. to_renumber: repairs of parts have
-    nothing to do either, but for these queues: only a repair that names them changes numbers that consumers
-    know; None: not known. unmendable: why neither takes this store; then its messages can be saved, no
-    more. least: findings below are passed over, those of a shutdown that was none excepted. None is for
-    a store in object storage.
+    """Return the commands that repair a store, in order; none for a store in object storage.
 
-    What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
-    of mqstore that mends all it can; then what shows what is left, once for each code.
+    First what has to be moved or unpacked by hand, because it is in the way; then the one command of mqstore that
+    repairs all it can; then the commands that show what is left, once for each code.
+
+    whole: the whole store was checked; a repair of one part is refused if the log is damaged, too. recovered: `recover`
+    has nothing to do any more, so that no repair mends what it would mend; False: it has, whether a finding says so or
+    not. to_renumber: repairs of parts have nothing to do either, except for these queues, whose offsets consumers know:
+    only a repair that names them changes these; None: not known. unmendable: why neither command accepts this store;
+    then its messages can only be saved. least: findings below this severity are left out, except that the shutdown was
+    not clean.
     """
     if is_uri(fspath(root)):
         return []
     about = [finding for finding in findings if calls_for_something(finding, least)]
-    # nothing is planned over bytes that nobody has read: whatever else is wrong, that comes first
+    # no plan is made over bytes that could not be read: they come first, whatever else is wrong
     unread = [finding for finding in about if finding.code == UNREADABLE]
     if (left := going_on(about, root, given)) is not None and not unread:
         return [left]
@@ -250,35 +248,35 @@ def next_commands(
 
 
 def going_on(findings: Iterable[Finding], root: PathLike[str] | str, given: Given) -> NextCommand | None:
-    """What ends a change that was cut off, where that is not `recover` as it is called for any other reason: it goes
-    before all else.
+    """Return the command that finishes an interrupted change, which comes before all others; None if there is no such
+    change, or if a plain `recover` finishes it.
     """
     for finding in findings:
-        if finding.code == CUT_OFF and (cure := cure_of(finding)) not in MENDS:
+        if finding.code == INTERRUPTED and (cure := cure_of(finding)) not in MENDS:
             if cure.startswith("mqstore pipeline "):
-                given = NOTHING_GIVEN  # it has those that it was begun with
+                given = NOTHING_GIVEN  # the command has the options that the job was started with
             if "--journal" in cure and "--journal" in (writing := given.writing):
                 at = writing.index("--journal")
                 given = given._replace(writing=(*writing[:at], *writing[at + 2 :]))
-            return NextCommand(_by_hand(cure, finding, root, given), (CUT_OFF,))
+            return NextCommand(_by_hand(cure, finding, root, given), (INTERRUPTED,))
     return None
 
 
 def by_hand(cure: str, root: PathLike[str] | str) -> NextCommand:
-    """A command of the catalogue that is about a store as a whole."""
-    from .findings import Finding  # which costs a start more than all of this
+    """Return a command of the catalogue that is about a whole store."""
+    from .findings import Finding  # imported late: it needs numpy
 
-    return NextCommand(_by_hand(cure, Finding.of(CUT_OFF, fspath(root), ""), root, NOTHING_GIVEN))
+    return NextCommand(_by_hand(cure, Finding.of(INTERRUPTED, fspath(root), ""), root, NOTHING_GIVEN))
 
 
 def done_with_half(root: Path) -> str:
-    """What is done with half of a store: it makes room for a whole one. Behind that, what is in it can be saved."""
+    """Return what is done with a store that is half made: move it away; if it was moved already, save what is in it."""
     moved = root.resolve().name.endswith("-half")
     return "mqstore salvage {store} --to {salvaged}" if moved else MADE_ANEW
 
 
 def pipeline_again(manifest: Mapping[str, Any]) -> str:
-    """The command that has sealed a stage with this manifest, as the catalogue has commands; "" where none has."""
+    """Return the command that made a stage with this manifest, in the form of the catalogue; "" if none did."""
     try:
         plan, job = manifest.get("plan"), manifest.get("job")
         if plan is not None:
@@ -292,19 +290,19 @@ def pipeline_again(manifest: Mapping[str, Any]) -> str:
         else:
             return ""
         if any(word.startswith("-") or "\0" in word for word in of):
-            return ""  # no name of a file that a shell hands over as one
+            return ""  # no shell passes such a file name as one
         return f"mqstore pipeline {name} {in_catalogue((*of, '--to'))} {{store}} {in_catalogue(options)}".rstrip()
-    except (LookupError, TypeError, AttributeError, ValueError):  # anybody may have written it
+    except (LookupError, TypeError, AttributeError, ValueError):  # anybody may have written the manifest
         return ""
 
 
 def in_catalogue(words: Iterable[str]) -> str:
-    """Words as the catalogue has those of its commands: as they are, whatever is in them."""
+    """Quote words for a command of the catalogue, braces included."""
     return " ".join(shlex.quote(word).replace("{", "{{").replace("}", "}}") for word in words)
 
 
 def _made(how: Mapping[str, Any]) -> Iterator[str]:
-    """Options of a command that makes a store of messages."""
+    """Yield the options of a command that makes a store from messages."""
     yield from settings(how["config"])
     if how["as_broker"]:
         yield from ("--as-broker", how["as_broker"])
@@ -315,23 +313,23 @@ def _made(how: Mapping[str, Any]) -> Iterator[str]:
 
 
 def refused(findings: Iterable[Finding]) -> str:
-    """Why `recover` and `repair` refuse the store as it is, "" where they do not."""
+    """Return why `recover` and `repair` refuse the store as it is, "" if they do not."""
     told = (finding.message or finding.code for finding in findings if finding.code == _NO_PLAN)
     return next(told, "")
 
 
 def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> bool:
-    """It is an error, or as serious as `least`, or the shutdown was none."""
+    """Whether it is an error, or at least as serious as `least`, or says that the shutdown was not clean."""
     return finding.severity >= least or finding.unclean
 
 
 def is_past_repair(finding: Finding, recovered: bool | None, to_renumber: Sequence[str] | None) -> bool:
-    """No repair mends it where it lies, whatever its cure is. recovered, to_renumber: as in `next_commands`.
+    """Whether no repair mends it in place, whatever its cure is. recovered, to_renumber: as of `next_commands`.
 
-    A warning alone is no reason for `recover` to look at a part: a repair of that may have something to do.
+    For a warning alone `recover` does not look at a part: a repair of that part may still have something to do.
     """
     cure = cure_of(finding)
-    if finding.code == CUT_OFF:
+    if finding.code == INTERRUPTED:
         return False
     if to_renumber is not None and cure in MENDS and calls_for_something(finding):
         return True
@@ -339,7 +337,7 @@ def is_past_repair(finding: Finding, recovered: bool | None, to_renumber: Sequen
 
 
 def _is_renumbered(finding: Finding, to_renumber: Sequence[str] | None) -> bool:
-    """A repair that names the queue mends it."""
+    """Whether a repair that names the queue mends it."""
     of_queue = cure_of(finding) == QUEUE
     return of_queue and (finding.topic is None or _queue(finding) in (to_renumber or ()))
 
@@ -351,15 +349,15 @@ def tidying_commands(
     *,
     recovered: bool | None = None,
 ) -> list[NextCommand]:
-    """What mends the warnings of a store that is in order. What only shows them is left out. recovered: as in
-    `next_commands`.
+    """Return the commands that repair the warnings of a store in order; those that only show them are left out.
+    recovered: as of `next_commands`.
     """
     commands = next_commands(findings, root, given, recovered=recovered or None, least=Severity.WARNING)
     return [each for each in commands if each.changes]
 
 
 def cure_of(finding: Finding) -> str:
-    """What mends it: one of `MENDS`, a command by hand, or "" for nothing."""
+    """Return what mends it: a word of `MENDS`, a command to run by hand, or "" for nothing."""
     told = catalogue()[finding.code].repair
     return told if finding.repair is None else finding.repair
 
@@ -374,9 +372,8 @@ def command_for(
     to_renumber: Sequence[str] | None = None,
     unmendable: str = "",
 ) -> NextCommand | None:
-    """The next command for one finding, None for none. commands: those for all findings of the store;
-    the one of them that mends this finding, too, is its next one. recovered, to_renumber, unmendable: as in
-    `next_commands`.
+    """Return the next command for one finding, or None. commands: those for all findings of the store; if one of them
+    mends this finding, too, it is returned. recovered, to_renumber, unmendable: as of `next_commands`.
     """
     cure = cure_of(finding)
     if not cure or is_uri(fspath(root)):
@@ -389,7 +386,7 @@ def command_for(
     if cure not in MENDS:
         return NextCommand(_by_hand(cure, finding, root, given), (finding.code,), True)
     if any(UNREADABLE in each.codes for each in commands):
-        return None  # nothing is planned over bytes that nobody has read
+        return None  # no plan is made over bytes that could not be read
     if unmendable:
         return next((each for each in commands if finding.code in each.codes), None)
     whole = next((each for each in commands if not each.by_hand), None)
@@ -399,8 +396,8 @@ def command_for(
 
 
 def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, template: str = "") -> NextCommand | None:
-    """What is left to run by hand for a finding that no repair mends: a command in the catalogue's form,
-    else that of the finding. None where there is none, or where the finding lacks a name for it.
+    """Return the command to run by hand for a finding that no repair mends: the template, in the form of the catalogue,
+    else the finding's own. None without one, or if the finding lacks a name that the command needs.
     """
     cure = cure_of(finding)
     told = template or ("" if cure in MENDS else cure)
@@ -414,12 +411,12 @@ def by_hand_for(finding: Finding, root: PathLike[str] | str, given: Given, templ
 
 
 def _mends_all(command: NextCommand) -> bool:
-    """What `recover` plans to keep is all that a repair mends. What was cut off is to be over before any repair."""
-    return command.words[1] == RECOVER or "--all" in command.words or command.codes == (CUT_OFF,)
+    """Whether it mends all that any repair does: `recover`, `repair --all`, or what finishes an interrupted change."""
+    return command.words[1] == RECOVER or "--all" in command.words or command.codes == (INTERRUPTED,)
 
 
 def command_in_general(code: str) -> str:
-    """The next command for a finding of this code, with words for what a finding would name."""
+    """Return the next command for findings of this code, with placeholders for what a finding would name."""
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
@@ -433,9 +430,9 @@ def command_in_general(code: str) -> str:
 def _mending(
     mended: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, *, whole: bool = True
 ) -> NextCommand:
-    """One command for all that a repair mends."""
+    """Return one command for everything that a repair mends."""
     codes = _codes(finding for found in mended.values() for finding in found)
-    if RECOVER in mended:  # its plan mends what any repair can
+    if RECOVER in mended:  # its plan mends all that any repair can
         made = command("recover", root, "--apply", given=given)
     elif whole and len(mended) == 1 and ALL not in mended:
         (part,) = mended
@@ -448,7 +445,9 @@ def _mending(
 
 
 def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, unmendable: str) -> NextCommand:
-    """A new store of the messages that can be read, with their queue offsets where a conversion can make it."""
+    """Return the command that saves the readable messages to a new store, with their queue offsets if the store can be
+    converted.
+    """
     codes = _codes(finding for found in lost.values() for finding in found)
     compact = salvaging(root, given, "--layout", "compact")
     made = converting(root, given) if _CONVERTED in unmendable else compact
@@ -464,7 +463,7 @@ def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Given) -> tuple[str, ...]:
-    """The words of a command of the catalogue, filled in."""
+    """Fill in a command of the catalogue; return its words."""
     places = {
         "store": _operand(root),
         "code": finding.code,
@@ -484,13 +483,13 @@ def _by_hand(cure: str, finding: Finding, root: PathLike[str] | str, given: Give
 
 
 def aside(root: PathLike[str] | str, path: str) -> str:
-    """A place beside the store for something of it that does not belong there."""
+    """Return a path beside the store for something in it that does not belong there."""
     inside = path.removeprefix(f"{fspath(root).rstrip('/')}/").split("/")
     return _beside(root, f"aside-{'-'.join(inside)}")
 
 
 def _beside(root: PathLike[str] | str, what: str) -> str:
-    """The name of something that is made beside the store, of a store that is called `.`, too."""
+    """Return a name beside the store for something that is made from it; the store may be called `.`."""
     base = fspath(root).rstrip("/")
     if Path(base).name in ("", ".."):
         base = os.path.abspath(base)  # noqa: PTH100
@@ -498,19 +497,19 @@ def _beside(root: PathLike[str] | str, what: str) -> str:
 
 
 def _is_in_log(finding: Finding, root: PathLike[str] | str) -> bool:
-    """Its place is that of a record in a file of the commit log."""
+    """Whether it is about a record in a file of the commit log."""
     path = Path(finding.path)
     inside = path.relative_to(root).parts if path.is_relative_to(root) else ()
     return path.name.isdigit() and _BESIDE_THE_LOG.isdisjoint(inside)
 
 
 def _position(finding: Finding) -> int:
-    """Of the log, where the finding is about bytes of one of its files."""
+    """Return the log position of a finding about bytes of a log file."""
     name = Path(finding.path).name
     return (int(name) if name.isdigit() else 0) + (finding.offset or 0)
 
 
 def _operand(path: PathLike[str] | str) -> str:
-    """A path that is not taken for an option."""
+    """Return a path that cannot be mistaken for an option."""
     text = fspath(path)
     return f"./{text}" if text.startswith("-") else text

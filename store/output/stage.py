@@ -9,7 +9,7 @@
 A target that does not exist is made beside its place, and gets its name when it is whole. In an existing target the
 stage lies inside, and entries appear name by name: a rename moves no bytes, and needs nothing but the target, which
 may be a mount point. A kill before the manifest leaves the target as it was; after a kill behind the manifest the
-next job there first finishes what was cut off.
+next job there first finishes what was interrupted.
 
 What replaces a data set changes places with it, so that a reader finds the old one or the new one.
 
@@ -64,7 +64,7 @@ class Stage(NamedTuple):
 
     @classmethod
     def left_in(cls, target: Path, files: Files) -> list[Stage]:
-        """Return the stages of jobs that were cut off."""
+        """Return the stages of jobs that were interrupted."""
         return [cls(folder, files) for folder in sorted((target / JOURNAL).glob(_PREFIX + "*"))]
 
     @property
@@ -144,7 +144,7 @@ def new_rows(target: Path, files: Files) -> Path:
 
 
 def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
-    """Remove rows of sessions that were cut off, or are to give up; keep the folder `but`."""
+    """Remove rows of sessions that were interrupted, or are to give up; keep the folder `but`."""
     for folder in sorted((target / JOURNAL).glob(_ROWS + "*")):
         if folder != but:
             Stage(folder, files).remove()
@@ -206,7 +206,7 @@ def require_outside(target: Path) -> None:
 
 
 def unpublished(target: Path) -> Stage | None:
-    """Return the stage of a job that was cut off before all of its output was in `target`, or None."""
+    """Return the stage of a job that was interrupted before all of its output was in `target`, or None."""
     with suppress(StoreError):  # nobody holds a lock that is no file
         if holder(target / JOURNAL / _LOCK) is not None:
             return None  # the job is at work
@@ -215,7 +215,7 @@ def unpublished(target: Path) -> Stage | None:
 
 
 def may_be_left_in(target: Path) -> bool:
-    """Whether a job was cut off in `target`, or works there."""
+    """Whether a job was interrupted in `target`, or works there."""
     journal = target / JOURNAL
     return any(any(journal.glob(name)) for name in (_PREFIX + "*", _ROWS + "*", _LOCK))
 
@@ -269,7 +269,7 @@ def _replace(stage: Stage) -> None:
 
 
 def put_back(target: Path, files: Files) -> None:
-    """Give its name back to a data set whose replacement in two steps was cut off."""
+    """Give its name back to a data set whose replacement in two steps was interrupted."""
     _, old = _new_and_old(target)
     if not target.exists() and old.exists():
         files.rename(old, target)
@@ -333,7 +333,7 @@ def publish_job(
 ) -> dict[str, Any]:
     """Run a job that fills and seals a stage, make its output `target`, and return its manifest.
 
-    target: a new or empty directory. is_same: whether a manifest is of this job. A job that was cut off while it
+    target: a new or empty directory. is_same: whether a manifest is of this job. A job that was interrupted while it
     published is finished first; if that was this job, its manifest is returned. If the job fails, the target is as it
     was. rows: of `new_rows`, the input of the job; rows of others are removed. Raises Refused, InUse, NotAStore,
     NoSpace, Unreadable, and whatever the job raises.
@@ -377,11 +377,12 @@ def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Ma
     return publish_job(target, fill, lambda found: found.get("job") == job)
 
 
-FINISHED = "the job that was cut off here is finished now, with the data that it had read then"
+FINISHED = "the job that was interrupted here is finished now, with the data that it had read then"
 
 
 def finish_left(target: Path, place: Path, files: Files) -> list[dict[str, Any]]:
-    """Finish stages that were cut off while they published, remove the others; return the manifests of those finished.
+    """Finish stages that were interrupted while they published, and remove the others. Return the manifests of the
+    finished ones.
 
     The caller is in `one_job`, which gave the place.
     """
@@ -411,11 +412,11 @@ def _require_nothing_sealed(beside: Path) -> None:
     """Raise Refused for complete output that lacks only its name, which something else has taken meanwhile."""
     if any(stage.sealed for stage in Stage.left_in(beside, Files())):
         hint = "move away what is in its place and run that job again, or remove the output"
-        raise Refused("there is unpublished output of a job that was cut off", path=beside, hint=hint)
+        raise Refused("there is unpublished output of a job that was interrupted", path=beside, hint=hint)
 
 
 def _require_directory(target: Path, into: Into) -> None:
-    """Raise NotAStore, or Refused for a target that is not empty and where no job was cut off."""
+    """Raise NotAStore, or Refused for a target that is not empty and where no job was interrupted."""
     if os.path.lexists(target) and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=into.hint)
     require_outside(target)

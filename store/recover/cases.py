@@ -150,7 +150,7 @@ _MOVED = "moves it away, then continues without it"
 CASES: tuple[Case, ...] = (
     Case(
         "interrupted-recovery",
-        "a recovery was cut off; its start barrier may be in place",
+        "a recovery was interrupted; its start barrier may be in place",
         "refuses to start while the barrier is there",
         "continues from the recovery's journal and finishes that recovery",
         lambda facts: facts.interrupted,

@@ -484,14 +484,14 @@ def _recovery(
     options: RecoveryOptions,
 ) -> Recovery:
     layout = snapshot.layout
-    cut_off = unfinished(layout.root, layout.journal)
+    interrupted = unfinished(layout.root, layout.journal)
     predictions, plan_case = list[Prediction](), None
     may_fail = list[Prediction]()
     with StoreReader(layout) as store:
         delivered = DeliveredTimers(store)  # reads what all starts need of the log once
         undelivered = partial(never_delivered, store)
         for outcome, after, groups in watched:
-            case = case_of(CaseFacts(snapshot, outcome, after, plan, cut_off is not None))
+            case = case_of(CaseFacts(snapshot, outcome, after, plan, interrupted is not None))
             found = prediction(outcome, after, groups, case, options.made_ms, delivered)
             if sum(other.profile == outcome.profile for other, *_ in watched) > 1:
                 found = replace(found, race=outcome.commit.value)
@@ -532,7 +532,7 @@ def _recovery(
         seen_records.damaged_bytes,
         seen_records.tombstones,
         seen_records.dead,
-        cut_off,
+        interrupted,
         main.version,
         bool(barriers_left(layout)),
         options,

@@ -24,7 +24,7 @@ from ..disk.layout import Layout
 from ..errors import StoreError
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import ALL, CUT_OFF, MENDS, PARTS, Given, NextCommand, by_hand_for, cure_of
+from ..findings.next_commands import ALL, INTERRUPTED, MENDS, PARTS, Given, NextCommand, by_hand_for, cure_of
 from ..index.compare import stored_files
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
@@ -181,7 +181,7 @@ class JudgedRepair(NamedTuple):
         choice, shifted = self.repair.request.choice, self.verdict.to_renumber or ()
 
         def in_vain(finding: Finding) -> bool:
-            if finding.code == CUT_OFF or cure_of(finding) not in MENDS:
+            if finding.code == INTERRUPTED or cure_of(finding) not in MENDS:
                 return False
             queue = QueueId(finding.topic or "", finding.queue_id or 0)
             return asked_for(finding, choice) and str(queue) not in shifted
@@ -205,7 +205,7 @@ def unrepairable_of(
     """Return the errors of a verdict in the parts of a choice. Findings about a start follow from the others and are
     left out. given: further options for a command, None for those that the layout was opened with.
     """
-    if any(finding.code == CUT_OFF for finding in verdict.findings):
+    if any(finding.code == INTERRUPTED for finding in verdict.findings):
         return []  # what is wrong may be half of a change
     given = Given(layout.broker_config.words).at(layout) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]

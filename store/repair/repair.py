@@ -167,9 +167,9 @@ def analyze(
         proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)
     plan, config = _plan(layout, request, tell, jobs or cores(), proved)
-    cut_off = unfinished(layout.root, layout.journal)
+    interrupted = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
-    return Repair(layout, request, plan, config.clamped, cut_off, crashed, seen, bool(barriers_left(layout)))
+    return Repair(layout, request, plan, config.clamped, interrupted, crashed, seen, bool(barriers_left(layout)))
 
 
 @refusing()

@@ -131,7 +131,7 @@ def _check_barrier(layout: Layout, command: str) -> None:
         raise Refused(str(left), path=layout.root, hint=f"run: {left.command(layout)}")
     if left.session and not barriers(layout):
         raise Refused(
-            "a recovery was cut off and its start barrier is gone: a broker may have run since then",
+            "a recovery was interrupted and its start barrier is gone: a broker may have run since then",
             path=layout.journal / left.session,
             hint="move this session folder out of the store to start again",
         )
@@ -224,7 +224,7 @@ def check_journal_place(layout: Layout) -> None:
     for path in barriers(layout):
         if elsewhere := journal_elsewhere(layout, path):
             raise Refused(
-                "a recovery was cut off, and its journal is in another directory",
+                "a recovery was interrupted, and its journal is in another directory",
                 path=layout.root,
                 hint=f"name that directory: --journal {journal_option(elsewhere)}",
             )

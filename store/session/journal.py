@@ -79,9 +79,9 @@ class SessionState(StrEnum):
     """The last stage that a session has reached."""
 
     UNSEALED = "not begun"
-    CUT_OFF = "cut off"
+    INTERRUPTED = "cut off"
     APPLIED = "applied"
-    UNDO_CUT_OFF = "undo cut off"
+    UNDO_INTERRUPTED = "undo cut off"
     UNDONE = "undone"
     DAMAGED = "damaged"
     """The journal cannot be read; the stage is unknown."""
@@ -89,7 +89,7 @@ class SessionState(StrEnum):
     @property
     def half_way(self) -> bool:
         """The store is neither in the state before nor in the state after the change."""
-        return self in (SessionState.CUT_OFF, SessionState.UNDO_CUT_OFF)
+        return self in (SessionState.INTERRUPTED, SessionState.UNDO_INTERRUPTED)
 
 
 @dataclass(frozen=True)
@@ -342,14 +342,14 @@ def barrier_alone(layout: Layout) -> Journal | None:
     return Journal.load(layout.root, folders[-1]) if is_its_own else None
 
 
-def carried_out(cut_off: Journal | None, plan: Plan | None = None) -> Sequence[Edit]:
+def carried_out(interrupted: Journal | None, plan: Plan | None = None) -> Sequence[Edit]:
     """Return the changes of the store that come next: all steps of an interrupted session, none of one that is being
     undone; without an interrupted session the edits of the plan.
     """
-    if cut_off is None:
+    if interrupted is None:
         return plan.edits if plan is not None else ()
-    steps = [] if cut_off.state is SessionState.UNDO_CUT_OFF else cut_off.steps
-    return [Edit(s.kind, str(cut_off.path_of(s)), s.reason, (), s.offset, s.length) for s in steps]
+    steps = [] if interrupted.state is SessionState.UNDO_INTERRUPTED else interrupted.steps
+    return [Edit(s.kind, str(interrupted.path_of(s)), s.reason, (), s.offset, s.length) for s in steps]
 
 
 class InterruptedChange(NamedTuple):
@@ -366,12 +366,12 @@ class InterruptedChange(NamedTuple):
     @classmethod
     def of(cls, journal: Journal) -> InterruptedChange:
         """Describe a session that was interrupted."""
-        return cls(journal.session, journal.state is SessionState.UNDO_CUT_OFF, ended_by=ended_by(journal.command))
+        return cls(journal.session, journal.state is SessionState.UNDO_INTERRUPTED, ended_by=ended_by(journal.command))
 
     def __str__(self) -> str:
         if not self.session:
             return "a start barrier is left over: it keeps brokers from starting"
-        return f"{'the undo of ' if self.undoing else ''}session {self.session} was cut off"
+        return f"{'the undo of ' if self.undoing else ''}session {self.session} was interrupted"
 
     def goes_on_with(self, command: str) -> bool:
         """Whether `command` finishes the change. A start barrier of which nothing else is known blocks no command."""
@@ -424,7 +424,7 @@ def left_over(layout: Layout) -> InterruptedChange | HalfStore | None:
     for barrier in there:
         with suppress(StoreError):  # the barrier has just been removed
             if elsewhere := journal_elsewhere(layout, barrier):
-                return _cut_off_in(elsewhere)
+                return _interrupted_in(elsewhere)
     if not there:
         return None
     over = barrier_alone(layout)
@@ -444,7 +444,7 @@ def _half_made(root: Path) -> HalfStore | None:
         again = pipeline_again(stage.manifest())
     who = " ".join(again.split()[:3]) or "what wrote it"
     rest = stage.folder.relative_to(stage.target)
-    text = f"{who} was cut off while it published this store: the rest is in {rest}"
+    text = f"{who} was interrupted while it published this store: the rest is in {rest}"
     return HalfStore(text, again or done_with_half(root))
 
 
@@ -461,21 +461,21 @@ def journal_option(journal: Path) -> Path:
     return journal.parent.parent
 
 
-def _cut_off_in(journal: Path) -> InterruptedChange:
+def _interrupted_in(journal: Path) -> InterruptedChange:
     """Describe the interrupted session in a journal that a barrier names. Looks for marker files, opens none."""
     with suppress(StoreError):
         for folder in sessions(journal):
             state = Journal(journal, folder, "").state
             if state.half_way:
-                return InterruptedChange(folder.name, state is SessionState.UNDO_CUT_OFF, journal_option(journal))
+                return InterruptedChange(folder.name, state is SessionState.UNDO_INTERRUPTED, journal_option(journal))
     return InterruptedChange("", journal=journal_option(journal))
 
 
 _MARKS = (
     (UNDONE, SessionState.UNDONE),
-    (UNDOING, SessionState.UNDO_CUT_OFF),
+    (UNDOING, SessionState.UNDO_INTERRUPTED),
     (DONE, SessionState.APPLIED),
-    (SEALED, SessionState.CUT_OFF),
+    (SEALED, SessionState.INTERRUPTED),
 )
 """Marker files and stages, the last stage first."""
 

@@ -136,7 +136,7 @@ def undo(
     _check_order(layout, journal)
     if state.half_way and not barriers(layout) and not force:
         raise Refused(
-            f"session {journal.session} was cut off and its start barrier is gone: a broker may have run since then",
+            f"session {journal.session} was interrupted and its start barrier is gone: a broker may have run since",
             path=layout.root,
             hint="--force undoes it anyway",
         )
@@ -150,14 +150,14 @@ def undo(
             _undo_steps(journal, files)
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
-    resumed = state in (SessionState.UNDO_CUT_OFF, SessionState.UNDONE)
+    resumed = state in (SessionState.UNDO_INTERRUPTED, SessionState.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
 
 
 def _undo_steps(journal: Journal, files: Files) -> None:
     """Undo every step, the last one first, and verify the result."""
     check_places(journal, files)
-    if journal.state is not SessionState.UNDO_CUT_OFF:
+    if journal.state is not SessionState.UNDO_INTERRUPTED:
         _check_tables(journal)
         _prove_kept(journal)
         journal.begin_undo(files)
@@ -230,7 +230,7 @@ def _check_order(layout: Layout, journal: Journal) -> None:
     """Check that no later session has to be undone first. Raises Refused."""
     other = unfinished(layout.root, layout.journal)
     if other is not None and other.session != journal.session:
-        raise Refused(f"session {other.session} was cut off", path=layout.root, hint="undo that session first")
+        raise Refused(f"session {other.session} was interrupted", path=layout.root, hint="undo that session first")
     newest = session_to_undo(layout)
     if newest is not None and newest.session != journal.session:
         raise Refused(f"session {newest.session} came later", path=layout.root, hint="undo that session first")
@@ -368,7 +368,7 @@ def purge(layout: Layout, journal: Journal, files: Files) -> int:
     Raises InvalidInput for an interrupted session, Unreadable.
     """
     if journal.state.half_way:
-        raise InvalidInput(f"session {journal.session} was cut off: its folder is still needed")
+        raise InvalidInput(f"session {journal.session} was interrupted: its folder is still needed")
     every = folders_of(journal) | _further_folders(layout, journal)
     folders = [folder for folder in every if folder.is_dir()]
     freed = sum(_used_bytes(folder) for folder in folders)

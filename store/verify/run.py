@@ -35,7 +35,7 @@ from ..session.journal import left_over
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
 from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
-from .start import cut_off, forgotten, proved_of, start_beside
+from .start import forgotten, proved_of, start_beside, unfinished_change
 from .verdict import Status, Verdict, status_of
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def at_first_sight(seen: Description) -> Verdict:
 def _of_description(seen: Description, context: VerifyContext) -> Iterator[Finding]:
     """Yield findings about what the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
-    yield from cut_off(root, left_over(seen.layout))
+    yield from unfinished_change(root, left_over(seen.layout))
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
         size = counted(log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=",")

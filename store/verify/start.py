@@ -145,7 +145,7 @@ _SMALL_BYTES = 4 << 20
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
     """Yield what a start would do to a store that `analyze` has seen."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
-    yield from cut_off(root, left_over(found.layout))
+    yield from unfinished_change(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
     yield from _of_prediction(root, worst, by_files=not found.not_by_files)
@@ -156,7 +156,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-186", root, f"{text} gone", count=count)
 
 
-def cut_off(root: str, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:
+def unfinished_change(root: str, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:
     """Yield a finding about an unfinished change of mqstore. left: what it left."""
     if left is None:
         return
@@ -226,7 +226,7 @@ def predict(layout: Layout, version: str | None, verified: VerifiedLog | None, n
     try:
         found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP, now_ms, applicable=False), proved=proved)
     except StoreError as error:
-        findings = [*cut_off(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version)]
+        findings = [*unfinished_change(os.fspath(layout.root), left_over(layout)), *refused_by_config(layout, version)]
         return Predicted(findings, error.message)
     facts = (*facts_of(found), *losses_of(found))
     return Predicted(list(findings_of_start(found)), "", facts, found.recovered, found.config)
@@ -270,7 +270,7 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
     reason = why_not(context)
     if GROUP not in groups or reason is not None:
         layout = context.store.layout
-        found = list(cut_off(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
+        found = list(unfinished_change(os.fspath(layout.root), left_over(layout))) if GROUP in groups and reason else []
         context.start = lambda: Predicted(found, reason or "")
         yield
         return

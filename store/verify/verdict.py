@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..counted import counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..findings.next_commands import CUT_OFF, NOTHING_GIVEN, Given, NextCommand, command_for, next_commands, refused
+from ..findings.next_commands import INTERRUPTED, NOTHING_GIVEN, Given, NextCommand, command_for, next_commands, refused
 from .context import LogFacts, LogWatcher
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Verdict:
 NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"
 _PREDICTED = frozenset({"commit_log", "consume_queue", "index", "checkpoint"})
 """Groups whose findings a predicted start takes into account."""
-OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
+OF_THE_START = (INTERRUPTED, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
 """Codes about what a start does, the most urgent first: the first sentence is that of the first of them."""
 
 

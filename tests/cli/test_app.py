@@ -109,7 +109,7 @@ def test_who_ends_a_change_half_way_is_told(
         assert ended_at(change, name, move) == ""
     told = ended_at("rename", "lmqConsumerOffset.json", move)
     (session,) = (each.name for each in sessions(Layout.open(store).journal))
-    cut = f"session {session} was cut off, the store is half changed: start no broker; run: mqstore"
+    cut = f"session {session} was interrupted, the store is half changed: start no broker; run: mqstore"
     assert told == f"{cut} recover {store} --apply --set a=b"
     assert run_here(move).code == 0
     assert ended_at("rename", "undoing.new", undo) == ""

@@ -84,7 +84,7 @@ def test_a_half_published_store_is_told_and_finished(
     assert run(["verify", str(new), "--format", "json"]) == 1
     first = json.loads(capsys.readouterr().out)[0]
     assert first["code"] == "I-185"
-    assert "pipeline import was cut off" in first["message"]
+    assert "pipeline import was interrupted" in first["message"]
     for words in (["recover"], ["repair", "--all"], ["offsets", "--reset", "*@*=earliest"]):
         for more in ([], ["--apply", "--yes"]):
             assert run([words[0], str(new), *words[1:], *more])

@@ -206,7 +206,7 @@ def cut_off(root: Path, place: Path | None, *, undone: bool) -> None:
             with suppress(Killed):
                 change(KilledFiles(at))
             left = unfinished(root, layout.journal)
-            if left is not None and (left.state is SessionState.UNDO_CUT_OFF) == undone:
+            if left is not None and (left.state is SessionState.UNDO_INTERRUPTED) == undone:
                 return
         raise AssertionError(root)
 

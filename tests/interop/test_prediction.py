@@ -32,7 +32,7 @@ Tried = Counter[tuple[str, str]]
 _OF_DATABASES = tuple(f"queue-database{kind}" for kind in ("", "-path", "-row", "-differs", "-behind", "-light"))
 #: Rows of the decision table that no damage reaches, and why.
 UNREACHED = {
-    "interrupted-recovery": "needs a recovery that was cut off: tests/store/recover/test_cases.py",
+    "interrupted-recovery": "needs a recovery that was interrupted: tests/store/recover/test_cases.py",
     **dict.fromkeys(
         ("dledger-hole", "dledger-too-small", "dledger-index-length"), "needs a DLedger log: test_dledger_start.py"
     ),

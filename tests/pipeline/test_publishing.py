@@ -98,7 +98,7 @@ def test_another_job_finishes_first_what_was_cut_off(existed: bool, tmp_path: Pa
     with pytest.raises(Killed):
         publish(target, KilledFiles(published + 1))
     assert target.exists() is existed
-    with pytest.raises(Refused, match="the job that was cut off here is finished now"):
+    with pytest.raises(Refused, match="the job that was interrupted here is finished now"):
         publish(target, Files(), {"job": "other"})
     assert visible(target) == WANTED
     assert {path.name for path in tmp_path.iterdir()} == {"count", "new"}

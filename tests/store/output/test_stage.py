@@ -73,7 +73,7 @@ def test_a_directory_that_another_command_makes_is_not_taken(tmp_path: Path) -> 
     mark_of(left).touch()
     with new_directory(target, Files()), pytest.raises(InUse, match=f"process {os.getpid()} is making it"):
         publish_made(target, {}, lambda _: {})
-    with pytest.raises(Refused, match=r"the command that was making it was cut off: .*; remove it; --to takes"):
+    with pytest.raises(Refused, match=r"the command that was making it was interrupted: .*; remove it; --to takes"):
         publish_made(left, {}, lambda _: {})
     assert [path.name for path in left.rglob("*")] == [".mqstore", "half-made"]
 

@@ -237,7 +237,7 @@ def test_a_log_that_is_half_taken_back_is_for_undo(tmp_path: Path) -> None:
     assert journal is not None
     journal.begin_undo(Files())
     shutil.copytree(damaged, root / "commitlog", dirs_exist_ok=True)
-    with pytest.raises(Refused, match=f"was cut off; run: mqstore undo {root}$"):
+    with pytest.raises(Refused, match=f"was interrupted; run: mqstore undo {root}$"):
         examined(root, BrokerConfig({}), chosen([RepairPart.INDEX], ()))
 
 

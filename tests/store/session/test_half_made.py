@@ -92,7 +92,7 @@ def test_killed_at_any_step(maker: str, tmp_path: Path) -> None:
             assert barriers(layout) or not log.files or not barred or at > over // 2, at
         with pytest.raises(InvalidInput) as again:
             make(root, target, Files())
-        assert "cut off" in str(again.value)
+        assert "interrupted" in str(again.value)
     assert stores > 20
 
 
@@ -146,7 +146,7 @@ def test_half_of_a_job_that_nobody_can_name(manifest: str, tmp_path: Path) -> No
     assert left_over(Layout.open(root)) is None, "it was not sealed"
     (stage.folder / "manifest.json").write_text(manifest)
     left = left_over(Layout.open(root))
-    assert left is not None and str(left).startswith("what wrote it was cut off while it published this store")
+    assert left is not None and str(left).startswith("what wrote it was interrupted while it published this store")
     assert left.command(Layout.open(root)) == f"mv {root} {root}-half"
     with one_job(root, Files()):
         assert left_over(Layout.open(root)) is None, "it is at work"
@@ -171,7 +171,7 @@ def test_half_of_a_job_with_a_pipe_as_manifest(tmp_path: Path) -> None:
     (root / "config").rename(stage.tree / "config")
     os.mkfifo(stage.folder / "manifest.json")
     left = left_over(Layout.open(root))
-    assert left is not None and str(left).startswith("what wrote it was cut off")
+    assert left is not None and str(left).startswith("what wrote it was interrupted")
 
 
 def test_who_is_at_work_is_named(tmp_path: Path) -> None:

@@ -536,7 +536,7 @@ def test_no_recovery_over_a_half_done_undo(root: Path, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         take_back(root, KilledFiles(total - 8))
     layout = Layout.open(root, CONFIG)
-    assert session_state(root) is SessionState.UNDO_CUT_OFF
+    assert session_state(root) is SessionState.UNDO_INTERRUPTED
     with pytest.raises(Refused, match="run: mqstore undo"):
         apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
     assert take_back(root).resumed

@@ -12,7 +12,7 @@ from mqstore.store.findings.next_commands import cure_of
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.journal import MOVES, InterruptedChange
 from mqstore.store.verify.context import Scope, VerifyContext
-from mqstore.store.verify.start import GROUP, cut_off, predict, refused_by_config, start_beside, why_not
+from mqstore.store.verify.start import GROUP, predict, refused_by_config, start_beside, unfinished_change, why_not
 
 from ...stores import unpack
 from .mutations import NOW_MS
@@ -29,17 +29,17 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("left", "told", "cure"),
     [
         (None, [], []),
-        (InterruptedChange("s1"), ["session s1 was cut off"], ["recover"]),
-        (InterruptedChange("s1", undoing=True), ["the undo of session s1 was cut off"], ["mqstore undo {store}"]),
+        (InterruptedChange("s1"), ["session s1 was interrupted"], ["recover"]),
+        (InterruptedChange("s1", undoing=True), ["the undo of session s1 was interrupted"], ["mqstore undo {store}"]),
         (InterruptedChange(""), ["a start barrier is left over: it keeps brokers from starting"], ["recover"]),
         (
             InterruptedChange("s1", ended_by=MOVES["files"]),
-            ["session s1 was cut off"],
+            ["session s1 was interrupted"],
             ["mqstore repair {store} --queues --as files --apply"],
         ),
         (
             InterruptedChange("s1", journal=Path("/a {b}")),
-            ["session s1 was cut off; its journal is in /a {b}"],
+            ["session s1 was interrupted; its journal is in /a {b}"],
             ["mqstore recover {store} --apply --journal '/a {{b}}'"],
         ),
     ],
@@ -47,7 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_change_that_is_not_over_is_told_once(
     left: InterruptedChange | None, told: list[str], cure: list[str]
 ) -> None:
-    found = list(cut_off("/s", left))
+    found = list(unfinished_change("/s", left))
     assert [finding.message for finding in found] == told
     assert [cure_of(finding) for finding in found] == cure
     assert {finding.code for finding in found} <= {"I-185"}
