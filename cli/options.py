@@ -323,13 +323,17 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     config, layouts = common.config(), dict[str, Layout]()
     if not (config.log_paths or config.unread_log_paths):
         return
-    with suppress(StoreError):  # reported when the store is read
-        for store in _stores_in(values):
+    stores = list[str]()
+    with suppress(StoreError):  # reported when they are read
+        stores = _stores_in(values)
+    for store in stores:
+        layout = None
+        with suppress(StoreError):  # reported when the store is read
             layout = None if is_uri(store) else Layout.of(store, config)
-            if layout is not None and layout.is_root:
-                layouts[os.path.realpath(store)] = layout
-                if layout.unread_log:
-                    common.warn(f"{store}: {layout.unread_log}")
+        if layout is not None and layout.is_root:
+            layouts[os.path.realpath(store)] = layout
+            if layout.unread_log:
+                common.warn(f"{store}: {layout.unread_log}")
     logs = {layout.commit_log_directories for layout in layouts.values()}
     if len(logs) < len(layouts):
         text = "storePathCommitLog names one commit log, which cannot belong to several stores"

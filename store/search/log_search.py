@@ -282,7 +282,8 @@ def behind_of(store: StoreReader, selection: Selection, offsets: Range | None = 
     firsts, wanted, count = dict[int, int](), False, 0
     (low, high), whole = offsets or (0, LAST_OFFSET), Selection(topic=selection.topic, queue_id=selection.queue_id)
     for one in islice(_messages_behind(store, whole, None), _BEHIND_MAX):
-        selection = selection.of_queues(store.layout)
+        if not count:
+            selection = selection.of_queues(store.layout)
         queue_id, number = selection.place_of(one.message) or (one.message.queue_id, one.message.queue_offset)
         count += 1
         firsts.setdefault(queue_id, number)
