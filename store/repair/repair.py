@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..audit.batches import of_right_type
-from ..audit.prove import prove_log, units_by
+from ..audit.prove import prove_log, units_by, with_verified_queues
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
@@ -211,6 +211,8 @@ def _plan(
     )
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved and proved.verified)
+    if verified is None and proved is not None and request.kind is None:
+        verified = with_verified_queues(proved.verified, snapshot)
     outcome = _log_as_is(snapshot, profile, switches, verified)
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
