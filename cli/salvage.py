@@ -96,7 +96,8 @@ def salvage(
     With --layout compact, records that decide a transaction point to the new places of their half messages. They
     are left out if their half messages were not found; so are POP check points and acknowledgements that point to
     other places. A message that brokers refuse is put into DIR/conflicts/refused, and the manifest says why. Names
-    in INNER_MULTI_DISPATCH at which brokers stop dispatching are left out.
+    in INNER_MULTI_DISPATCH at which brokers stop dispatching are left out. A DELAY that is not a number becomes the
+    delay level of the queue.
 
     rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy it from the old
     store, unless DIR is renumbered.

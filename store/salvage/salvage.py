@@ -22,12 +22,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...formats.derive import Columns, decode
+from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
-from ...formats.message_properties import INNER_MULTI_DISPATCH
+from ...formats.message_properties import DELAY, INNER_MULTI_DISPATCH, ITEM_SEPARATOR, with_value
+from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC
-from ..broker.system_topics import ROCKSDB_HALF_TOPIC
+from ..broker.load_rules import unreadable_levels
+from ..broker.system_topics import ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -232,7 +234,7 @@ def _put(
 
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
     """Append records. Halving finds a record that the writer refuses; that one goes to `REFUSED`."""
-    fields, changed = _fields(writer, run, columns)
+    fields, reasons = _fields(writer, run, columns)
     try:
         stored = writer.append_columns(fields)
     except (InvalidInput, LimitExceeded) as error:
@@ -249,28 +251,51 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
     if stored.kept is not None:
         manifest.records(run, columns.take(~stored.kept), "left_out")
         done.left_out += int((~stored.kept).sum())
-        columns, changed = columns.take(stored.kept), changed[stored.kept]
-    for rows, reason in ((~changed, ""), (changed, _UNSERVED)):
-        if rows.any():
-            manifest.records(run, columns.take(rows), "kept", stored.physical_offset[rows], reason=reason)
+        columns, reasons = columns.take(stored.kept), reasons[stored.kept]
+    for reason in np.unique(reasons).tolist():
+        rows, text = reasons == reason, "; ".join(text for bit, text in _REASONS.items() if reason & bit)
+        manifest.records(run, columns.take(rows), "kept", stored.physical_offset[rows], reason=text)
     done.stored += len(columns)
 
 
-def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Flags]:
-    """Return what the writer gets of the records, and which of them differ from what was found, bool[n]."""
+def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Ints]:
+    """Return what the writer gets of the records, and the bits of `_REASONS` of each, int64[n]."""
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
-    lmq, changed = writer.profile.lmq_queues, np.zeros(len(columns), np.bool_)
+    lmq, reasons = writer.profile.lmq_queues, np.zeros(len(columns), np.int64)
     if run.grade is Grade.BODY:
         fields["properties"] = b""  # torn properties mean nothing
-    elif lmq is not None and writer.names_lmq_queues:
+        return fields, reasons
+    if lmq is not None and writer.names_lmq_queues:
         # the message is still served from the other queues
         fields["properties"], changed = without_blocking_names(fields["properties"], lmq)
-    return fields, changed
+        reasons += changed * _UNSERVED
+    fields["properties"], rows = _with_readable_levels(fields["properties"], columns)
+    reasons[rows] += _NO_LEVEL
+    return fields, reasons
+
+
+def _with_readable_levels(texts: Ragged, columns: Columns) -> tuple[Ragged, Ints]:
+    """Return property texts with the queue's delay level where brokers cannot read the level; and the changed rows."""
+    topics = columns.ragged("topic")
+    scheduled = np.flatnonzero(topics.equals(SCHEDULE_TOPIC.encode()))
+    rows = scheduled[unreadable_levels(topics[scheduled], PropertyItems(texts[scheduled], (DELAY,)))]
+    if not len(rows):
+        return texts, rows
+    made = texts.tolist()
+    for row, queue_id in zip(rows.tolist(), columns.ints("queue_id")[rows].tolist(), strict=True):
+        ended = made[row].endswith(ITEM_SEPARATOR)
+        made[row] = with_value(made[row], DELAY, str(queue_id + 1), final_separator=ended)
+    return Ragged.of(made), rows
 
 
 CONFLICTS = "conflicts"
 REFUSED = f"{CONFLICTS}/refused"
-_UNSERVED = f"stored without the names in {INNER_MULTI_DISPATCH} at which brokers stop dispatching"
+_UNSERVED, _NO_LEVEL = 1, 2
+_REASONS = {
+    _UNSERVED: f"stored without the names in {INNER_MULTI_DISPATCH} at which brokers stop dispatching",
+    _NO_LEVEL: f"stored with the delay level of its queue, because {DELAY} was not a number",
+}
+"""How stored messages differ from those that were found; the keys are bits."""
 _CHUNK_BYTES = 4 << 20
 
 

@@ -54,12 +54,22 @@ def noise(rng: random.Random, size: int) -> bytes:
     return rng.randbytes(size).replace(b"\xda\xa3", b"\xda\xa4")
 
 
-def fake(position: int, body: bytes, *, crc: int, queue_offset: int = 0) -> bytes:
+def fake(
+    position: int,
+    body: bytes,
+    *,
+    crc: int,
+    queue_offset: int = 0,
+    topic: str = "fake",
+    queue_id: int = 0,
+    properties: str = "",
+) -> bytes:
     """A record of version 1 with a body and any CRC."""
     return bytes(
         MESSAGE.build(
             {
-                **dict.fromkeys(("flag", "sys_flag", "reconsume_times", "queue_id"), 0),
+                **dict.fromkeys(("flag", "sys_flag", "reconsume_times"), 0),
+                "queue_id": queue_id,
                 "prepared_transaction_offset": 0,
                 "queue_offset": queue_offset,
                 "magic_code": 0xDAA320A7,
@@ -70,8 +80,8 @@ def fake(position: int, body: bytes, *, crc: int, queue_offset: int = 0) -> byte
                 "born_host": {"ip": b"\x7f\0\0\1", "port": 1},
                 "store_host": {"ip": b"\x7f\0\0\1", "port": 1},
                 "body": body,
-                "topic": b"fake",
-                "properties": b"",
+                "topic": topic.encode(),
+                "properties": properties.encode(),
             }
         )
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mqstore.formats.hashing import crc31
-from mqstore.formats.message_properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
-from mqstore.store.broker.system_topics import LMQ_PREFIX
+from mqstore.formats.message_properties import DELAY, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from mqstore.store.broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import CONFLICTS, LayoutKind, SalvageSelection
@@ -114,6 +114,26 @@ def test_a_message_that_names_a_queue_of_no_broker_is_served_from_its_others(tmp
                 each.pop(INNER_MULTI_QUEUE_OFFSET, None)
             assert mine == its
     assert poisoned
+
+
+def test_a_delay_level_that_is_no_number_becomes_the_level_of_the_queue(tmp_path: Path) -> None:
+    """Brokers would end the log there. The manifest says what was changed; other messages are as they were."""
+    levels = {"abc": "2", "99999999999": "2", "7": "7", "-1": "-1"}
+    texts = ["".join(f"{n}\x01{v}\x02" for n, v in (("A", "1"), (DELAY, level), ("REAL_QID", "0"))) for level in levels]
+    records = [
+        fake(4096 * n, b"a", crc=crc31(b"a"), topic=SCHEDULE_TOPIC, queue_id=1, properties=text)
+        for n, text in enumerate(texts)
+    ]
+    records.append(fake(4096 * len(texts), b"a", crc=crc31(b"a"), properties=texts[0]))
+    data, new = b"".join(record + bytes(9) for record in records), tmp_path / "new"
+    done = salvaged(new, image(tmp_path, data), version="4.9.7", **COMPACT)
+    assert done.written is not None and (done.written.stored, done.written.refused) == (5, 0)
+    with StoreReader(new, CONFIG) as store:
+        for line, old in zip(manifest(new), [*levels, "abc"], strict=True):
+            scheduled = line["topic"] == SCHEDULE_TOPIC
+            level = levels[old] if scheduled else old
+            assert store.message_at(line["to"]).properties == {"A": "1", DELAY: level, "REAL_QID": "0"}
+            assert ("reason" in line) == (level != old)
 
 
 def test_a_source_is_named_as_it_is_called(tmp_path: Path) -> None:
