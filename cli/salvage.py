@@ -93,6 +93,11 @@ def salvage(
     image is a device, DIR must be on another disk. Links in a directory are followed; a broken link is named on
     stderr.
 
+    DIR gets one log, with either layout. A store and its replica have the same records at the same places and can be
+    named together. The logs of other brokers claim the same places for other records: they would be mixed, and the
+    rest would be in conflicts. To put the messages of two brokers into one store, salvage each broker into a directory
+    of its own with --layout compact. Then append the second store to the first, as in the last example.
+
     With --layout compact, records that decide a transaction point to the new places of their half messages. They
     are left out if their half messages were not found; so are POP check points and acknowledgements that point to
     other places. A message that brokers refuse is put into DIR/conflicts/refused, and the manifest says why. Names
@@ -112,6 +117,7 @@ def salvage(
       mqstore salvage disk.img --to /data/restored
       mqstore salvage core.4711 /old/commitlog --to /data/restored --layout compact
       mqstore salvage disk.img --to /data/restored --layout compact --topic orders --since -2d
+      mqstore dump /data/second --format ndjson | mqstore put /data/restored --from - --keep-times
     """
     if (to is None) == (not dry_run):
         raise bad_parameter("--to DIR or --dry-run is needed")
@@ -237,6 +243,10 @@ def _text(record: Mapping[str, Any]) -> str:
     if record["unreadable_bytes"]:
         lines.append(f"  {bytes_text(record['unreadable_bytes'])} could not be read")
     lines.append(f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}")
+    if record["aside"] > record["structure"] and len(record["sources"]) > 1:
+        lines.append(
+            "  If the images are of several brokers, the log mixes them: salvage each broker by itself (see --help)"
+        )
     if record["to"] is not None:
         lines += _made(record)
         if record["open_transactions"]:

@@ -12,6 +12,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.message import MESSAGE
+from mqstore.store.broker.system_topics import OP_TOPIC
 from mqstore.store.disk.file_queue import file_name
 
 from .. import stores
@@ -150,6 +151,48 @@ def test_a_new_store_is_recovered_until_verify_calls_it_safe(name: str, layout: 
     assert run_here(["verify", str(new), *options]).code == 0
     assert "Nothing to do" in run_here(["recover", str(new), *options]).stdout
     assert not (new / ".mqstore").exists()
+
+
+def test_logs_of_two_brokers_are_salvaged_one_by_one_and_appended(tmp_path: Path) -> None:
+    """As the help says. All messages are there, in the order of each log; each transaction has its state.
+
+    Named together, the new log is a mixture, and the page says how to avoid that.
+    """
+    names = ["4.9.7-clean", "4.9.7-killed"]
+    roots = [stores.unpack(name, tmp_path) for name in names]
+    logs, made = [root / "commitlog" for root in roots], [tmp_path / "one", tmp_path / "two"]
+    hint = "If the images are of several brokers, the log mixes them: salvage each broker by itself (see --help)"
+    together = run_here(["salvage", *map(str, logs), "--dry-run"])
+    assert together.code == 1 and f"  {hint}" in together.stdout.splitlines()
+    sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
+    for log, new in zip(logs, made, strict=True):
+        assert run_here(["salvage", str(log), "--to", str(new), "--layout", "compact", *sizes]).code == 0
+    states = [printed("inspect", each, "--transactions")[0] for each in made]
+    lines = tmp_path / "lines"
+    assert run_here(["dump", str(made[1]), "--format", "ndjson", "-o", str(lines)]).code == 0
+    words = ["put", str(made[0]), "--from", str(lines), "--keep-times", "--no-answers"]
+    assert run_here([*words, *sizes]).code == 0
+    found = [row for row in printed("dump", made[0]) if row["type"] == "message"]
+    expected = [message for name in names for message in stores.messages(name)]
+    for field in ("topic", "queue_id", "properties", "born_timestamp", "store_timestamp"):
+        same = [row[field] for row in found if row["topic"] != OP_TOPIC]
+        assert same == [message[field] for message in expected if message["topic"] != OP_TOPIC]
+    (sums,) = printed("inspect", made[0], "--transactions")
+    for state in ("open", "unknown", "committed", "rolled_back"):
+        assert sums[state] == states[0][state] + states[1][state]
+    assert run_here(["verify", str(made[0])]).code == 0
+
+
+def test_a_store_and_its_replica_may_be_named_together(tmp_path: Path) -> None:
+    """Each record counts once."""
+    roots = [stores.unpack(f"5.3.3-ha-{role}", tmp_path) for role in ("master", "slave")]
+    counts = [len(list(stores.messages(root.name))) for root in roots]
+    sizes = ["--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=4000"]
+    words = ["--to", str(tmp_path / "new"), "--layout", "compact", *sizes, "--format", "json"]
+    done = run_here(["salvage", *(str(root / "commitlog") for root in roots), *words])
+    told = json.loads(done.stdout)
+    assert done.code == 0 and told["stored"] == max(counts)
+    assert (told["duplicates"], told["aside"]) == (min(counts), 0)
 
 
 def test_what_no_repair_can_fix_is_told_so(tmp_path: Path) -> None:
