@@ -211,9 +211,9 @@ def _plan(
     )
     switches = switches_of(snapshot)
     verified = proved_for_rebuild(snapshot, profile, switches, jobs, tell, proved and proved.verified)
+    outcome = _log_as_is(snapshot, profile, switches, verified)
     if verified is None and proved is not None and request.kind is None:
         verified = with_verified_queues(proved.verified, snapshot)
-    outcome = _log_as_is(snapshot, profile, switches, verified)
     planned = partial(make_plan, snapshot, profile, outcome, reading=Reading((), tell, verified))
     whole = planned(options=options)
     # nobody can read the changed log yet to compare a database with it, but a recovery plans both
