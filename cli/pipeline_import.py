@@ -38,7 +38,8 @@ def import_(
     runs in this process, without Spark: a log has one writer. To append to an existing store, use mqstore put STORE
     --from FOLDER.
 
-    Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job works on DIR; 5
+    Exit code: 0 done; 1 a body failed its checksum; 2 a message that no broker takes, or at which a
+    broker would end its log or stop delivering delayed messages; 4 another job works on DIR; 5
     cannot be read or written.
 
     \b

@@ -47,11 +47,13 @@ def put(
     (exit 4) or was not shut down cleanly (exit 3) is not changed. A message with a delay level or a delivery time
     is stored as the broker stores it; only a running broker delivers it.
 
-    --from takes many messages. A line with "batch": [messages] is what a client sends together: the messages are
-    stored in one file of the log, or as one record if the topic has batch queues. A line that is not valid, or
-    whose topic no broker accepts, is reported and ends the command (exit 2); the messages before it are stored.
-    From a directory, Parquet and Arrow files are taken in the order of store_timestamp; folders COLUMN=VALUE are
-    read as columns.
+    --from takes many messages. Each is stored in the topic that its line names: in an ordinary topic a line with
+    DELAY or TIMER_DELIVER_MS is not delayed, consumers get it at once. A line with "batch": [messages] is what a
+    client sends together: the messages are stored in one file of the log, or as one record if the topic has batch
+    queues. A line that is not valid, whose topic no broker accepts, or at which a broker would end its log or stop
+    delivering delayed messages, is reported and ends the command (exit 2); the messages before it are stored. From
+    a directory, Parquet and Arrow files are taken in the order of store_timestamp; folders COLUMN=VALUE are read as
+    columns.
 
     Copies get new positions and queue offsets. A record that decides a transaction points to the new place of its
     half message; without that half message it is left out, and stderr says so. POP check points and

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
+from ..store.broker.profiles import OLDEST, RecordRules, profile_of
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.put.bulk import AHEAD_ROWS, PresentKeys, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where, left_out
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
-from ..store.put.new_message import NewBatch, NewMessage, check_timed
+from ..store.put.new_message import NewBatch, NewMessage, check_copy
 from ..store.put.on_damage import CorruptedBodies
-from ..store.put.producer import check_timed_columns
+from ..store.put.producer import refused_copy
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
@@ -139,20 +140,22 @@ def _lines(portion: Portion) -> Sequence[Line]:
 
 
 def _check(reader: MessageReader, portion: Portion) -> None:
-    """Refuse an invalid first message before anything is changed."""
+    """Refuse an invalid first message before anything is changed, by the rules that all generations have."""
     if isinstance(portion, NumberedRows):
         portion = NumberedRows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
     if is_message(portion[0].record):
-        _message_of(reader, portion[0])
+        _message_of(reader, portion[0], profile_of(OLDEST).record)
 
 
-def _message_of(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
-    """The message or batch of a line. Raises InvalidInput with the number of the line."""
+def _message_of(reader: MessageReader, line: Line, rules: RecordRules) -> NewMessage | NewBatch:
+    """The message or batch of a line. rules: of the broker generation. Raises InvalidInput with the number of the
+    line.
+    """
     try:
         if line.record.get(BATCH) is not None:
             return reader.batch(line.record)
         message = reader.message(line.record)
-        check_timed(message.topic, message.properties)
+        check_copy(message.topic, message.properties, rules)
         return message
     except InvalidInput as error:
         raise _with_line(error, line) from None
@@ -180,6 +183,7 @@ class _Stream:
         self._skipped = self._known = 0
         self._corrupted = many.corrupted
         self._writer = writer
+        self._rules = writer.profile.start.record
         self._reader = reader
         self._answers = many.answers
         self._as_lines = as_lines
@@ -234,8 +238,9 @@ class _Stream:
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch of rows. Return False if a row is refused; then nothing was written."""
+        if refused_copy(columns, self._rules) is not None:
+            return False
         try:
-            check_timed_columns(columns)
             with held_interrupts():
                 stored = self._writer.append_ahead(columns)
                 self._enqueue(stored, stored.of(columns["properties"]), len(stored.topic_id))
@@ -252,7 +257,7 @@ class _Stream:
                 self._skipped += 1
                 continue
             try:
-                what = _message_of(self._reader, line)
+                what = _message_of(self._reader, line, self._rules)
                 if isinstance(what, NewBatch):
                     self._append_steps(lines, messages)
                     lines, messages = [], []
@@ -282,7 +287,7 @@ class _Stream:
         try:
             records = self._writer.records_of(batch)
             for each in records:
-                check_timed(each.topic, each.properties)
+                check_copy(each.topic, each.properties, self._rules)
             if present is not None:
                 records = [each for each in records if not self._is_present(present, each, line)]
             if records:

@@ -32,6 +32,7 @@ from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
+from ..put.producer import refused_copy
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
 from .messages import columns_of_rows, corrupted_rows, numbered, record_of
@@ -534,12 +535,17 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
         return
     columns = columns_of_rows(rows, reader)
     if columns is None:
-        messages = []
-        for number, row in zip(numbers.to_pylist(), rows.to_pylist(), strict=True):
+        messages, kept = [], []
+        for at, (number, row) in enumerate(zip(numbers.to_pylist(), rows.to_pylist(), strict=True)):
             record = record_of(row, number)
             if is_message(record):
                 messages.append(_message(reader, record, number))
+                kept.append(at)
         columns = columns_of(messages)
+        rows, numbers = rows.take(pa.array(kept, pa.int64())), numbers.take(pa.array(kept, pa.int64()))
+    if (refused := refused_copy(columns, writer.profile.start.record)) is not None:
+        at, error = refused
+        raise InvalidInput(f"{_row_text(rows, numbers, at)}: {error.message}", hint=error.hint)
     try:
         made.messages += len(writer.append_ahead(columns).topic_id)
     except (InvalidInput, LimitExceeded) as error:

@@ -30,9 +30,10 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
 from ...formats.hashing import java_integer, java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from ...formats.message_properties import DELAY, DUP_INFO, INNER_BASE, INNER_NUM, crc_ok
+from ...formats.message_properties import DELAY, DUP_INFO, INNER_BASE, INNER_NUM, REAL_QID, REAL_TOPIC, crc_ok
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import PropertyItems, find
+from ...formats.tombstone import LOST
 from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
@@ -264,8 +265,28 @@ def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules:
     return rows[unreadable_numbers(columns.ragged("topic")[rows], items, whole)]
 
 
-NUMBER_BITS = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64}
-"""Properties that a broker's check of a record reads as numbers, and their bits."""
+NUMBER_BITS = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64, REAL_QID: 32}
+"""Properties that a broker reads as numbers, and their bits: its check of a record all but the last."""
+
+
+def rows_not_to_store(topics: Ragged, properties: PropertyItems, rules: RecordRules) -> Ints:
+    """Rows of records at which a start ends the log, or a delay level halts for ever, because of their properties."""
+    batches = np.ones(len(topics), np.bool_) if rules.inner_batches else None
+    rows = unreadable_numbers(topics, properties, batches)
+    return np.concatenate([rows, undeliverable(topics, properties)]) if rules.level_halts else rows
+
+
+def undeliverable(topics: Ragged, properties: PropertyItems) -> Ints:
+    """Rows of scheduled messages that no broker can deliver: without REAL_TOPIC, or without a number in REAL_QID.
+
+    Tombstones do not count: nothing is delivered for them.
+    """
+    scheduled = topics.equals(SCHEDULE_TOPIC.encode())
+    if not scheduled.any():
+        return np.zeros(0, np.int64)
+    scheduled &= properties.find(LOST).length < 0
+    lacking = scheduled & ((properties.find(REAL_TOPIC).length <= 0) | (properties.find(REAL_QID).length <= 0))
+    return np.concatenate([np.flatnonzero(lacking), _not_numbers(REAL_QID, properties, scheduled & ~lacking)])
 
 
 def unreadable_numbers(topics: Ragged, properties: PropertyItems, batches: Flags | None) -> Ints:

@@ -91,7 +91,7 @@ class LoadRules(NamedTuple):
 
 
 class RecordRules(NamedTuple):
-    """The check of one record (spec 7.2)."""
+    """The check of one record (spec 7.2), and what its properties do to a service."""
 
     #: knows version 2 records (since 5.1.0)
     v2: bool
@@ -107,6 +107,8 @@ class RecordRules(NamedTuple):
     dup_info: bool = False
     #: reads the batch numbers in properties, and accepts only numbers that Java can read (since 5.0, spec 1.10)
     inner_batches: bool = False
+    #: a delay level halts for ever at a message without a valid REAL_TOPIC and REAL_QID (4.9.3 to 4.9.8, spec 9.9.2)
+    level_halts: bool = False
     #: refuses a negative total_size before it looks at the magic, even a BLANK's (since 5.5.1, from its class files)
     signed: bool = False
 
@@ -258,7 +260,7 @@ _START_4_9 = _START_4_3._replace(
     measured="4.9.7",
     since=(4, 5, 1),
     load=_STRICT,
-    record=_START_4_3.record._replace(ipv6=True, unequal_is_data=False),
+    record=_START_4_3.record._replace(ipv6=True, unequal_is_data=False, level_halts=True),
     queues=_START_4_3.queues._replace(reaches_end=True, cut=QueueCut.AHEAD_BEFORE, emptied_when_clean=True),
     dispatch=DispatchRules(
         False, ReputStart.QUEUES_END, index_tags=False, multi_dispatch=True, slash_names=True, lmq_closed=()
@@ -269,7 +271,7 @@ _START_5_1 = _START_4_9._replace(
     measured="5.1.4",
     since=(5, 0, 0),
     load=_TOLERANT,
-    record=_START_4_9.record._replace(v2=True, inner_batches=True),
+    record=_START_4_9.record._replace(v2=True, inner_batches=True, level_halts=False),
     queues=_START_4_9.queues._replace(
         min_offset=MinOffset.BINARY, empty_last_refuses=True, has_confirm_offset=True, batches=True
     ),
@@ -320,7 +322,7 @@ _START_5_5_1 = _START_5_5._replace(
 _STARTS = (_START_4_3, _START_4_9, _START_5_1, _START_5_3, _START_5_4, _START_5_5, _START_5_5_1)
 PROFILES = {profile.version: profile for profile in _STARTS}
 VERSIONS = tuple(PROFILES)
-NEWEST = VERSIONS[-1]
+OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 
 
 def profile_of(version: str) -> Profile:
@@ -340,7 +342,7 @@ def profile_of(version: str) -> Profile:
         known = ", ".join(VERSIONS)
         raise InvalidInput(f"there is no profile near broker version {version}", hint=f"use one of {known}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
-    return older[-1] if older else PROFILES[VERSIONS[0]]
+    return older[-1] if older else PROFILES[OLDEST]
 
 
 def file_rules_of(version: str) -> FileRules:

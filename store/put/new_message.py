@@ -26,7 +26,7 @@ from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
 from ...formats.pop import is_topic_name
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
-from ..broker.profiles import WriterProfile
+from ..broker.profiles import RecordRules, WriterProfile
 from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.topics import now_ms
 from ..counted import counted
@@ -179,7 +179,14 @@ def check_host(ip: bytes, profile: WriterProfile, port: int = 0) -> None:
         raise InvalidInput(f"brokers of {profile.version} cannot store IPv6 addresses")
 
 
-def check_timed(topic: bytes, properties: bytes) -> None:
+_TO_ITS_TOPIC = "put the message to its own topic, with --deliver-at or the property TIMER_DELIVER_MS"
+_LEAVE_OUT = "leave the message out"
+_ALONE = (
+    f"{_LEAVE_OUT}; to send it again, put it alone, without --from, to its own topic with --delay-level or --deliver-at"
+)
+
+
+def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> None:
     """Refuse a message of the timer topic without the properties that a broker adds: brokers accept it, and their timer
     stops at it forever. Raises InvalidInput.
     """
@@ -196,8 +203,37 @@ def check_timed(topic: bytes, properties: bytes) -> None:
         raise InvalidInput(
             f"this message has no valid {' and '.join(wrong)}: the broker's timer, which reads {TIMER_TOPIC},"
             " would stop at it for ever",
-            hint="put the message to its own topic, with --deliver-at or the property TIMER_DELIVER_MS",
+            hint=hint,
         )
+
+
+def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
+    """Refuse a copy of a record that does harm in a store: a start of the generation ends the log at it, or its timer
+    or a delay level stops at it forever. Raises InvalidInput.
+    """
+    check_timed(topic, properties, _ALONE)
+    if topic != SCHEDULE_TOPIC.encode() and names.INNER_NUM.encode() not in properties:
+        return
+    # numpy, which few single messages need
+    from ...formats.derive.ragged import Ragged
+    from ...formats.property_columns import PropertyItems
+    from ..broker.load_rules import NUMBER_BITS, rows_not_to_store
+
+    if not len(rows_not_to_store(Ragged.of([topic]), PropertyItems(Ragged.of([properties])), rules)):
+        return
+    found = names.parse(properties)
+    for name in (names.DELAY, names.INNER_NUM, names.INNER_BASE):
+        text, bits = found.get(name), NUMBER_BITS[name]
+        if text and java_integer(text, bits) is None:
+            raise InvalidInput(
+                f"{name} {text!r} is not a {bits}-bit number: a broker that starts would end its log at this message",
+                hint=_ALONE if name == names.DELAY else _LEAVE_OUT,
+            )
+    raise InvalidInput(
+        f"this message has no valid {names.REAL_TOPIC} and {names.REAL_QID}: in {SCHEDULE_TOPIC} a broker 4.9 would"
+        " deliver no later message of its delay level",
+        hint=_ALONE,
+    )
 
 
 def check_scheduled(message: NewMessage, levels: int) -> None:

@@ -23,12 +23,12 @@ from ...formats.message import TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.op_record import offset_text, offsets_in
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
-from ..broker.profiles import WriterProfile
+from ..broker.profiles import RecordRules, WriterProfile
 from ..broker.system_topics import DEAD_LETTER_PREFIX, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..settings.options import options_of
-from .new_message import OVER_BYTES, Host, NewMessage, check_sizes, check_timed, compressed
+from .new_message import OVER_BYTES, Host, NewMessage, check_copy, check_sizes, check_timed, compressed
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -151,11 +151,21 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
         )
 
 
-def check_timed_columns(columns: Mapping[str, Any]) -> None:
-    """`check_timed` for columns of topics and properties. Raises InvalidInput."""
-    timed_rows = columns["topic"].equals(TIMER_TOPIC.encode()).nonzero()[0]
-    for row in timed_rows.tolist():
-        check_timed(TIMER_TOPIC.encode(), columns["properties"][row])
+def refused_copy(columns: Mapping[str, Any], rules: RecordRules) -> tuple[int, InvalidInput] | None:
+    """`check_copy` for columns of topics and properties: the first row that it refuses, and its error."""
+    # numpy, which a single message does not need
+    from ...formats.property_columns import PropertyItems
+    from ..broker.load_rules import rows_not_to_store
+
+    topics, texts = columns["topic"], columns["properties"]
+    rows = topics.equals(TIMER_TOPIC.encode()).nonzero()[0].tolist()
+    rows += rows_not_to_store(topics, PropertyItems(texts), rules).tolist()
+    for row in sorted(rows):
+        try:
+            check_copy(topics[row], texts[row], rules)
+        except InvalidInput as error:
+            return row, error
+    return None
 
 
 TRANSACTION_ID = "__transactionId__"

@@ -311,6 +311,44 @@ def test_the_topic_of_the_timer(form: str, lacks: str, tmp_path: Path) -> None:
     assert [row["properties"] for row in stored(tmp_path / "store")] == [_TIMED]
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "said"),
+    [
+        ("4.9", {"DELAY": "abc"}, "DELAY 'abc' is not a 32-bit number: a broker that starts would end its log"),
+        ("5.3", {"DELAY": "abc"}, "DELAY 'abc' is not a 32-bit number: a broker that starts would end its log"),
+        ("4.9", {"REAL_QID": "9x"}, "no valid REAL_TOPIC and REAL_QID: in SCHEDULE_TOPIC_XXXX a broker 4.9"),
+        ("4.9", {"REAL_TOPIC": ""}, "no valid REAL_TOPIC and REAL_QID: in SCHEDULE_TOPIC_XXXX a broker 4.9"),
+        ("4.3", {"REAL_QID": ""}, ""),
+        ("5.3", {"REAL_QID": ""}, ""),
+        ("5.3", {"INNER_NUM": "x", "INNER_BASE": "1"}, "INNER_NUM 'x' is not a 16-bit number"),
+        ("4.9", {"INNER_NUM": "x", "INNER_BASE": "1"}, ""),
+    ],
+)
+@pytest.mark.parametrize("form", ["parquet", "ndjson", "import"])
+def test_what_a_broker_drops_or_stops_at(
+    form: str, version: str, more: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """A start of a broker would cut the log at it, or a delay level of 4.9 stand still: only that broker's store."""
+    good = messages(1)[0] | {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 0, "sys_flag": 0, "born_host": None}
+    properties = {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0", "UNIQ_KEY": "k"}
+    changed = {name: text for name, text in (properties | more).items() if text}
+    rows = [good | {"properties": properties}, good | {"properties": changed}]
+    source, new = tmp_path / f"in.{'ndjson' if form == 'ndjson' else 'parquet'}", tmp_path / "new"
+    if form == "ndjson":
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        write(table_of(rows), source)
+    words = ["put", new, "--from", source, "--no-answers"]
+    if form == "import":
+        words = ["pipeline", "import", source, "--to", new]
+    result = run_here([*map(str, words), "--as-broker", version])
+    assert result.code == (2 if said else 0), result.stderr
+    assert said in result.stderr
+    if said:
+        row = "row" if form == "import" else "line"
+        assert f"{row} 2: " in result.stderr and "; leave the message out" in result.stderr
+
+
 def _states(root: Path) -> dict[str, str]:
     """Of each transaction, by its unique key."""
     (found,) = mqstore("inspect", root, "--transactions")
