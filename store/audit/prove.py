@@ -23,7 +23,7 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import PropertyItems
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import unreadable_numbers
+from ..broker.load_rules import undeliverable, unreadable_numbers
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..columns import Rows, begins
 from ..disk.byte_reader import reading_rate
@@ -407,7 +407,10 @@ def is_in_order(batch: Batch, reach: int, properties: PropertyItems) -> bool:
         return False
     if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
         return False
-    if len(unreadable_numbers(columns.ragged("topic"), properties, np.ones(len(batch), np.bool_))):
+    topics = columns.ragged("topic")
+    if len(unreadable_numbers(topics, properties, np.ones(len(batch), np.bool_))):
+        return False
+    if len(undeliverable(topics, properties)):
         return False
     return bool(columns.ints("store_host.port").all()) and not properties.torn().any()
 

@@ -147,13 +147,13 @@ def is_long(queues: int, messages: int, size: int) -> bool:
 class VerifiedRun(NamedTuple):
     """Consecutive records of one file, from log position `begin` to `end`.
 
-    Each is whole, names its own position, matches the checksum of its body, is a message of its own queue and of the
-    LMQs that it names, and no tombstone; the units there name it. last: position of the last record; store_timestamp,
-    first_timestamp: store times of the last and the first one (ms). with_crc: some last record of a window ends with a
-    checksum of the whole. plain: all are of version 1, with 4-byte hosts. unindexed: position of the first record with
-    keys that no sound index file covers, None if all are covered. recent: positions of the last records. units: those
-    made for queues that had none on disk. items: those of an index that had none. further_by: some record names further
-    queues: the broker version whose rules say which; "" without.
+    Each is whole, names its own position, matches the checksum of its body, has properties that every broker can use,
+    is a message of its own queue and of the LMQs that it names, and no tombstone; the units there name it. last:
+    position of the last record; store_timestamp, first_timestamp: store times of the last and the first one (ms).
+    with_crc: some last record of a window ends with a checksum of the whole. plain: all are of version 1, with 4-byte
+    hosts. unindexed: position of the first record with keys that no sound index file covers, None if all are covered.
+    recent: positions of the last records. units: those made for queues that had none on disk. items: those of an index
+    that had none. further_by: some record names further queues: the broker version whose rules say which; "" without.
     """
 
     path: str

@@ -16,7 +16,7 @@ open transactions, or reopen decided ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -46,7 +46,6 @@ from ..broker.system_topics import (
 from ..counted import counted
 from ..disk.files import has_log_changed_by_session
 from ..disk.lock import holder
-from ..errors import Missing
 from ..log.batch import Batch, good_records
 from ..log.commit_log import batches
 from ..log.message import tombstones
@@ -61,7 +60,7 @@ from ..search.selection import Selection, utf8
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.read import read_config_file, read_progress
+from ..settings.read import delay_progress, read_progress
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
@@ -152,7 +151,7 @@ def _offsets_reached(store: StoreReader, topic: str) -> dict[int, int]:
     """Return queue → how far consumers, or the delivery of a delay level, have got in it."""
     found = dict(store.consumed.get(topic, {}))
     if topic == SCHEDULE_TOPIC:
-        for level, offset in (delay_progress(store) or {}).items():
+        for level, offset in (delay_progress(store.layout.config) or {}).items():
             found[level - 1] = max(offset, found.get(level - 1, 0))
     return found
 
@@ -170,9 +169,6 @@ def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterat
         own = batch.columns.ragged("topic").equals(utf8(topic))
         if own.any():
             yield batch.take(np.flatnonzero(own).astype(np.int64))
-
-
-_KIND = "delay-offset"
 
 
 @dataclass
@@ -232,7 +228,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     the time when it was due. A killed broker may have delivered more than it had noted.
     """
     known = options_of(store.layout).delay_levels.value
-    progress = delay_progress(store)
+    progress = delay_progress(store.layout.config)
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
         progress = {}
@@ -261,29 +257,6 @@ def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
     texts = PropertyItems(batch.columns.ragged("properties")).find(names.DELAY)
     waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
     return stored + np.array([waits[text] for text in texts], np.int64)
-
-
-def delay_progress(store: StoreReader) -> Mapping[int, int] | None:
-    """Return level → next queue offset to deliver, from delayOffset.json, else from its .bak.
-
-    Empty if neither file exists: nothing was delivered. None if all that exist are damaged.
-    """
-    damaged = False
-    for name in (DELAY_FILE, f"{DELAY_FILE}.bak"):
-        try:
-            file = read_config_file(store.layout.config / name, _KIND)
-        except Missing:
-            continue
-        damaged = True
-        if file.problem is None:
-            return {
-                row["delay_level"]: row["offset"]
-                for row in file.records()
-                if row["type"] == "delay_offset"
-                and isinstance(row.get("delay_level"), int)
-                and isinstance(row.get("offset"), int)
-            }
-    return None if damaged else {}
 
 
 def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool = True) -> str:

@@ -24,6 +24,7 @@ import numpy as np
 from ...formats.derive import decode_one
 from ...formats.message import MESSAGE
 from ..audit.messages import LogObserver, Messages
+from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
@@ -347,18 +348,18 @@ def with_replica(
     name: str,
     *,
     verify: bool,
-    inner_batches: bool,
+    record_rules: RecordRules,
     look: Look,
     observers: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
     """Return what the replica `name` gives, and the log's files with the pieces laid over them.
 
-    verify, inner_batches: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it is on disk.
+    verify, record_rules: as of a `GapFinder`. look: makes a pass over a log; `observers` see the log as it is on disk.
     Raises Refused, Missing, NotAStore, Unreadable, Unsupported, InvalidInput.
     """
-    replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes, inner_batches=inner_batches)
+    replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes, record_rules=record_rules)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify, inner_batches)
+    finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify, record_rules)
     look(commit_log_of(snapshot.layout, queue), [finder, *observers])
     brought = bring_back(snapshot, commit_log_of(snapshot.layout, queue), finder, replica)
     while brought.parts:

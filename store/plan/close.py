@@ -19,6 +19,7 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
+from ..broker.profiles import RecordRules
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
@@ -32,6 +33,7 @@ from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
 from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
+from ..settings.read import delay_progress
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, tail_edits, written
@@ -80,10 +82,11 @@ class KeptLog(NamedTuple):
     gone: Sequence[Fill] = ()
 
 
-def gap_finder(snapshot: Snapshot, *, verify: bool, inner_batches: bool) -> GapFinder:
-    """Return the observer that sees the whole log before `keep_log`. verify, inner_batches: as of a `GapFinder`."""
+def gap_finder(snapshot: Snapshot, *, verify: bool, record_rules: RecordRules) -> GapFinder:
+    """Return the observer that sees the whole log before `keep_log`. verify, record_rules: as of a `GapFinder`."""
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, inner_batches)
+    delivered = delay_progress(snapshot.layout.config) or {}
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, record_rules, delivered)
 
 
 def keep_log(
@@ -119,7 +122,7 @@ def keep_log(
     gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     lost = look(gaps, finder.torn, further=topics)
-    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.inner_batches)
+    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
     restored += [piece for piece, _ in headers]

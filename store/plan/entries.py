@@ -8,7 +8,7 @@ lost record becomes a tombstone of the same size in its entry.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, pairwise
@@ -25,6 +25,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
+from ..broker.profiles import RecordRules
 from ..broker.snapshot import NO_QUEUE, DirectoryEntry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -37,7 +38,7 @@ from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, ind
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
-from .gaps import Forms, Gap, TornRecord, readable_numbers, silent_records
+from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
@@ -96,10 +97,11 @@ class Tile(NamedTuple):
 class EntryFinder(LogObserver):
     """Finds missing entries and damaged records in a pass over the whole log.
 
-    inner_batches: as of a `GapFinder`. end: behind the last good entry, or behind the BLANK after it.
+    record_rules, delivered: as of a `GapFinder`. end: behind the last good entry, or behind the BLANK after it.
     """
 
-    inner_batches: bool
+    record_rules: RecordRules
+    delivered: Mapping[int, int]
     end: int = 0
     gaps: list[EntryGap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -126,7 +128,7 @@ class EntryFinder(LogObserver):
         numbers, terms = self._put_right(batch, heads_of(batch.columns), expected)
         self._close_gap(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
-        good &= readable_numbers(batch, dispatched.properties, inner_batches=self.inner_batches)
+        good &= has_usable_properties(batch, dispatched.properties, self.record_rules, self.delivered)
         for row in np.flatnonzero(~good).tolist():
             self.torn.append(TornRecord.of(batch, row))
             self.times.append(int(times[row]))
@@ -309,7 +311,7 @@ def _restored(
     snapshot: Snapshot, queue: MappedFileQueue, finder: EntryFinder, named: LostUnits, elsewhere: LostUnits
 ) -> dict[int, bytes]:
     """Return corrected records of whole entries, by position. Raises Unreadable."""
-    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), verify=False, inner_batches=finder.inner_batches)
+    rules = PutRightRules(options_of(snapshot.layout).delay_waits(), verify=False, record_rules=finder.record_rules)
     mine = together([named.take(np.isin(named.position, [torn.position for torn in finder.torn])), elsewhere])
     found = all_put_right(queue, mine, np.arange(len(mine)), np.zeros(len(mine), np.int64), rules)
     pieces = (piece for records in found.values() for piece in records.items())

@@ -7,11 +7,13 @@ real services (spec 9.9).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_integer, java_string
 from ...formats.message import SMALLEST, TOPIC_BYTES_MAX_V1, TRANSACTION_MASK, SysFlag
@@ -37,7 +39,8 @@ from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, java_split, queue_offset_of
-from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
+from ..broker.load_rules import NUMBER_BITS, undeliverable, unreadable_numbers
+from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind
@@ -198,14 +201,16 @@ class GapFinder:
 
     file_bytes: of a log file. files: start positions of the existing files. covered: behind the last good record or
     BLANK. end: end of the log by its good records. verify: the broker rejects a record whose own CRC over all bytes is
-    wrong (forceVerifyPropCRC). inner_batches: the broker reads the batch numbers of a record, and rejects wrong ones.
+    wrong (forceVerifyPropCRC). record_rules: which properties end the broker's log, or halt a delay level.
+    delivered: by delay level, the queue offset of the next message to deliver.
     """
 
     file_bytes: int
     files: frozenset[int]
     covered: int
     verify: bool
-    inner_batches: bool
+    record_rules: RecordRules
+    delivered: Mapping[int, int] = field(default_factory=dict)
     end: int = -1
     gaps: list[Gap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -350,8 +355,8 @@ class GapFinder:
     def good(self, batch: Batch, properties: PropertyItems) -> Flags:
         """bool[n]: the record is not part of a gap.
 
-        A record for one of the broker's own services is useless without its properties, and a broker's log ends at a
-        record with an unreadable number.
+        A record for one of the broker's own services is useless without its properties, and a broker's log or delay
+        level ends at a record with unusable ones.
         """
         good = ~properties.torn()
         for row in np.flatnonzero(~good).tolist():
@@ -360,7 +365,7 @@ class GapFinder:
             good &= batch.body_crc_ok
         if self.verify:
             good &= ~_damaged(batch)
-        return good & readable_numbers(batch, properties, inner_batches=self.inner_batches)
+        return good & has_usable_properties(batch, properties, self.record_rules, self.delivered)
 
     def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
         self.covered = int(ends[at])
@@ -377,16 +382,29 @@ def silent_records(batch: Batch, good: Flags) -> Ints:
     return batch.position[good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))]
 
 
-def readable_numbers(batch: Batch, properties: PropertyItems, *, inner_batches: bool) -> Flags:
-    """bool[n]: a broker reads all numbers in the properties, and no batch has 0 messages: its log or queue would end
-    there. inner_batches: the broker reads the numbers of a batch.
+_ALL_PENDING: Mapping[int, int] = {}
+
+
+def has_usable_properties(
+    batch: Batch, properties: PropertyItems, rules: RecordRules, delivered: Mapping[int, int] = _ALL_PENDING
+) -> Flags:
+    """bool[n]: a broker reads all numbers in the properties, no batch has 0 messages, and a waiting message can be
+    delivered: its log, queue or delay level would end there. delivered: as of a `GapFinder`.
     """
-    readable = np.ones(len(batch), np.bool_)
-    batches = readable.copy() if inner_batches else None
-    readable[unreadable_numbers(batch.columns.ragged("topic"), properties, batches)] = False
-    if inner_batches and properties.has_name(INNER_NUM):
-        readable[empty_batches(properties)] = False
-    return readable
+    usable, topics = np.ones(len(batch), np.bool_), batch.columns.ragged("topic")
+    batches = usable.copy() if rules.inner_batches else None
+    usable[unreadable_numbers(topics, properties, batches)] = False
+    if rules.level_halts and len(rows := undeliverable(topics, properties)):
+        usable[rows[is_pending(batch.columns, rows, delivered)]] = False
+    if rules.inner_batches and properties.has_name(INNER_NUM):
+        usable[empty_batches(properties)] = False
+    return usable
+
+
+def is_pending(columns: Columns, rows: Ints, delivered: Mapping[int, int]) -> Flags:
+    """bool[n]: the delayed messages in these rows still wait. delivered: as of a `GapFinder`."""
+    levels = (columns.ints("queue_id")[rows] + 1).tolist()
+    return columns.ints("queue_offset")[rows] >= np.array([delivered.get(level, 0) for level in levels], np.int64)
 
 
 def empty_batches(properties: PropertyItems) -> Ints:

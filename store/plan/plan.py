@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.checkpoint import PAGE_BYTES
 from ..audit.batches import of_right_type
@@ -35,7 +35,7 @@ from ..queues.edits import QueueFix, ext_edits, queue_edits
 from ..queues.references import commit_log_of
 from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
-from ..settings.read import Progress
+from ..settings.read import Progress, delay_progress
 from ..start.log import Switches
 from ..start.outcome import Outcome
 from ..start.queue_stores import QueueStores, queue_stores
@@ -425,14 +425,14 @@ def _keep(
         return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
     body_check = outcome.switches.body_check
     verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
-    rules = {"verify": verifies, "inner_batches": profile.record.inner_batches}
+    how: dict[str, Any] = {"verify": verifies, "record_rules": profile.record}
     brought = None
     if options.replica:
         from .bring_back import with_replica
 
-        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **rules)
+        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **how)
         observers, verified = (), None
-    finder = gap_finder(snapshot, **rules)
+    finder = gap_finder(snapshot, **how)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
@@ -468,7 +468,8 @@ def _keep_entries(
     """As `_keep` for a DLedger log. Raises Refused, Unreadable."""
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
-    log, finder = commit_log_of(snapshot.layout, queue), EntryFinder(profile.record.inner_batches, queue.start)
+    log, delivered = commit_log_of(snapshot.layout, queue), delay_progress(snapshot.layout.config) or {}
+    finder = EntryFinder(profile.record, delivered, queue.start)
     look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)
     guess = PlanBuilder(snapshot, as_it_is, groups, profile, options, None)

@@ -29,6 +29,7 @@ from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
+from ..broker.profiles import RecordRules
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
@@ -40,7 +41,7 @@ from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
 from .fill import Piece
-from .gaps import GapFinder, readable_numbers, undispatchable
+from .gaps import GapFinder, has_usable_properties, undispatchable
 from .lost_messages import LostUnits
 
 _WINDOW_BYTES = 1 << 20
@@ -51,17 +52,17 @@ class Replica:
     """A replica opened for reading.
 
     name: as the user gave it. confirmed: nothing behind this position counts, None: everything does. If a controller
-    elects masters, records that not all in-sync replicas have confirmed may be cut again. inner_batches: as of a
-    `GapFinder`, that of the store to recover.
+    elects masters, records that not all in-sync replicas have confirmed may be cut again. record_rules: as of a
+    `GapFinder`, those of the store to recover.
     """
 
     name: str
     log: CommitLog
-    inner_batches: bool
+    record_rules: RecordRules
     confirmed: int | None = None
 
     @classmethod
-    def open(cls, name: str, own: Layout, file_bytes: int, *, inner_batches: bool) -> Replica:
+    def open(cls, name: str, own: Layout, file_bytes: int, *, record_rules: RecordRules) -> Replica:
         """Open a store, a directory of log files, or several (`a:b`) that hold one log.
 
         own: the store to recover, with log files of `file_bytes`. Raises Missing, NotAStore, Unreadable, Unsupported,
@@ -79,7 +80,7 @@ class Replica:
                     path=file.path,
                     hint="give the log of this broker's slave or master",
                 )
-        return cls(name, CommitLog(queue), inner_batches, confirmed)
+        return cls(name, CommitLog(queue), record_rules, confirmed)
 
     @property
     def end(self) -> int:
@@ -318,7 +319,7 @@ def find_runs(
             rows = [(item.position, item.end, 0)] if _closes_file(item, replica) else []
         else:
             known = units if chained else None
-            rows = list(_runs_in(item, min(end, replica.end), known, inner_batches=replica.inner_batches))
+            rows = list(_runs_in(item, min(end, replica.end), known, replica.record_rules))
         for first, behind, count in rows:
             if first != run.end:
                 if run.end > run.begin:
@@ -339,7 +340,7 @@ def _closes_file(extent: Extent, replica: Replica) -> bool:
     return extent.kind is ExtentKind.BLANK and not extent.reason and whole
 
 
-def _runs_in(batch: Batch, end: int, units: LostUnits | None, *, inner_batches: bool) -> Iterator[tuple[int, int, int]]:
+def _runs_in(batch: Batch, end: int, units: LostUnits | None, rules: RecordRules) -> Iterator[tuple[int, int, int]]:
     """Yield (begin, end, records) of contiguous good records in a batch."""
     if batch.mark > Mark.AFTER_DAMAGE:
         return
@@ -347,7 +348,7 @@ def _runs_in(batch: Batch, end: int, units: LostUnits | None, *, inner_batches: 
     behind = batch.position + columns.ints("total_size")
     good = is_original(batch) & (columns.ints("physical_offset") == batch.position)
     properties = PropertyItems(columns.ragged("properties"))
-    good &= (behind <= end) & readable_numbers(batch, properties, inner_batches=inner_batches)
+    good &= (behind <= end) & has_usable_properties(batch, properties, rules)
     if batch.body_crc_ok is not None:
         good &= batch.body_crc_ok
     if units is not None:

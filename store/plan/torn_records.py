@@ -68,7 +68,8 @@ from ...formats.property_columns import PropertyItems
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.load_rules import NUMBER_BITS, unreadable_numbers
+from ..broker.load_rules import NUMBER_BITS, rows_not_to_store
+from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from ..disk.file_queue import MappedFileQueue
@@ -220,11 +221,11 @@ def _items_are_ended(queue: MappedFileQueue) -> bool:
 
 
 class PutRightRules(NamedTuple):
-    """delay_levels: ms of levels 1, 2, …; None for the usual ones. verify, inner_batches: as of a `GapFinder`."""
+    """delay_levels: ms of levels 1, 2, …; None for the usual ones. verify, record_rules: as of a `GapFinder`."""
 
     delay_levels: tuple[int, ...] | None
     verify: bool
-    inner_batches: bool
+    record_rules: RecordRules
 
 
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
@@ -321,7 +322,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     text_bytes = size - len(MESSAGE.build({**fields, "properties": b""}))
     if not 0 <= text_bytes <= PROPERTIES_BYTES_MAX:
         return None
-    messages = int(units.batch_sizes[row]) if rules.inner_batches else 0
+    messages = int(units.batch_sizes[row]) if rules.record_rules.inner_batches else 0
     record = _with_numbers(fields, raw[size - text_bytes :], messages)
     # if only numbers differ, the header is right, and without a unit the tag is unknown
     numbers = record != raw and record.startswith(raw[: size - text_bytes])
@@ -331,7 +332,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
         return None
     columns = decode_one(MESSAGE, record)
     topics, items = columns.ragged("topic"), PropertyItems(columns.ragged("properties"))
-    if len(unreadable_numbers(topics, items, np.ones(1, np.bool_) if rules.inner_batches else None)):
+    if len(rows_not_to_store(topics, items, rules.record_rules)):
         return None
     if items.torn()[0]:
         # a correct header does not restore them, and a service cannot use the message

@@ -133,7 +133,7 @@ class _Tracer:
         store, note = self._store, self._note
         chosen = family.chosen
         units = [named(store, chosen, place) for place in places_of(chosen)] if chosen else []
-        waiting = Waiting(store, family, self._question.now_ms, note)
+        waiting = Waiting(store, family, self._question.now_ms, note, self._version)
         why = waiting.judgement() if chosen is None else None
         pops = self._pops([chosen, *(message for _, message in family.retries)] if chosen is not None else [])
         events = story(store, family, units, waiting, pops)

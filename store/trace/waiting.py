@@ -14,14 +14,20 @@ from typing import TYPE_CHECKING
 from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.op_record import offsets_in
+from ...formats.property_columns import PropertyItems
+from ..broker.load_rules import undeliverable
+from ..broker.profiles import profile_of
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.batch import messages
+from ..log.commit_log import batches
 from ..log.message import Message
+from ..queues.references import of_queue
 from ..search.key_search import search_key
 from ..search.selection import Selection, Slice
 from ..search.store import Note, StoreReader
+from ..settings.read import delay_progress
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
 from .family import Family, RecordRole, due_of, named, places_of
 
@@ -33,13 +39,16 @@ if TYPE_CHECKING:
 _WHEEL_LOST = "B33"
 _NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
 _DUE = "the message is due: a running broker delivers it"
+_NO_TARGET = "no broker can deliver it: it has no valid REAL_TOPIC and REAL_QID"
+_HALTS = "brokers 4.9.3 to 4.9.8 deliver no message behind one without a valid REAL_TOPIC and REAL_QID"
 
 
 class Waiting:
-    """What a message waits for at a given time. Raises Unreadable."""
+    """What a message waits for at a given time. version: of the broker, "" to guess. Raises Unreadable."""
 
-    def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note) -> None:
+    def __init__(self, store: StoreReader, family: Family, now_ms: int, note: Note, version: str = "") -> None:
         self._store, self._family, self._now_ms, self._note = store, family, now_ms, note
+        self._version = version
         self.timer: Timer | None = None
         """The message as `inspect --timers` shows it."""
 
@@ -150,11 +159,9 @@ class Waiting:
         return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
 
     def _delayed(self, message: Message) -> Judgement:
-        from ..inspect.own_topics import delay_progress
-
         level = message.queue_id + 1
         due = self.due_ms(message)
-        progress = delay_progress(self._store)
+        progress = delay_progress(self._store.layout.config)
         evidence = [_record(f"waits in delay level {level}", message)]
         if progress is None:
             reason = f"config/{DELAY_FILE} cannot be read: it is not known whether the message was delivered"
@@ -168,9 +175,33 @@ class Waiting:
         missing = named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)
         if missing is not None and missing.verdict is DeliveryVerdict.NOT_DISPATCHED:
             return missing.with_evidence(*evidence)
+        if (bad := self._undeliverable(message, reached or 0)) is not None:
+            place, position = bad
+            evidence.append(Evidence(f"no valid REAL_TOPIC and REAL_QID: {place}", f"commitlog at {position}"))
+            stands = f"delay level {level} stands still before the message: {_HALTS}"
+            reason = _NO_TARGET if position == message.position else stands
+            return Judgement(DeliveryVerdict.NEVER_FIRES, reason, tuple(evidence), code="I-045")
         late = due is not None and due <= self._now_ms
         reason = _DUE if late else "its delay level has not ended"
         return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)
+
+    def _undeliverable(self, message: Message, reached: int) -> tuple[str, int] | None:
+        """Return queue place and position of the first record that no broker can deliver: the message, or if a delay
+        level halts there, one before it in its queue. reached: the queue offset that the level delivers next.
+        """
+        halts = profile_of(self._version or self._store.generation.version).record.level_halts
+        stop = message.queue_offset + 1
+        with self._store.queues.open(message.topic, message.queue_id) as queue:
+            first = max(reached, self._store.queue_summary(queue).min_offset) if halts else message.queue_offset
+            for window in of_queue(queue, first, stop, log_end=self._store.log_end.position):
+                for _, batch in batches(self._store.log, window):
+                    topics, texts = (batch.columns.ragged(name) for name in ("topic", "properties"))
+                    rows = undeliverable(topics, PropertyItems(texts))
+                    if len(rows):
+                        row = int(rows.min())
+                        offset = int(batch.columns.ints("queue_offset")[row])
+                        return f"{message.topic}/{message.queue_id}/{offset}", int(batch.position[row])
+        return None
 
     def due_ms(self, message: Message) -> int | None:
         """Return when the record of a delay level fires (spec 01, 1.11)."""

@@ -16,7 +16,7 @@ from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
-from ..broker.load_rules import NUMBER_BITS, unreadable_batches
+from ..broker.load_rules import NUMBER_BITS, undeliverable, unreadable_batches
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns import Ranges, rows_of
@@ -25,10 +25,11 @@ from ..errors import NoSpace, Unreadable, Unsupported
 from ..findings.catalogue import Severity
 from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
+from ..plan.gaps import is_pending
 from ..queues.rocksdb import is_rocksdb
 from ..search.find import silent
 from ..settings.options import options_of
-from ..settings.read import read_pop
+from ..settings.read import delay_progress, read_pop
 from ..settings.rocksdb import in_force, transactions_kept
 from ..start.config import files_in_use
 from ..start.config_load import OFFSETS, config_rules
@@ -37,6 +38,7 @@ from .register import after, of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
 _ENDS = "a broker's log ends here"
+_HALTS = "brokers 4.9.3 to 4.9.8 deliver no later message of delay level"
 
 
 @of_records("I-039")
@@ -97,20 +99,28 @@ def scheduled(context: VerifyContext, records: Records) -> None:
     rows = _without_tombstones(records, records.of_topic(SCHEDULE_TOPIC))
     if not len(rows):
         return
+    halts = context.profile.record.level_halts
+    lost = undeliverable(records.columns.ragged("topic"), records.properties)
+    delivered = (delay_progress(context.store.layout.config) or {}) if len(lost) else {}
+    waits = dict(zip(lost.tolist(), is_pending(records.columns, lost, delivered).tolist(), strict=True))
     levels = len(options_of(context.store.layout).delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")
-    complete = _real_place(records)
     for row in rows.tolist():
         level = _number_of(names.DELAY, delays[row])
         if level is None and delays.length[row] > 0:
             what = f"{_not_a_number(names.DELAY, delays[row])}: {_ENDS}"
             _report_record(context, records, "I-045", row, what, repair=RECOVER)
+        elif row in waits:
+            what, repair = "scheduled without a valid REAL_TOPIC and REAL_QID", None
+            if waits[row] and halts:
+                what, repair = f"{what}: {_HALTS} {queue_id[row] + 1}", RECOVER
+            elif waits[row]:
+                what += ": the broker drops the message"
+            _report_record(context, records, "I-045", row, what, repair=repair)
         elif min(level or 0, levels) != int(queue_id[row]) + 1:
             what = f"DELAY {java_string(delays[row])!r} in queue {queue_id[row]}"
             _report_record(context, records, "I-045", row, what)
-        elif not complete[row]:
-            _report_record(context, records, "I-045", row, "scheduled without REAL_TOPIC and REAL_QID")
 
 
 @of_records("I-046")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.formats.message import MESSAGE
+from mqstore.formats.message import MAGIC_V1, MESSAGE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -35,6 +35,16 @@ def spoilt(root: Path, name: str, value: str) -> None:
             file.write_bytes(data[: place.start(1)] + value.encode() + data[place.end(1) :])
             return
     raise AssertionError(f"no {name} of {length} bytes")
+
+
+def _without_queue_id(root: Path) -> int:
+    """Rename REAL_QID of the first delayed message of the first log file; its position."""
+    file = min((root / "commitlog").iterdir())
+    data = file.read_bytes()
+    place = re.search(rb"SCHEDULE_TOPIC_XXXX..(?:[^\x02\0]*\x02)*?(REAL_QID)\x01", data, re.DOTALL)
+    assert place is not None
+    file.write_bytes(data[: place.start(1)] + b"LEAR" + data[place.start(1) + 4 :])
+    return int(file.name) + data.rindex(MAGIC_V1.to_bytes(4), 0, place.start()) - 4
 
 
 def logs(root: Path) -> bytes:
@@ -149,3 +159,32 @@ def test_a_record_put_right_has_a_number_in_each_light_queue(tmp_path: Path) -> 
     assert reasons == ["corrects a record: its queue and its body prove what it was"]
     after = said_of(root, config)
     assert list(left_behind(after)) == [] and after.status is Status.CLEAN, str(after)
+
+
+def test_a_tombstone_takes_the_place_of_a_message_at_which_a_delay_level_stops(tmp_path: Path) -> None:
+    """Without the number of its queue brokers 4.9 deliver neither the message nor any behind it."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    place = _without_queue_id(root)
+    for file in (root / "config").glob("delayOffset.json*"):
+        file.unlink()  # so nothing was delivered
+    before, after = recovered("4.9.7-clean", root, loses=1)
+    told = [finding.message for finding in before.verdict.findings if finding.code == "I-045"]
+    assert len(told) == 1 and f"record at {place}: scheduled without a valid REAL_TOPIC and REAL_QID" in told[0]
+    assert "deliver no later message of delay level " in told[0]
+    assert after.status is Status.CLEAN, str(after)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("4.3.1-clean", ""), ("4.9.7-clean", ""), ("5.3.3-clean", ": the broker drops the message")]
+)
+def test_a_delayed_message_at_which_no_level_stops_stays(name: str, said: str, tmp_path: Path) -> None:
+    """A broker drops it, or has delivered it before the damage."""
+    root = stores.unpack(name, tmp_path)
+    place = _without_queue_id(root)
+    if said:
+        (root / "config/delayOffset.json").unlink()
+        (root / "config/delayOffset.json.bak").unlink(missing_ok=True)
+    found = said_of(root, BrokerConfig(stores.config(name, root)))
+    told = [finding.message for finding in found.verdict.findings if finding.code == "I-045"]
+    assert told == [f"record at {place}: scheduled without a valid REAL_TOPIC and REAL_QID{said}"]
+    assert found.found is not None and (found.found.plan is None or not found.found.plan.lost.messages)

@@ -23,6 +23,7 @@ from mqstore.formats.message_properties import (
     format_properties,
     parse,
 )
+from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
@@ -320,7 +321,8 @@ def test_units_that_name_more_than_a_record_has_are_not_read(tmp_path: Path, mon
     sizes = np.array([100, RECORD_BYTES_MAX, 3 * RECORD_BYTES_MAX - 100], np.int64)
     rest = [np.zeros(3, np.int64)] * 3
     units = LostUnits([QueueId("orders", 0)], position, sizes, *rest)
-    found = all_put_right(log, units, rest[0], rest[0], PutRightRules(None, verify=False, inner_batches=True))
+    rules = PutRightRules(None, verify=False, record_rules=profile_of("5.3").record)
+    found = all_put_right(log, units, rest[0], rest[0], rules)
     assert not found
     assert asked == [100 + RECORD_BYTES_MAX]
 

@@ -12,6 +12,8 @@ from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.inspect.own_topics import TransactionState, transactions
 from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.put.message_columns import columns_of as message_columns
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.store import StoreReader
 from mqstore.store.trace.answer import DeliveryVerdict, EventKind, Fate
 from mqstore.store.trace.locate import By
@@ -20,6 +22,7 @@ from mqstore.store.trace.waiting import left_out
 from ... import stores
 from ...cli.datadriven import run_here
 from ...stores import messages, unpack
+from ..put.writing import writer
 from ..verify.mutations.edit import set_field
 from .asked import config, end_transaction, one, put, verdict
 
@@ -233,3 +236,27 @@ def test_a_delayed_message_that_its_delay_queue_does_not_name(tmp_path: Path) ->
     assert found.next_commands == [f"mqstore recover {root}"]
     (root / "abort").unlink()
     assert one(root, asked).next_commands == [f"mqstore repair {root} --queue SCHEDULE_TOPIC_XXXX/17"]
+
+
+@pytest.mark.parametrize(
+    ("version", "verdicts"),
+    [
+        ("4.9", ["timer_never_fires", "timer_never_fires", "not_yet_due"]),
+        ("5.3", ["timer_never_fires"] + 2 * ["not_yet_due"]),
+    ],
+)
+def test_a_delay_level_that_stands_still(version: str, verdicts: list[str], tmp_path: Path) -> None:
+    """Of 4.9 it delivers nothing behind a message without a real topic; level 2 goes on. Verify says what helps."""
+    place, topic = b"REAL_TOPIC\1orders\2REAL_QID\x010\2", b"SCHEDULE_TOPIC_XXXX"
+    with writer(tmp_path, version) as store:
+        for level, properties in ((1, b""), (1, place), (2, place)):
+            text = b"DELAY\x01%d\2" % level + properties
+            store.append_columns(message_columns([NewMessage(topic, b"x", level - 1, properties=text)]))
+    places = [f"{topic.decode()}/{queue}" for queue in ("0/0", "0/1", "1/0")]
+    found = [one(tmp_path, place, start=version) for place in places]
+    judged = [each.for_all for each in found if each.for_all is not None]
+    assert [each.verdict.value for each in judged] == verdicts
+    assert judged[0].reason == "no broker can deliver it: it has no valid REAL_TOPIC and REAL_QID"
+    if version == "4.9":
+        assert judged[1].reason.startswith("delay level 1 stands still before the message: ")
+        assert found[1].next_commands[0].startswith("mqstore verify ")
