@@ -71,3 +71,30 @@ def test_the_smallest_records(oracle: Callable[[str], Judge], old: str, tmp_path
         got = [row for row in life(judge, root) if row["topic"] == "t"]
         assert sorted(row["sha1"] for row in got) == wanted
     assert ends(root, SCHEDULE_TOPIC) == {LEVELS[0] - 1: 5}
+
+
+def without_queue_id(record: bytearray) -> None:
+    """Every broker still takes the record for good."""
+    at = record.index(b"REAL_QID\x01")
+    record[at : at + 4] = b"LEAR"
+
+
+def test_a_level_goes_on_behind_a_message_without_its_queue(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
+    """4.9.7 delivers nothing behind it, and everything once `recover` has put a tombstone there."""
+    judge, root = oracle("4.9.7"), tmp_path / "store"
+    place = {"topic": "orders", "queue_id": 1, "delay_level": LEVELS[0]}
+    put = {
+        "do": "put",
+        "messages": [place | {"body": str(number), "unique_key": f"{number:032X}"} for number in range(3)],
+    }
+    stored = loaded(judge, root, SIZES, put, exit="halt")["steps"][0]
+    file, at = min((root / "commitlog").iterdir()), stored[0]["physical_offset"]
+    record = bytearray(file.read_bytes()[at : at + stored[0]["size"]])
+    without_queue_id(record)
+    with file.open("r+b") as out:
+        out.seek(at)
+        out.write(record)
+    assert [row for row in life(judge, root) if row["topic"] == "orders"] == []
+    recovered(root, lambda record: None, stored[0] | {"total_size": stored[0]["size"]})
+    got = sorted(row["sha1"] for row in life(judge, root) if row["topic"] == "orders")
+    assert got == sorted(body_sha1({"body": str(number)}) for number in (1, 2))
