@@ -32,11 +32,11 @@ def import_(
 
     The columns are those that mqstore export writes, with bodies; topic and body are required. Folders
     COLUMN=VALUE, as Hive and Spark write them, are read as columns. Messages are appended in the order of
-    store_timestamp and get new queue offsets. A new DIR appears complete or not at all; in an existing empty DIR
-    the parts of the store appear one by one. If the command is interrupted, run it again: it finishes or starts
-    again. If the input files have changed since, the earlier run is finished, and exit code 5 says so. The command
-    runs in this process, without Spark: a log has one writer. To append to an existing store, use mqstore put STORE
-    --from FOLDER.
+    store_timestamp and get new queue offsets; times finer than a millisecond lose the rest. A new DIR appears
+    complete or not at all; in an existing empty DIR the parts of the store appear one by one. If the command is
+    interrupted, run it again: it finishes or starts again. If the input files have changed since, the earlier run
+    is finished, and exit code 5 says so. The command runs in this process, without Spark: a log has one writer. To
+    append to an existing store, use mqstore put STORE --from FOLDER.
 
     Exit code: 0 done; 1 a body failed its checksum; 2 a message that no broker takes, or at which a
     broker would end its log or stop delivering delayed messages; 4 another job works on DIR; 5

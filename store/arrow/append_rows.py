@@ -35,7 +35,7 @@ from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copy
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
-from .messages import columns_of_rows, corrupted_rows, numbered, record_of
+from .messages import as_read, columns_of_rows, corrupted_rows, numbered, record_of, schema_as_read
 from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
@@ -96,7 +96,8 @@ def batches_of(path: Path, form: str, columns: Sequence[str] | None = None) -> I
 def rows_of(path: Path, form: str, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, float]]:
     """Like `batches_of`, without the columns of the path."""
     try:
-        yield from (_parquet if form == "parquet" else _arrow)(path, columns)
+        for batch, share in (_parquet if form == "parquet" else _arrow)(path, columns):
+            yield as_read(batch, path), share
     except OSError as error:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
@@ -118,10 +119,11 @@ def schema_of(path: Path, form: str) -> pa.Schema:
         raise _error_of(error, path, form) from error
     except pa.ArrowInvalid as error:
         raise InvalidInput(f"not a {form} file: {error}", path=path) from None
+    schema = schema_as_read(schema)
     for name, value in _path_values(path).items():
         if name not in schema.names:
             schema = schema.append(pa.field(name, value.type))
-    return schema.remove_metadata()
+    return schema
 
 
 def _path_values(path: Path) -> dict[str, pa.Scalar]:
@@ -232,6 +234,8 @@ def sorted_batches(files: Sequence[Path], note: Note = lambda _: None) -> Iterat
         yield from pieces.sorted(rows)
     except OSError as error:
         raise from_os_error(error, tempfile.gettempdir(), "cannot keep pieces") from error
+    except pa.ArrowException as error:
+        raise InvalidInput(f"the rows cannot be sorted ({error})") from None
 
 
 class _SortColumns:
@@ -240,9 +244,16 @@ class _SortColumns:
     def __init__(self) -> None:
         self._stores: dict[str | None, int] = {}
 
-    def keys(self, rows: pa.RecordBatch | pa.Table) -> tuple[Ints, Ints, Ints]:
-        """int64[n] each; stores are numbered in order of appearance."""
-        return _numbers(rows, TIME), self._numbered(rows), _numbers(rows, POSITION)
+    def keys(self, rows: pa.RecordBatch | pa.Table, path: Path | None = None) -> tuple[Ints, Ints, Ints]:
+        """int64[n] each; stores are numbered in order of appearance. Raises InvalidInput, which names the path."""
+        found = []
+        for name in _KEYS:
+            try:
+                found.append(self._numbered(rows) if name == STORE else _numbers(rows, name))
+            except pa.ArrowException as error:
+                raise InvalidInput(f"rows cannot be sorted by the column {name} ({error})", path=path) from None
+        time, store, position = found
+        return time, store, position
 
     def _numbered(self, rows: pa.RecordBatch | pa.Table) -> Ints:
         if STORE not in rows.schema.names:
@@ -257,8 +268,6 @@ def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:
     column = rows.column(name)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz))
     found: Ints = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return found
 
@@ -289,7 +298,7 @@ def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
         for batch, _ in batches_of(path, form_of(path), _KEYS):
             if not batch.num_rows:
                 continue
-            keys = order.keys(batch)
+            keys = order.keys(batch, path)
             if not _is_sorted(keys) or (last is not None and _key(keys, 0) < last):
                 return []
             first = _key(keys, 0) if first is None else first

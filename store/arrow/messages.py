@@ -1,4 +1,4 @@
-"""Arrow rows with the field names of a message's JSON: as columns of MESSAGE, or row by row.
+"""Arrow rows with the field names of a message's JSON: with plain types, as columns of MESSAGE, or row by row.
 
 Rows that are not plain (JSON in a cell, records other than messages, refused values) are converted one by one, as JSON.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ...formats.derive import Ragged
@@ -21,11 +22,68 @@ from ..put.message_json import MessageReader, parse_host
 from ..put.new_message import COMPRESSED, COPIED, NUMBER_LIMITS, STORE, stored_body, wrong_crc
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 _ROW_BY_ROW = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
 """If one of these columns has a value, rows are converted row by row."""
+_EPOCH = datetime.fromtimestamp(0, UTC)
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
+
+
+def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
+    """The rows with the types of `_type_as_read`. Raises InvalidInput."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrays = []
+    for column, array in zip(batch.schema, batch.columns, strict=True):
+        kind = _type_as_read(column)
+        if kind.equals(column.type):
+            arrays.append(array)
+            continue
+        try:
+            if pa.types.is_timestamp(kind):  # without its zone a time is the same moment
+                array = pc.floor_temporal(array.view(pa.timestamp(column.type.unit)), unit="millisecond")
+                array = array.cast(pa.timestamp("ms"))
+            arrays.append(array.cast(kind))
+        except pa.ArrowException as error:
+            raise InvalidInput(f"column {column.name} cannot be read ({error})", path=path) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_as_read(batch.schema))
+
+
+def schema_as_read(schema: pa.Schema) -> pa.Schema:
+    """The columns of `as_read`."""
+    import pyarrow as pa
+
+    return pa.schema([column.with_type(_type_as_read(column)) for column in schema])
+
+
+def _type_as_read(column: pa.Field) -> pa.DataType:
+    """Times of messages are whole milliseconds (finer ones lose the rest); views, which Arrow cannot sort, are texts.
+
+    >>> import pyarrow as pa
+    >>> _type_as_read(pa.field("born_timestamp", pa.timestamp("us", "Asia/Shanghai")))
+    TimestampType(timestamp[ms, tz=UTC])
+    >>> _type_as_read(pa.field("keys", pa.large_list(pa.string_view())))
+    LargeListType(large_list<item: large_string>)
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and column.name.endswith("_timestamp"):
+        return pa.timestamp("ms", "UTC")
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([inner.with_type(_type_as_read(inner)) for inner in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = kind.value_field.with_type(_type_as_read(kind.value_field))
+        return pa.list_(inner) if pa.types.is_list(kind) else pa.large_list(inner)
+    return kind
 
 
 def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
@@ -35,11 +93,11 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
     table = {name: batch.column(name) for name in batch.schema.names}
     if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ROW_BY_ROW):
         return None
-    if (raw := _all_raw(table)) is None:
-        return None
-    if "type" in table and not set(table["type"].unique().to_pylist()) <= {"message", None}:
-        return None
     try:
+        if (raw := _all_raw(table)) is None:
+            return None
+        if "type" in table and not set(table["type"].unique().to_pylist()) <= {"message", None}:
+            return None
         columns: dict[str, Any] = {name: _strings(table[name]) for name in ("topic", "body")}
         if any((column.length < 0).any() for column in columns.values()):
             return None
@@ -287,7 +345,9 @@ def record_of(row: dict[str, Any], number: int) -> dict[str, Any]:
         if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
             record[f"{name}_base64"] = base64.b64encode(value).decode()
         elif name.endswith("_timestamp") and hasattr(value, "timestamp"):
-            record[name] = round(value.timestamp() * 1000)
+            # a time without a zone is in UTC, as in columns
+            time = value if value.tzinfo else value.replace(tzinfo=UTC)
+            record[name] = (time - _EPOCH) // timedelta(milliseconds=1)
         elif name == "properties" and value is not None:
             record[name] = _properties(value, number)
         elif value is not None or name == "unique_key":

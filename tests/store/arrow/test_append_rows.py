@@ -230,3 +230,50 @@ def test_units_of_light_queues_are_those_that_the_rows_name(kept: bool, tmp_path
         assert numbers == {name: list(range(len(given))) for name, given in numbers.items()}
     assert sum(map(len, numbers.values())) > 50
     assert bool(list((new / "consumequeue").glob("%LMQ%*"))) is kept
+
+
+FINE_US = 1_796_000_000_000_999
+"""Its last millisecond is nearly over."""
+
+
+@pytest.mark.parametrize(
+    ("unit", "finer", "zone"), [("us", 1, None), ("us", 1, "UTC"), ("ns", 1000, None), ("ns", 1000, "Asia/Shanghai")]
+)
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_times_finer_than_milliseconds(
+    unit: str, finer: int, zone: str | None, row_by_row: bool, tmp_path: Path
+) -> None:
+    """As pandas and Spark write them: what is finer is dropped, so that no copy is later than its source."""
+    fine = pa.array([FINE_US * finer, (FINE_US - 1000) * finer], pa.timestamp(unit, zone))
+    bodies = pa.array(["late", "early"], pa.string_view())
+    rows = {"topic": ["T"] * 2, "body": bodies, "store_timestamp": fine, "born_timestamp": fine}
+    if row_by_row:
+        rows["properties"] = ["{}", "{}"]
+    path = write(pa.table(rows), tmp_path / "rows.parquet")
+    wanted = [(FINE_US // 1000 - 1, "early"), (FINE_US // 1000, "late")]
+    for words in (["pipeline", "import", str(path), "--to"], ["put", "--from", str(tmp_path), "--no-answers"]):
+        ended = run_here([*words, str(tmp_path / words[0]), "--keep-times"])
+        assert ended.code == 0, ended.stderr
+        found = table_of(tmp_path / words[0], body="plain").to_pylist()
+        assert [(row["store_timestamp"], row["body"].decode()) for row in found] == wanted
+        assert [(row["born_timestamp"], row["body"].decode()) for row in found] == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "says"),
+    [
+        ("store_timestamp", pa.array(["2026-11-20T00:00:00Z"] * 2), "rows cannot be sorted by the column store_t"),
+        ("store_timestamp", pa.array([20_000, 1], pa.date32()), "rows cannot be sorted by the column store_t"),
+        ("store_timestamp", pa.array([1 << 62, 1], pa.timestamp("s")), "column store_timestamp cannot be read"),
+        ("position", pa.array([1.5, 0.5]), "rows cannot be sorted by the column position"),
+        ("store", pa.array([["a"], ["b"]]), "rows cannot be sorted by the column store "),
+    ],
+    ids=["text", "date", "too-large", "fraction", "list"],
+)
+def test_columns_that_rows_cannot_be_sorted_by(name: str, values: pa.Array, says: str, tmp_path: Path) -> None:
+    path = write(pa.table({"topic": ["T"] * 2, "body": ["a", "b"], name: values}), tmp_path / "rows.arrow")
+    with pytest.raises(InvalidInput, match=says) as refused:
+        list(sorted_batches([path]))
+    assert refused.value.path == str(path)
+    ended = run_here(["pipeline", "import", str(path), "--to", str(tmp_path / "new")])
+    assert ended.code == 2 and says in ended.stderr

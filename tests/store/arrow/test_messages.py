@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections import defaultdict
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.export_formats import ExportFormat, open_sink
+from mqstore.store.arrow.messages import record_of
 
 from ...cli.datadriven import run_here
 from ...stores import ALL, OF_TODAY, truth, unpack
@@ -159,3 +161,12 @@ def test_corrupted_bodies(on_damage: str, kept: list[int], form: str, tmp_path: 
     found = table_of(new, fields="topic,flag,body_crc,body_crc_ok").to_pylist()
     assert [(one["flag"], one["body_crc_ok"]) for one in found] == [(n, n != 1) for n in kept]
     assert on_damage != "mark" or found[1]["body_crc"] == crc + 1
+
+
+@pytest.mark.parametrize("zone", [None, UTC, timezone(timedelta(hours=8))])
+def test_times_of_single_rows_lose_what_is_finer_than_a_millisecond(zone: timezone | None) -> None:
+    """As Avro's timestamp-micros gives them; a time without a zone is in UTC, wherever the command runs."""
+    for millisecond in (0, 1, 57, 999):
+        found = datetime(2026, 11, 20, 1, 2, 3, millisecond * 1000 + 999, zone)
+        wanted = int(datetime(2026, 11, 20, 1, 2, 3, 0, zone or UTC).timestamp()) * 1000 + millisecond
+        assert record_of({"born_timestamp": found}, 1) == {"born_timestamp": wanted}
