@@ -150,7 +150,7 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
 
     found = images_of(images, common.warn)
     if to is not None:
-        check_target(found, to)
+        check_target(found, to, wanted)
     total = 0
     for path in found.files:
         source = SalvageSource(path)

@@ -61,6 +61,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         given = {name.lower(): value for name, value in options.items()}
         self._target = _new_directory(given.pop("path", ""))
         self._how = NewStore.of(given)
+        self._how.check(self._target)
         if missing := [name for name in NEEDED if name not in names]:
             raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
         if overwrite:

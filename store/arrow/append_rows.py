@@ -25,6 +25,7 @@ from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
 from ..broker.snapshot import each_directory
 from ..disk.broker_conf import BrokerConfig
+from ..disk.layout import Layout
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
@@ -33,6 +34,7 @@ from ..put.message_json import MessageReader, is_message
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copy
+from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
 from .messages import as_read, columns_of_rows, corrupted_rows, numbered, record_of, schema_as_read
@@ -472,6 +474,15 @@ class NewStore:
             OnDamage(on_damage),
         )
 
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """The configuration of the new store."""
+        return BrokerConfig(self.config).for_new_store()
+
+    def check(self, target: Path) -> None:
+        """Raise Unsupported for options with which no store is made at `target`; `make_store` knows its folder only."""
+        check_queue_database(Layout.of(target, self.broker_config))
+
 
 @dataclass
 class AppendedRows:
@@ -505,7 +516,7 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
     made = AppendedRows(CorruptedBodies(how.on_damage))
     reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=how.keep_times)
     options = WriterOptions(as_broker=how.as_broker, numbers_anew=True)
-    with StoreWriter.open(folder, BrokerConfig(how.config).for_new_store(), options) as writer:
+    with StoreWriter.open(folder, how.broker_config, options) as writer:
         reader.final_separator = writer.profile.final_separator
         first = 1
         for batch in batches:
@@ -520,9 +531,10 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
 def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]) -> dict[str, Any]:
     """Make a store at `target`, a new or empty directory, of the messages in files. Return the manifest.
 
-    Messages are in the order of `sorted_batches`. note: passed to it. Raises what `sorted_batches`, `make_store` and
-    `publish_made` raise.
+    Messages are in the order of `sorted_batches`. note: passed to it. Raises what `sorted_batches`, `make_store`,
+    `publish_made` and the check of `how` raise.
     """
+    how.check(target)
     same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
     return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
 

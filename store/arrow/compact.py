@@ -57,8 +57,10 @@ def compact_stores(
 
     folders: by store, its folder in `target`. topics: names or patterns. how: for the new stores; its config is also
     used for the old ones. note: called with the number of bytes read; each log is read twice. Raises what
-    `publish_made` and `make_store` raise, and errors of reading a log.
+    `publish_made`, `make_store` and the check of `how` raise, and errors of reading a log.
     """
+    for folder in folders.values():
+        how.check(target / folder)
 
     def make(tree: Path) -> dict[str, Any]:
         found = [

@@ -359,16 +359,7 @@ def check_layout(layout: Layout) -> None:
             path=layout.root,
             hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
         )
-    if layout.queue_database is None and layout.uses_queue_database:
-        # a start fills a new database from the log, but without one record (B40)
-        from ..findings.next_commands import proposed
-
-        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
-        raise Unsupported(
-            "the options ask for queues in a RocksDB, but there is none yet",
-            path=layout.root,
-            hint=f"write without these options first, then run `{then}`",
-        )
+    check_queue_database(layout)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
         for file in log.files:
@@ -380,6 +371,20 @@ def check_layout(layout: Layout) -> None:
                     path=file.path,
                     hint="no broker loads such a log; mqstore inspect shows more",
                 )
+
+
+def check_queue_database(layout: Layout) -> None:
+    """Raise Unsupported for options that ask for queues in a RocksDB that does not exist; the store need not exist."""
+    if layout.queue_database is None and layout.uses_queue_database:
+        # a start fills a new database from the log, but without one record (B40)
+        from ..findings.next_commands import proposed
+
+        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
+        raise Unsupported(
+            "the options ask for queues in a RocksDB, but there is none yet",
+            path=layout.root,
+            hint=f"write without these options first, then run `{then}`",
+        )
 
 
 def check_clean(layout: Layout) -> None:

@@ -41,6 +41,7 @@ from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..inspect.own_topics import TransactionState, transactions
 from ..put.new_message import COPIED, WriterOptions
 from ..put.queue_kinds import without_blocking_names
+from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
 from ..search.find import silent
 from ..search.selection import TimeRange
@@ -512,9 +513,13 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
     return Salvaged(sources, found, arranged, aside, file_bytes, unreadable)
 
 
-def check_target(images: Images, target: Path) -> None:
-    """Raise Refused for a target inside of what is salvaged, InvalidInput for a target that holds something."""
+def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
+    """Raise Refused for a target inside of what is salvaged, InvalidInput for a target that holds something,
+    Unsupported for options with which no new messages are stored there.
+    """
     check_empty(target)
+    if wanted.layout is LayoutKind.COMPACT:
+        check_queue_database(Layout.of(target, wanted.config.for_new_store()))
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
     for image in images.files:
         status = image.stat()

@@ -21,6 +21,7 @@ from mqstore.store.verify.verdict import Status
 
 from ..store.arrow.rows import given, table_of
 from ..stores import unpack
+from .datadriven import run_here
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 
@@ -127,3 +128,24 @@ def test_what_fails_leaves_nothing(
     monkeypatch.setattr(append_rows, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 130
     assert not (tmp_path / "new").exists()
+
+
+def test_options_that_ask_for_a_rocksdb_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """The command named is for the new store, and does what it says once the store was made without the options."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
+    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+    imports = ["pipeline", "import", str(tmp_path / "a.parquet"), "--to", str(new), "--as-broker", "5.3", *sizes]
+    compacts = ["pipeline", "compact", str(root), "--topic", "*", "--to", str(new), *sizes]
+    said = set()
+    for words in (imports, compacts):
+        ended = run_here([*words, "--set", "storeType=defaultRocksDB"])
+        assert ended.code == 5 and not ended.stdout
+        said.add(ended.stderr)
+        assert not [path for path in tmp_path.iterdir() if "new" in path.name]
+    (message,) = said
+    proposed = message.split("`")[1]
+    assert shlex.split(proposed)[1:3] == ["repair", str(new)]
+    assert run_here(imports).code == 0
+    assert run_here([*shlex.split(proposed)[1:], "--yes"]).code == 0
+    assert run_here(["verify", str(new), *sizes, "--set", "storeType=defaultRocksDB"]).code == 0

@@ -13,13 +13,13 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.errors import InvalidInput, NotFound, Refused
+from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
 from mqstore.store.salvage.runs import Grade, images_of
-from mqstore.store.salvage.salvage import check_target
+from mqstore.store.salvage.salvage import LayoutKind, SalvageRequest, check_target
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import load_checks, verify
 from tests.damage import Victim, damage
@@ -297,7 +297,11 @@ def test_targets_and_images_that_will_not_do(tmp_path: Path) -> None:
     (root / "link").symlink_to(elsewhere)
     for target, error in ((root / "new", Refused), (root, InvalidInput), (elsewhere / "new", Refused)):
         with pytest.raises(error):
-            check_target(images_of([root]), target)
+            check_target(images_of([root]), target, SalvageRequest())
+    rocks = BrokerConfig({"storeType": "defaultRocksDB"})
+    check_target(images_of([root]), tmp_path / "new", SalvageRequest(config=rocks))
+    with pytest.raises(Unsupported, match=f"there is none yet.*mqstore repair {tmp_path / 'new'} --queues"):
+        check_target(images_of([root]), tmp_path / "new", SalvageRequest(LayoutKind.COMPACT, config=rocks))
     nothing = image(tmp_path, bytes(1 << 20), "nothing")
     with pytest.raises(NotFound):
         salvaged(tmp_path / "new", nothing)

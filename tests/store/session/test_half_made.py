@@ -45,7 +45,7 @@ def salvage(kind: LayoutKind) -> Make:
     def make(root: Path, target: Path, files: Files) -> None:
         wanted = SalvageRequest(config=SMALL.with_set(["mappedFileSizeCommitLog=262144"]), layout=kind)
         images = images_of([root / "commitlog"])
-        check_target(images, target)
+        check_target(images, target, wanted)
         done = look([root / "commitlog"], images.files, wanted, lambda _step, _size: None)
         with done.sources:
             write(done, target, wanted, files, lambda _step, _size: None)
