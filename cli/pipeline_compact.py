@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,10 +44,12 @@ def compact(
     DIR is a store; several stores get a folder each in DIR. A new DIR appears complete or not at all; in an
     existing empty DIR the parts appear one by one. If the command is interrupted, run it again: it finishes or
     starts again. A store that cannot be read is reported on stderr; the others are compacted. The command runs in
-    this process, without Spark: the new log has one writer.
+    this process, without Spark: the new log has one writer. If timed messages are kept, the new store is recovered
+    as by recover --apply, which makes the files of the timer.
 
-    Exit code: 0 done; 1 something could not be read (the rest is in DIR), or a body failed its checksum; 4 another
-    job works on DIR; 5 a store cannot be read, DIR cannot be written.
+    Exit code: 0 done; 1 something could not be read (the rest is in DIR), a body failed its checksum, or verify does
+    not call a new store with timed messages safe; 4 another job works on DIR; 5 a store cannot be read, DIR cannot be
+    written.
 
     \b
     Examples:
@@ -63,6 +66,7 @@ def compact(
     from ..store.arrow.compact import compact_stores
     from ..store.arrow.stores import as_path, log_sizes, stores_of
     from ..store.disk.byte_reader import at_rate
+    from ..store.library import settle_timers
 
     warn_of_nearest_version(as_broker, common)
     config, roots = common.config(), stores_of(stores)
@@ -76,18 +80,22 @@ def compact(
     readable = {root: folders[root] for root in sizes}
     total = _PASSES * sum(sizes.values())
     with at_rate(common.rate), common.progress("compacting", total) as progress:
-        manifest = compact_stores(readable, topic, to, how, progress.advance)
+        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker, rate_bytes=common.rate)
+        manifest = compact_stores(readable, topic, to, how, progress.advance, finish)
     rows = [_record(row, to) for row in manifest["stores"]]
     for row in rows:
         for lost in row["damage"]:
             common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
         for line in CorruptedBodies(on_damage, row["skipped"], row["marked"]).remarks():
             common.warn(f"{row['store']}: {line}")
+    left = {to / row["folder"]: row["left"] for row in manifest["stores"] if row.get("left")}
+    for made, what in left.items():
+        common.warn(f"{made}: {what}")
     with output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
         raise Exit(max(map(exit_code_of, unread.values())))
-    if any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
+    if left or any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
         raise Exit(ExitCode.NO)
 
 

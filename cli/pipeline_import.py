@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,9 +39,11 @@ def import_(
     is finished, and exit code 5 says so. The command runs in this process, without Spark: a log has one writer. To
     append to an existing store, use mqstore put STORE --from FOLDER.
 
-    Exit code: 0 done; 1 a body failed its checksum; 2 a message that no broker takes, or at which a
-    broker would end its log or stop delivering delayed messages; 4 another job works on DIR; 5
-    cannot be read or written.
+    If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer.
+
+    Exit code: 0 done; 1 a body failed its checksum, or verify does not call a DIR with timed messages safe; 2 a message
+    that no broker takes, or at which a broker would end its log or stop delivering delayed messages; 4 another job works
+    on DIR; 5 cannot be read or written.
 
     \b
     Examples:
@@ -57,6 +60,7 @@ def import_(
         if not path.exists():
             raise Missing("no such file or directory", path=path)
     from ..store.arrow.append_rows import NewStore, files_of, import_store, unread_folders
+    from ..store.library import settle_timers
     from ..store.put.message_columns import left_out
 
     found = files_of(files)
@@ -64,18 +68,22 @@ def import_(
         common.warn(line)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)
     with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
-        manifest = import_store(found, to, how, progress.advance)
+        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker, rate_bytes=common.rate)
+        manifest = import_store(found, to, how, progress.advance, finish)
     corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
     remarks = list(corrupted.remarks())
     if rows := manifest["left_out"]:
         remarks.append(f"{counted(rows, 'row')} left out: without a topic a row is no message")
     for line in [*remarks, *left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))]:
         common.warn(line)
+    left = manifest.get("left")
+    if left:
+        common.warn(f"{to}: {left}")
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
     record = {"type": "import", "to": str(to), **counts}
     with output:
         output.record(record, text=_text)
-    if corrupted.met:
+    if corrupted.met or left:
         raise Exit(ExitCode.NO)
 
 

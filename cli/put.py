@@ -58,7 +58,8 @@ def put(
     Copies get new positions and queue offsets. A record that decides a transaction points to the new place of its
     half message; without that half message it is left out, and stderr says so. POP check points and
     acknowledgements that point to other places are left out, too. The delivery progress of delay levels and timers
-    is not copied: their messages are delivered once more.
+    is not copied: their messages are delivered once more. If a timed message is due already and the store has no
+    files of the timer, stderr names the command that makes them.
 
     \b
     Examples:

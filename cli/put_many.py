@@ -210,6 +210,11 @@ class _Stream:
                 "messages left out, because the store already has them",
             )
         yield from left_out(self._writer.copies.op_records, self._writer.copies.pop_records)
+        if self._writer.lacks_wheel:
+            from ..store.findings.next_commands import proposed
+
+            then = proposed(self._writer.layout, "repair", "--timer", "--apply")
+            yield f"a timed message is due already, and the timer has no files: before a broker starts, run `{then}`"
         yield from self._corrupted.remarks()
 
     def append(self, portion: Portion) -> None:

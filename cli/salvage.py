@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, Options, bad_parameter
-from .exit_codes import ExitCode, exit_code_of_status
+from .exit_codes import ExitCode
 from .options import FOUND, Common, shared
 from .terminal import page_of
 
@@ -172,18 +172,12 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
 def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
     """Recover the new store if necessary. Return what is left to do, "" if `verify` calls the store safe."""
     from ..store.disk.layout import Layout
-    from ..store.library import recover_new_store
-    from ..store.salvage.original import BEYOND, MORE
+    from ..store.library import left_to_do, recover_new_store
     from .change_options import reading_the_log
 
     layout = Layout.open(to, wanted.config.for_new_store())
     with reading_the_log(layout, common) as tell:
-        found, verdict = recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell)
-    if exit_code_of_status(verdict.status) is ExitCode.DONE:
-        return ""
-    if found.plan is None:
-        return str(found.refusal)
-    return BEYOND if found.nothing_to_do else MORE
+        return left_to_do(recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell))
 
 
 def _teller(advance: Any) -> Told:

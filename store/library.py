@@ -278,6 +278,37 @@ def recover_new_store(
     return found
 
 
+def left_to_do(found: JudgedRecovery) -> str:
+    """What is left to do with the store of `recover_new_store`, "" if `verify` calls the store safe."""
+    from .salvage.original import BEYOND, MORE
+    from .verify.verdict import Status
+
+    if found.verdict.status is Status.CLEAN:
+        return ""
+    if found.recovery.plan is None:
+        return str(found.recovery.refusal)
+    return BEYOND if found.recovery.nothing_to_do else MORE
+
+
+def settle_timers(
+    root: str | os.PathLike[str],
+    config: Mapping[str, object] | None = None,
+    broker_version: str | None = None,
+    *,
+    rate_bytes: int | None = None,
+) -> str:
+    """Recover a store that was just made of copied messages, if some of them are timed: whatever has long been due a
+    start would not fire, and other messages twice. Return what is left to do, "" for nothing. Raises what
+    `recover_new_store` raises.
+    """
+    from .broker.system_topics import TIMER_TOPIC
+
+    layout = Layout.of(root, BrokerConfig.of(config))
+    if not (layout.consume_queue / TIMER_TOPIC).is_dir():
+        return ""
+    return left_to_do(recover_new_store(Layout.open(root, layout.broker_config), broker_version, rate_bytes=rate_bytes))
+
+
 def undo(
     path: str | os.PathLike[str],
     session: str | None = None,

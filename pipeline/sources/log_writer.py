@@ -26,6 +26,7 @@ from ...store.counted import counted
 from ...store.disk.files import Files
 from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
+from ...store.library import settle_timers
 from ...store.output.stage import (
     FINISHED,
     Stage,
@@ -105,12 +106,17 @@ class LogSourceWriter(DataSourceArrowWriter):
             folder = stage.folder / _ROWS  # goes where the stage goes
             stage.files.rename(self._rows, folder)
             rows = (rows for one in kept for rows, _ in rows_of(folder / one.name, "arrow"))
-            stage.seal(make_store(stage.tree, self._how, rows).counts())
+            stage.seal(make_store(stage.tree, self._how, rows, self._finish).for_manifest())
 
-        counts = publish_job(self._target, job, lambda _: False, self.files, self._rows)
-        if damaged := counts["skipped"] + counts["marked"]:
+        manifest = publish_job(self._target, job, lambda _: False, self.files, self._rows)
+        if damaged := manifest["skipped"] + manifest["marked"]:
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
             warnings.warn(said, stacklevel=2)
+        if manifest["left"]:
+            warnings.warn(f"{self._target}: {manifest['left']}", stacklevel=2)
+
+    def _finish(self, root: Path) -> str:
+        return settle_timers(root, self._how.broker_config, self._how.as_broker)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Leave the target as it was: a task or the commit has failed.

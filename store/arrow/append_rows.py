@@ -484,10 +484,14 @@ class NewStore:
         check_queue_database(Layout.of(target, self.broker_config))
 
 
+Finish = Callable[[Path], str]
+"""Called with the folder of a new store that has all its messages; returns what is left to do, "" for nothing."""
+
+
 @dataclass
 class AppendedRows:
     """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
-    pop_records: also left out (`CopiedNumbers`).
+    pop_records: also left out (`CopiedNumbers`). left: what is left to do with the new store, "" for nothing.
     """
 
     corrupted: CorruptedBodies
@@ -495,9 +499,10 @@ class AppendedRows:
     left_out: int = 0
     op_records: int = 0
     pop_records: int = 0
+    left: str = ""
 
-    def counts(self) -> dict[str, int]:
-        """The counts for a manifest."""
+    def for_manifest(self) -> dict[str, Any]:
+        """What a manifest says of the store."""
         return {
             "messages": self.messages,
             "left_out": self.left_out,
@@ -505,11 +510,14 @@ class AppendedRows:
             "marked": self.corrupted.marked,
             "op_records": self.op_records,
             "pop_records": self.pop_records,
+            "left": self.left,
         }
 
 
-def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -> AppendedRows:
-    """Append rows in their order to a store in a folder; on disk when this returns.
+def make_store(
+    folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch], finish: Finish = lambda _: ""
+) -> AppendedRows:
+    """Append rows in their order to a store in a folder; on disk when this returns. finish: is then called.
 
     Raises InvalidInput, LimitExceeded, Corrupted with the number of the row, from 1 on; and what the writer raises.
     """
@@ -525,18 +533,25 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
             first += batch.num_rows
         writer.sync()
         made.op_records, made.pop_records = writer.copies.op_records, writer.copies.pop_records
+    made.left = finish(folder)
     return made
 
 
-def import_store(files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]) -> dict[str, Any]:
+def import_store(
+    files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None], finish: Finish = lambda _: ""
+) -> dict[str, Any]:
     """Make a store at `target`, a new or empty directory, of the messages in files. Return the manifest.
 
-    Messages are in the order of `sorted_batches`. note: passed to it. Raises what `sorted_batches`, `make_store`,
-    `publish_made` and the check of `how` raise.
+    Messages are in the order of `sorted_batches`. note: passed to it. finish: passed to `make_store`. Raises what both
+    raise, `publish_made` and the check of `how`.
     """
     how.check(target)
+
+    def make(tree: Path) -> dict[str, Any]:
+        return make_store(tree, how, sorted_batches(files, note), finish).for_manifest()
+
     same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
-    return publish_made(target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts())
+    return publish_made(target, same, make)
 
 
 def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: AppendedRows) -> None:

@@ -30,7 +30,7 @@ from ..log.batch import Batch, unwrapped
 from ..log.message import is_batch_record
 from ..output.stage import publish_made
 from ..put.message_json import BATCH_BITS
-from .append_rows import NewStore, make_store
+from .append_rows import Finish, NewStore, make_store
 from .log_columns import few_texts, numbers, rows_of_batch, text_of
 from .log_rows import Damage, messages_of, parts_of
 from .stores import ReadOptions
@@ -51,20 +51,25 @@ Note = Callable[[int], None]
 
 
 def compact_stores(
-    folders: Mapping[str, str], topics: Sequence[str], target: Path, how: NewStore, note: Note
+    folders: Mapping[str, str],
+    topics: Sequence[str],
+    target: Path,
+    how: NewStore,
+    note: Note,
+    finish: Finish = lambda _: "",
 ) -> dict[str, Any]:
     """Make a compacted store of each store below `target`, a new or empty directory. Return the manifest.
 
     folders: by store, its folder in `target`. topics: names or patterns. how: for the new stores; its config is also
-    used for the old ones. note: called with the number of bytes read; each log is read twice. Raises what
-    `publish_made`, `make_store` and the check of `how` raise, and errors of reading a log.
+    used for the old ones. note: called with the number of bytes read; each log is read twice. finish: of
+    `make_store`. Raises what `publish_made`, `make_store` and the check of `how` raise, and errors of reading a log.
     """
     for folder in folders.values():
         how.check(target / folder)
 
     def make(tree: Path) -> dict[str, Any]:
         found = [
-            {"store": root, "folder": folder, **fill(root, topics, tree / folder, how, note)}
+            {"store": root, "folder": folder, **fill(root, topics, tree / folder, how, note, finish)}
             for root, folder in folders.items()
         ]
         return {"stores": found}
@@ -73,8 +78,15 @@ def compact_stores(
     return publish_made(target, same, make)
 
 
-def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: Note = lambda _: None) -> dict[str, Any]:
-    """Make a compacted store of one store in a folder.
+def fill(
+    root: str,
+    topics: Sequence[str],
+    folder: Path,
+    how: NewStore,
+    note: Note = lambda _: None,
+    finish: Finish = lambda _: "",
+) -> dict[str, Any]:
+    """Make a compacted store of one store in a folder. finish: of `make_store`.
 
     Return how many messages there were, how many are kept, and what of the log could not be read.
     """
@@ -82,12 +94,13 @@ def fill(root: str, topics: Sequence[str], folder: Path, how: NewStore, note: No
     first = _CompactionPass(ask, note)
     places = newest(first)
     again = _CompactionPass(ask, note, crc=True)
-    counts = make_store(folder, how, _messages_at(root, again, places)).counts()
+    made = make_store(folder, how, _messages_at(root, again, places), finish).for_manifest()
     return {
         "messages": first.messages,
-        "kept": counts["messages"],
-        "skipped": counts["skipped"],
-        "marked": counts["marked"],
+        "kept": made["messages"],
+        "skipped": made["skipped"],
+        "marked": made["marked"],
+        "left": made["left"],
         "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }
 

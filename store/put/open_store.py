@@ -114,6 +114,8 @@ class OpenStore(Closing):
         self._changed_for_good = False
         #: was closed, and needs `recover`
         self.left_unclean = False
+        #: was closed, and has timed messages but no wheel: the first that was read has long been due
+        self.lacks_wheel = False
 
     @classmethod
     def open(
@@ -346,9 +348,10 @@ class OpenStore(Closing):
                 self.database.write(self.log.position)
             in_files = self.database is None or self.database.in_files(TIMER_TOPIC)
             if in_files and self.profile.timer and TIMER_TOPIC in self._highest_queue:
-                from ..timer.wheel import enqueue_timers
+                from ..timer.wheel import enqueue_timers, uses_wheel
 
                 enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
+                self.lacks_wheel = uses_wheel(self.layout.broker_config) and not self.layout.timer_wheel.exists()
             if not self._was_delayed:
                 self._note_delay_levels()
             self.index_records()

@@ -35,6 +35,7 @@ from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_DEFAULT, MAGIC_DELETE
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_at
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -323,13 +324,17 @@ _MESSAGES_AT_ONCE = 1 << 14
 """How many messages are written to the log together."""
 
 
+def uses_wheel(config: BrokerConfig) -> bool:
+    """Whether a broker with this configuration enqueues timed messages in the file of the wheel."""
+    elsewhere = ("timerStopEnqueue", "timerRocksDBEnable", "timerWheelSnapshotFlush")
+    return config.get_bool("timerWheelEnable", True) and not any(map(config.get_bool, elsewhere))
+
+
 def enqueue_timers(
     files: Files, layout: Layout, next_offsets: Mapping[tuple[str, int], int], clock: Callable[[], int]
 ) -> int:
     """Run `TimerWriter.enqueue` if the store's configuration uses this wheel; return how many messages it enqueued."""
-    config = layout.broker_config
-    elsewhere = ("timerStopEnqueue", "timerRocksDBEnable", "timerWheelSnapshotFlush")
-    if not config.get_bool("timerWheelEnable", True) or any(map(config.get_bool, elsewhere)):
+    if not uses_wheel(layout.broker_config):
         return 0
     return TimerWriter(files, layout, next_offsets.get((TIMER_TOPIC, 0), 0), clock).enqueue()
 

@@ -6,12 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
+from mqstore.store import library
 from mqstore.store.arrow import append_rows
 from mqstore.store.disk.files import Files
 from mqstore.store.output.stage import Stage
@@ -19,8 +21,9 @@ from mqstore.store.search.store import StoreReader
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
+from ..conftest import STORES_LEFT_MS
 from ..store.arrow.rows import given, table_of
-from ..stores import unpack
+from ..stores import config_set, unpack
 from .datadriven import run_here
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
@@ -149,3 +152,60 @@ def test_options_that_ask_for_a_rocksdb_are_refused_before_anything_is_read(tmp_
     assert run_here(imports).code == 0
     assert run_here([*shlex.split(proposed)[1:], "--yes"]).code == 0
     assert run_here(["verify", str(new), *sizes, "--set", "storeType=defaultRocksDB"]).code == 0
+
+
+TIMED = "5.1.4-timer-clean"
+
+
+@pytest.fixture
+def long_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel reaches back a week."""
+    clock = SimpleNamespace(time_ns=lambda: (STORES_LEFT_MS + 30 * 86_400_000) * 1_000_000)
+    monkeypatch.setattr("mqstore.store.search.store.time", clock)
+
+
+def _made_of_timed_messages(how: str, tmp_path: Path) -> tuple[Path, list[str], str]:
+    """The new store, its options, and what was told on stderr."""
+    root, new = unpack(TIMED, tmp_path), tmp_path / "new"
+    named = (text for text in config_set(TIMED, root) if not text.startswith("storePath"))
+    options = [word for text in named for word in ("--set", text)]
+    pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
+    words = {
+        "import": ["pipeline", "import", str(tmp_path / "a.parquet"), "--to", str(new)],
+        "compact": ["pipeline", "compact", str(root), "--topic", "*", "--to", str(new)],
+        "put": ["put", str(new), "--from", str(tmp_path / "a.parquet"), "--no-answers", "--keep-times"],
+    }
+    ended = run_here([*words[how], "--as-broker", "5.1", *options])
+    assert ended.code == 0, ended.stderr
+    return new, options, ended.stderr
+
+
+@pytest.mark.usefixtures("long_after")
+@pytest.mark.parametrize("how", ["import", "compact"])
+def test_a_store_with_timed_messages_has_files_of_the_timer(how: str, tmp_path: Path) -> None:
+    """Without them a start fires nothing that has long been due, and other messages again."""
+    new, options, told = _made_of_timed_messages(how, tmp_path)
+    assert not told
+    assert (new / "timerwheel").exists() and not (new / ".mqstore").exists()
+    checked = run_here(["verify", str(new), "--broker-version", "5.1", *options])
+    assert checked.code == 0, checked.stdout
+
+
+@pytest.mark.usefixtures("long_after")
+def test_put_names_the_command_that_makes_files_of_the_timer(tmp_path: Path) -> None:
+    new, options, told = _made_of_timed_messages("put", tmp_path)
+    words = shlex.split(told.split("`")[1])
+    assert words[:5] == ["mqstore", "repair", str(new), "--timer", "--apply"]
+    assert run_here(["verify", str(new), "--broker-version", "5.1", *options]).code == 1
+    assert run_here([*words[1:], "--yes"]).code == 0
+    assert run_here(["verify", str(new), "--broker-version", "5.1", *options]).code == 0
+
+
+def test_what_is_left_to_do_with_a_new_store_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
+    monkeypatch.setattr(library, "settle_timers", lambda *_, **__: "more repairs are needed")
+    for name, words in (("import", [str(tmp_path / "a.parquet")]), ("compact", [str(root), "--topic", "*"])):
+        ended = run_here(["pipeline", name, *words, "--to", str(tmp_path / name)])
+        assert ended.code == 1
+        assert f"{tmp_path / name}: more repairs are needed" in ended.stderr
