@@ -50,7 +50,8 @@ def put(
     --from takes many messages. Each is stored in the topic that its line names: in an ordinary topic a line with
     DELAY or TIMER_DELIVER_MS is not delayed, consumers get it at once. A line with "batch": [messages] is what a
     client sends together: the messages are stored in one file of the log, or as one record if the topic has batch
-    queues. A line that is not valid, whose topic no broker accepts, or at which a broker would end its log or stop
+    queues. Topic, queue and born time stand beside "batch"; a message inside has a body, properties, keys, tags and
+    a flag. A line that is not valid, whose topic no broker accepts, or at which a broker would end its log or stop
     delivering delayed messages, is reported and ends the command (exit 2); the messages before it are stored. From
     a directory, Parquet and Arrow files are taken in the order of store_timestamp; folders COLUMN=VALUE are read as
     columns.

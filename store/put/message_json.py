@@ -31,6 +31,11 @@ BATCH = "batch"
 """The field with messages that a client sends together."""
 INNER = "inner_messages"
 """The field with the messages inside a batch record; the fields next to it are those of the record."""
+_OF_REQUEST: dict[str, int | None] = {
+    **dict.fromkeys(("topic", "topic_base64", "born_timestamp", "born_host")),
+    **dict.fromkeys(("queue_id", "sys_flag", "reconsume_times", "prepared_transaction_offset"), 0),
+}
+"""The fields of a batch that its messages do not have for themselves, and their defaults."""
 BATCH_BITS = FORMS | COMPRESSION_MASK
 """Flags of a batch record that its messages do not have."""
 
@@ -106,10 +111,14 @@ class MessageReader:
         found = _objects(record, BATCH)
         if "body" in record or "body_base64" in record:
             raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
+        for name, default in _OF_REQUEST.items():
+            for_all = default if record.get(name) is None else record[name]
+            if any(each.get(name) not in (None, for_all) for each in found):
+                raise InvalidInput(f'{name} is the same for all messages of a {BATCH}: put it beside "{BATCH}"')
+        if any(each.get("body_compression") is not None for each in found):
+            raise InvalidInput(f"{BATCH}: the bodies of its messages are not compressed one by one")
         given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
         topic = {name: value for name, value in given.items() if value is not None}
-        if any(each.get(name, value) != value for each in found for name, value in topic.items()):
-            raise InvalidInput(f"{BATCH}: all its messages go to one topic")
         messages = tuple(self.message({**each, **topic}) for each in found)
         request = {name: value for name, value in record.items() if name not in COPIED}
         if not self.is_batch_topic(_text(record, "topic")):

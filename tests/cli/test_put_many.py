@@ -276,7 +276,14 @@ def test_batches_and_single_messages(tmp_path: Path) -> None:
         ('{"topic": "T", "body": "x", "batch": [{"body": "x"}]}', "its messages have bodies"),
         ('{"batch": [{"body": "x"}]}', "topic: missing"),
         ('{"topic": "T", "batch": [{"bodi": "x"}]}', "body: missing"),
-        ('{"topic": "T", "batch": [{"topic": "U", "body": "x"}]}', "go to one topic"),
+        ('{"topic": "T", "batch": [{"topic": "U", "body": "x"}]}', "topic is the same for all messages"),
+        ('{"batch": [{"topic": "T", "body": "x"}]}', 'put it beside "batch"'),
+        ('{"topic": "T", "batch": [{"body": "x"}, {"queue_id": 2, "body": "x"}]}', "queue_id is the same for all"),
+        ('{"topic": "T", "queue_id": 1, "batch": [{"queue_id": 0, "body": "x"}]}', "queue_id is the same for all"),
+        ('{"topic": "T", "batch": [{"born_timestamp": 7, "body": "x"}]}', "born_timestamp is the same for all"),
+        ('{"topic": "T", "batch": [{"born_host": "10.0.0.1:7", "body": "x"}]}', "born_host is the same for all"),
+        ('{"topic": "T", "batch": [{"reconsume_times": 1, "body": "x"}]}', "reconsume_times is the same for all"),
+        ('{"topic": "T", "batch": [{"body_compression": "zlib", "body": "x"}]}', "not compressed one by one"),
         ('{"topic": "T", "sys_flag": 4, "batch": [{"body": "x"}]}', "transaction"),
     ],
 )
@@ -303,7 +310,8 @@ def test_the_topic_of_the_timer(form: str, lacks: str, tmp_path: Path) -> None:
     if form == "parquet":
         write(table_of([good, poison]), source)
     else:
-        last = poison if form == "ndjson" else {"topic": poison["topic"], "batch": [poison]}
+        own = {name: poison[name] for name in ("body", "properties")}
+        last = poison if form == "ndjson" else {"topic": poison["topic"], "batch": [own]}
         source.write_text(json.dumps(good) + "\n" + json.dumps(last) + "\n")
     result = run_here(["put", str(tmp_path / "store"), "--from", str(source), "--as-broker", "5.3"])
     assert result.code == 2 and "line 2: this message has no " in result.stderr, result.stderr
