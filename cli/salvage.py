@@ -39,7 +39,8 @@ class SalvageOptions(Options):
     """Which messages are salvaged; the annotations declare the options."""
 
     topic: Annotated[
-        list[str] | None, Option("--topic", "-t", metavar="TOPIC", help="Only these topics (with --layout compact).")
+        list[str] | None,
+        Option("--topic", "-t", metavar="T", help="Only these topics; patterns are allowed (with --layout compact)."),
     ] = None
     since: Annotated[
         str | None, Option("--since", metavar="TIME", help="Stored at TIME or later (with --layout compact).")
@@ -53,8 +54,7 @@ class SalvageOptions(Options):
         from ..store.salvage.salvage import SalvageSelection
         from ..store.search.selection import parse_range
 
-        names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())
-        return SalvageSelection(frozenset(names), parse_range(self.since, self.until))
+        return SalvageSelection(frozenset(self.topic or ()), parse_range(self.since, self.until))
 
 
 @app.command()

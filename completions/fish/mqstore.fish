@@ -242,7 +242,7 @@ complete -c mqstore -n '__mqstore_at mqstore salvage' -l to -r -d 'The new store
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l layout -x -a 'original compact' -d 'original: every record at its own position, holes closed; compact: new positions and queue offsets.'
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l grade -x -a 'whole body' -d 'Which records the new store gets. whole: fully proven ones; body: also those with torn properties.'
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l dry-run -d 'Only say what was found. Writes nothing.'
-complete -c mqstore -n '__mqstore_at mqstore salvage' -s t -l topic -x -d 'Only these topics (with --layout compact).'
+complete -c mqstore -n '__mqstore_at mqstore salvage' -s t -l topic -x -d 'Only these topics; patterns are allowed (with --layout compact).'
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l since -x -d 'Stored at TIME or later (with --layout compact).'
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l until -x -d 'Stored before TIME (with --layout compact).'
 complete -c mqstore -n '__mqstore_at mqstore salvage' -l broker-version -x -d 'Version of the broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).'

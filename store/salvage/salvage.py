@@ -44,7 +44,7 @@ from ..put.queue_kinds import without_blocking_names
 from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
 from ..search.find import silent
-from ..search.selection import TimeRange
+from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
@@ -165,9 +165,11 @@ _FIELDS = (
 
 @dataclass(frozen=True)
 class SalvageSelection:
-    """Which records go into the new store: of these topics (all without any), stored at these times."""
+    """Which records go into the new store: of these topics, names or patterns (all without any), stored at these
+    times.
+    """
 
-    topics: frozenset[bytes] = frozenset()
+    topics: frozenset[str] = frozenset()
     times: TimeRange = field(default_factory=TimeRange)
 
     def rows(self, columns: Columns) -> Flags:
@@ -175,8 +177,7 @@ class SalvageSelection:
         time = columns.ints("store_timestamp")
         found: Flags = (time >= self.times.since_ms) & (time < self.times.until_ms)
         if self.topics:
-            names = columns.ragged("topic").tolist()
-            found &= np.array([name in self.topics for name in names], np.bool_)
+            found &= np.any([topic_mask(columns.ragged("topic"), topic) for topic in self.topics], axis=0)
         return found
 
 

@@ -338,7 +338,7 @@ class Selection(NamedTuple):
         columns = batch.columns
         placed: Flags = np.ones(len(batch), np.bool_)
         if self.topic is not None:
-            placed &= _topic_mask(columns.ragged("topic"), self.topic)
+            placed &= topic_mask(columns.ragged("topic"), self.topic)
         if self.queue_id is not None:
             placed &= columns.ints("queue_id") == self.queue_id
         numbers = columns.ints("queue_offset")
@@ -466,7 +466,7 @@ def _further_rules(topic: str, layout: Layout | None) -> Dispatching | None:
     return how._replace(multi_dispatch=True, slash_names=slashes)
 
 
-def _topic_mask(stored: Ragged, topic: str) -> Flags:
+def topic_mask(stored: Ragged, topic: str) -> Flags:
     """bool[n]: the topic is the given one or fits the given pattern."""
     if not is_pattern(topic):
         return stored.equals(utf8(topic))

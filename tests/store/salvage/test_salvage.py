@@ -38,11 +38,12 @@ def test_the_same_messages_in_their_order(tmp_path: Path) -> None:
             assert mine.body().data == its.body().data
 
 
-def test_only_what_is_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topics", [["orders"], ["ord*"], ["o?ders", "nothing of it", "[xy]*"]], ids=" ".join)
+def test_only_what_is_asked_for(topics: list[str], tmp_path: Path) -> None:
     root, new = unpack(STORE, tmp_path), tmp_path / "new"
     rows = list(messages(STORE))
     middle = rows[len(rows) // 2]["store_timestamp"]
-    wanted = SalvageSelection(frozenset([b"orders"]), TimeRange(middle))
+    wanted = SalvageSelection(frozenset(topics), TimeRange(middle))
     done = salvaged(new, root / "commitlog", selection=wanted, **COMPACT)
     expected = [row["physical_offset"] for row in rows if row["topic"] == "orders" and row["store_timestamp"] >= middle]
     kept = [line["physical_offset"] for line in manifest(new) if line["fate"] == "kept"]
