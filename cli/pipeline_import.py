@@ -68,7 +68,7 @@ def import_(
         common.warn(line)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)
     with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
-        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker, rate_bytes=common.rate)
+        finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker)
         manifest = import_store(found, to, how, progress.advance, finish)
     corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
     remarks = list(corrupted.remarks())
