@@ -42,8 +42,8 @@ def import_(
     If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer.
 
     Exit code: 0 done; 1 a body failed its checksum, or verify does not call a DIR with timed messages safe; 2 a message
-    that no broker takes, or at which a broker would end its log or stop delivering delayed messages; 4 another job works
-    on DIR; 5 cannot be read or written.
+    that no broker takes, or at which a broker would end its log or stop delivering delayed messages; 4 another job
+    works on DIR; 5 cannot be read or written.
 
     \b
     Examples:
