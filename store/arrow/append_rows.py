@@ -286,9 +286,8 @@ def _schema_of(files: Sequence[Path]) -> pa.Schema:
 
 def _without_dictionary(column: pa.Field) -> pa.Field:
     """A dictionary column as its value type: each file may have another dictionary."""
-    if pa.types.is_dictionary(column.type):
-        return pa.field(column.name, column.type.value_type)
-    return pa.field(column.name, column.type)
+    of_values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return pa.field(column.name, of_values)
 
 
 def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
@@ -319,8 +318,7 @@ def _key(keys: tuple[Ints, Ints, Ints], row: int) -> Key:
 
 def _is_sorted(keys: tuple[Ints, Ints, Ints]) -> bool:
     time, store, position = (np.diff(column) for column in keys)
-    same = store == 0
-    later = (store > 0) | (same & (position >= 0))
+    later = (store > 0) | ((store == 0) & (position >= 0))
     return bool(((time > 0) | ((time == 0) & later)).all())
 
 

@@ -262,6 +262,20 @@ def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
     return found
 
 
+def write_aside(parts: list[list[SalvageRun]], sources: Sources, folder: Path, files: Files) -> None:
+    """Write a file for each part: its runs one behind the other, named by the position of the first."""
+    files.make_directory(folder)
+    for runs in parts:
+        with files.create(folder / file_name(runs[0].position)) as file:
+            end = 0
+            for run in runs:
+                for at in range(0, run.length, _CHUNK_BYTES):
+                    file.pwrite(sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at)), end + at)
+                end += run.length
+            file.sync()
+    files.sync_directory(folder)
+
+
 def close_holes(
     layer: Layer, blanks: Mapping[int, int], root: Path, file_bytes: int, files: Files
 ) -> tuple[Restored, MissingOffsets]:

@@ -33,7 +33,6 @@ from ..broker.system_topics import ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.file_queue import file_name
 from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
@@ -47,7 +46,7 @@ from ..search.find import silent
 from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
-from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
+from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_aside, write_log
 from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, mark_odd, record_places, windows_of
 
 NAME = "manifest.ndjson"
@@ -298,7 +297,6 @@ _REASONS = {
     _NO_LEVEL: f"stored with the delay level of its queue, because {DELAY} was not a number",
 }
 """How stored messages differ from those that were found; the keys are bits."""
-_CHUNK_BYTES = 4 << 20
 
 
 @dataclass
@@ -582,24 +580,10 @@ def _beside(salvaged: Salvaged, target: Path, manifest: Manifest, files: Files) 
     """Note duplicates and fragments; write what has no place in the log to files of its own."""
     for number, layer in enumerate((each for each in salvaged.aside if each.runs), 1):
         folder = f"{CONFLICTS}/{number}"
-        _write_runs([[run] for run in layer.runs], salvaged.sources, target / folder, files)
+        write_aside([[run] for run in layer.runs], salvaged.sources, target / folder, files)
         manifest.runs(layer.runs, "aside", folder)
     if salvaged.written is not None and salvaged.written.refused_runs:  # a file for each would be too many
-        _write_runs([salvaged.written.refused_runs], salvaged.sources, target / REFUSED, files)
+        write_aside([salvaged.written.refused_runs], salvaged.sources, target / REFUSED, files)
     manifest.runs(salvaged.arranged.duplicates, "duplicate")
     for fragment in salvaged.found.fragments:
         manifest.fragment(fragment)
-
-
-def _write_runs(parts: list[list[SalvageRun]], sources: Sources, folder: Path, files: Files) -> None:
-    """Write a file for each part: its runs one behind the other, named by the position of the first."""
-    files.make_directory(folder)
-    for runs in parts:
-        with files.create(folder / file_name(runs[0].position)) as file:
-            end = 0
-            for run in runs:
-                for at in range(0, run.length, _CHUNK_BYTES):
-                    file.pwrite(sources[run.source].bytes_at(run.at + at, min(_CHUNK_BYTES, run.length - at)), end + at)
-                end += run.length
-            file.sync()
-    files.sync_directory(folder)
