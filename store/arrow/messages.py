@@ -37,9 +37,11 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    arrays = []
+    schema, arrays = schema_as_read(batch.schema), []
+    if schema.equals(batch.schema):  # which keeps the rows of a batch without a column, too
+        return batch
     for column, array in zip(batch.schema, batch.columns, strict=True):
-        kind = _type_as_read(column)
+        kind = schema.field(len(arrays)).type
         if kind.equals(column.type):
             arrays.append(array)
             continue
@@ -50,7 +52,7 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
             arrays.append(array.cast(kind))
         except pa.ArrowException as error:
             raise InvalidInput(f"column {column.name} cannot be read ({error})", path=path) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=schema_as_read(batch.schema))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def schema_as_read(schema: pa.Schema) -> pa.Schema:

@@ -122,6 +122,14 @@ def test_columns_in_the_path_alone(columns: tuple[str, ...], tmp_path: Path) -> 
     assert _by_queue(found) == _by_queue(rows)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_file_without_any_column_to_sort_by_keeps_its_rows(suffix: str, tmp_path: Path) -> None:
+    plain = pa.table({"topic": ["T"] * 2, "body": [b"a", b"b"]})
+    timed = plain.append_column("store_timestamp", pa.array([1, 2]))
+    files = [write(plain, tmp_path / f"a{suffix}"), write(timed, tmp_path / f"b{suffix}")]
+    assert sum(batch.num_rows for batch in sorted_batches(files)) == 4
+
+
 def _by_queue(rows: pa.Table) -> dict[tuple[str, int], list[dict[str, Any]]]:
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in rows.to_pylist():
