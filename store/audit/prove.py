@@ -106,8 +106,8 @@ class UnitsAhead:
         self._read: dict[int, tuple[int, Units]] = {}
 
     def fill(self, number: int, first: int, units: Units) -> None:
-        """The units of queue `number` from unit `first` on; zeros where a file is missing or ends. What was read ahead
-        may lag behind a broker that runs: such units do not match, and are read again. Raises Unreadable.
+        """Fill `units` with those of queue `number` from unit `first` on; zeros where a file is missing or ends. What
+        was read ahead may be older than what a running broker has written since: see `forget`. Raises Unreadable.
         """
         begin, known = self._read.pop(number, (first, units[:0]))
         at, stream = first - begin, self._queues.stream(number)
@@ -117,13 +117,25 @@ class UnitsAhead:
                 return
             begin, at = first, 0
             try:
-                known = stream.read(first, self._most)
+                known = stream.read(first, self._count(stream.files, first, len(units)))
             except Unreadable:  # it may lie behind what was asked for
                 stream.fill(first, units)
                 return
         units[:] = known[at : at + len(units)]
         if at + len(units) < len(known):
             self._read[number] = begin, known
+
+    def forget(self) -> None:
+        """Read again what comes next: some unit was not that of its message."""
+        self._read.clear()
+
+    def _count(self, files: MappedFileQueue, first: int, least: int) -> int:
+        """How many units to read from unit `first` on: not into a hole of a sparse file, which is never written yet."""
+        file = files.file_at(first * UNIT_BYTES)
+        if file is None:
+            return least
+        at = first * UNIT_BYTES - file.start
+        return max(least, min(self._most, (files.data_end(file, at) - at) // UNIT_BYTES))
 
 
 @dataclass(frozen=True)
@@ -284,6 +296,7 @@ class Prover:
         wrong = self._compare(group)
         if wrong:
             self._settled = None
+            self._ahead.forget()
             self._compare(group[: wrong[0]])
             self._next[:] = -1
             self._compare(group[wrong[-1] + 1 :])

@@ -177,7 +177,11 @@ def refuse_at_once(layout: Layout, version: str | None, kind: QueueStoreKind | N
     """Raise what `analyze` raises before it reads the log: Refused, Unreadable, Unsupported, InvalidInput."""
     given = profile_of(version).version if version else None
     refuse_kind(layout, kind, given)
-    profile = profile_of(given or generation_of(layout).version)
+    _refuse_log(layout, profile_of(given or generation_of(layout).version))
+
+
+def _refuse_log(layout: Layout, profile: Profile) -> None:
+    """Refuse a log that is gone, or that no plan accepts. Raises Refused, Unreadable, Unsupported."""
     normalize(of_right_type(Snapshot.of(layout), profile.queues)[0], any_length=True)
 
 
@@ -192,6 +196,7 @@ def _plan(
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     if choice.parts == {RepairPart.QUEUE} and queues_in_database(layout, request.kind):
+        _refuse_log(layout, profile)  # the other plans do it themselves
         plan = database_plan(layout, profile, tell, request.kind, choice.topics)
         _check_named(layout, choice, plan)
         if request.kind is QueueStoreKind.ROCKSDB:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from .context import Scope
     from .verdict import Verdict
 
-_TAGS = "I-065"
-"""The finding about a unit with another tags code than its message asks for."""
-
 
 class JudgedRecovery(NamedTuple):
     """A store as `recover` sees it: the recovery, and the verdict with it."""
@@ -53,24 +50,13 @@ def verified_before(
     _first_look(layout)
     from .context import Scope
 
-    groups = None if anew else _groups_but_start()
-    scope = Scope(groups=groups, broker_version=version, proof=True, anew=anew)
+    scope = Scope(groups=None if anew else _groups_but_start(), broker_version=version, proof=True, anew=anew)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
     from ..recover.recovery import ProvedLog  # imports all of planning: only after the pass over the log
 
     verified = verdict.verified
-    if verified is not None and verified.copied is None and _tags_are_right(verdict, groups):
-        verified = replace(verified, tagged=True)
     proved = ProvedLog(verified, seen, files, verdict.findings) if verified and files else None
     return verdict, proved
-
-
-def _tags_are_right(verdict: Verdict, groups: frozenset[str] | None) -> bool:
-    """Return whether all units were read and have the tags codes that their messages ask for."""
-    from .log_pass import not_asked_for
-
-    unread = set(verdict.unread) - set(not_asked_for(groups))
-    return not unread and all(finding.code != _TAGS for finding in verdict.findings)
 
 
 def _first_look(layout: Layout) -> bool:

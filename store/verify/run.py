@@ -33,12 +33,13 @@ from ..search.selection import Selection, is_pattern
 from ..search.store import StoreReader
 from ..session.journal import left_over
 from .context import NOT_CHECKED, Scope, VerifyContext, ended, going_on, never, of_unread
-from .log_pass import LogPass, ReadRange, items_of, parts_of, read, wants_crc
+from .log_pass import LogPass, ReadRange, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of, last
 from .start import forgotten, proved_of, start_beside, unfinished_change
 from .verdict import Status, Verdict, status_of
 
 if TYPE_CHECKING:
+    from ..audit.verified import VerifiedLog
     from ..inspect.description import Description
     from .parallel import PartResult
 
@@ -57,6 +58,8 @@ _GRACE_S = 5.0
 """Time for the checks after the log when the run has to end."""
 _AT_FIRST_SIGHT = frozenset({"layout", "config"})
 _QUEUES_SHOWN = 16
+_TAGS = "I-065"
+"""The finding about a unit with another tags code than its message asks for."""
 _NOT_READ = "records, queues, index and timer one by one, and what a broker's start does to them"
 
 
@@ -105,11 +108,20 @@ def verify(
         context.log,
         str(unmendable(store.layout) or ""),
         context.predicted.recovered,
-        proved_of(context) if scope.proof or status is Status.DAMAGED else None,
+        _proved(context, findings) if scope.proof or status is Status.DAMAGED else None,
         context.predicted.facts,
         context.predicted.config,
         None if scope.watch is None else context.states().get(scope.watch),
     )
+
+
+def _proved(context: VerifyContext, findings: Iterable[Finding]) -> VerifiedLog | None:
+    """Return what of the log is in order; `tagged` if all units were read and have the tags codes of their messages."""
+    found, groups = proved_of(context), context.scope.groups
+    if found is None or found.copied is not None or (groups is not None and group_of()[_TAGS] not in groups):
+        return found
+    unread = set(context.unread) - set(not_asked_for(groups))
+    return replace(found, tagged=not unread and all(finding.code != _TAGS for finding in findings))
 
 
 def _asked_for(context: VerifyContext) -> list[Finding]:

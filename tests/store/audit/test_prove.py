@@ -17,7 +17,7 @@ from mqstore.store.audit import prove
 from mqstore.store.audit.messages import Messages
 from mqstore.store.audit.prove import ComparedUnits, UnitsAhead, prove_log, with_verified_queues
 from mqstore.store.audit.verified import QueueRange, VerifiedQueue
-from mqstore.store.broker.snapshot import QueueId, Snapshot
+from mqstore.store.broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.queues.units import UNIT_DTYPE, FileUnits, QueueNumbers
@@ -158,3 +158,19 @@ def test_a_byte_that_cannot_be_read_ahead_keeps_nobody_from_the_units_before_it(
     finally:
         failing_disk.mend_here()
     assert units["size"][0] > 0
+
+
+def test_no_hole_is_read_ahead(clean: Path) -> None:
+    """A byte there that cannot be read is no matter of the units before it."""
+    queues = QueueNumbers.of(Snapshot.of(Layout.open(clean)))
+    _, file, end = _last_file(clean)
+    os.truncate(file, end)
+    os.truncate(file, end + (1 << 20))  # all behind the last unit, but for the rest of its block
+    entries = (DirectoryEntry(file.name, str(file), end + (1 << 20), False),)
+    files = FileUnits.of(entries, end + (1 << 20)).files
+    first = int(file.name) // UNIT_BYTES
+    try:
+        count = UnitsAhead(queues)._count(files, first, 1)
+    finally:
+        files.close()
+    assert end // UNIT_BYTES <= count <= (end + (1 << 16)) // UNIT_BYTES

@@ -23,7 +23,7 @@ from mqstore.store.queues.rocksdb_write import database_files, rewritten
 from mqstore.store.recover import recovery
 from mqstore.store.repair import parts
 from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chosen, refuse_kind
-from mqstore.store.repair.repair import Repair, analyze, replan
+from mqstore.store.repair.repair import Repair, analyze, refuse_at_once, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
@@ -267,6 +267,18 @@ def test_a_move_that_was_cut_off_is_gone_on_with_by_its_own_command(
 
 NOWHERE = {"%LMQ%a/0": 19, "%LMQ%b/0": 22, "%LMQ%long-namelong-namelong-namelong-namelong-name/0": 21}
 """Units that 5.5.1 makes of the log where it has no queues, with storeType=defaultRocksDB."""
+
+
+@pytest.mark.parametrize("name", [FILES, ROCKS])
+def test_queues_of_a_log_that_is_gone_stay_where_they_are(name: str, tmp_path: Path) -> None:
+    """A database made of no log would have none of their messages."""
+    layout = opened(name, tmp_path)
+    shutil.rmtree(layout.root / "commitlog")
+    kind = QueueStoreKind.FILES if name == ROCKS else QueueStoreKind.ROCKSDB
+    found = again(layout)
+    for look in (lambda: examined(layout, kind), lambda: refuse_at_once(found, None, kind)):
+        with pytest.raises(Refused, match="no commit log"):
+            look()
 
 
 def test_a_rocksdb_of_some_queues_gets_all_of_them(tmp_path: Path) -> None:
