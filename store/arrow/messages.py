@@ -37,7 +37,7 @@ def as_read(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    schema, arrays = schema_as_read(batch.schema), []
+    schema, arrays = schema_as_read(batch.schema), list[pa.Array]()
     if schema.equals(batch.schema):  # which keeps the rows of a batch without a column, too
         return batch
     for column, array in zip(batch.schema, batch.columns, strict=True):
