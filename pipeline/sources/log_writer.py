@@ -112,7 +112,7 @@ class LogSourceWriter(DataSourceArrowWriter):
         if damaged := manifest["skipped"] + manifest["marked"]:
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
             warnings.warn(said, stacklevel=2)
-        if manifest["left"]:
+        if manifest.get("left"):
             warnings.warn(f"{self._target}: {manifest['left']}", stacklevel=2)
 
     def _finish(self, root: Path) -> str:

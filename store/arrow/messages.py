@@ -73,18 +73,26 @@ def _type_as_read(column: pa.Field) -> pa.DataType:
     """
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_timestamp(kind) and column.name.endswith("_timestamp"):
+    if pa.types.is_timestamp(column.type) and column.name.endswith("_timestamp"):
         return pa.timestamp("ms", "UTC")
+    return _without_views(column.type)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """The same type, of texts and bytes that Arrow can sort."""
+    import pyarrow as pa
+
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
         return pa.large_binary()
     if pa.types.is_struct(kind):
-        return pa.struct([inner.with_type(_type_as_read(inner)) for inner in kind])
+        return pa.struct([inner.with_type(_without_views(inner.type)) for inner in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = kind.value_field.with_type(_type_as_read(kind.value_field))
+        inner = kind.value_field.with_type(_without_views(kind.value_type))
         return pa.list_(inner) if pa.types.is_list(kind) else pa.large_list(inner)
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
     return kind
 
 
