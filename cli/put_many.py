@@ -213,8 +213,9 @@ class _Stream:
         if self._writer.lacks_wheel:
             from ..store.findings.next_commands import proposed
 
-            then = proposed(self._writer.layout, "repair", "--timer", "--apply")
-            yield f"a timed message is due already, and the timer has no files: before a broker starts, run `{then}`"
+            then = proposed(self._writer.layout, "verify")
+            due = "a timed message is due already, and the timer has no files"
+            yield f"{due}: before a broker starts, run `{then}`, which names the repair, if one is needed"
         yield from self._corrupted.remarks()
 
     def append(self, portion: Portion) -> None:

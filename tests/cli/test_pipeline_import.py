@@ -192,13 +192,33 @@ def test_a_store_with_timed_messages_has_files_of_the_timer(how: str, tmp_path: 
 
 
 @pytest.mark.usefixtures("long_after")
-def test_put_names_the_command_that_makes_files_of_the_timer(tmp_path: Path) -> None:
+def test_put_names_the_command_that_names_the_repair_of_the_timer(tmp_path: Path) -> None:
     new, options, told = _made_of_timed_messages("put", tmp_path)
-    words = shlex.split(told.split("`")[1])
-    assert words[:5] == ["mqstore", "repair", str(new), "--timer", "--apply"]
-    assert run_here(["verify", str(new), "--broker-version", "5.1", *options]).code == 1
-    assert run_here([*words[1:], "--yes"]).code == 0
+    named = _named_by_put(told, new)
+    checked = run_here([*named, "--broker-version", "5.1", "--format", "ndjson"])
+    assert checked.code == 1
+    repairs = {row["repair"] for row in map(json.loads, checked.stdout.splitlines()) if row.get("repair")}
+    (repair,) = (shlex.split(text) for text in repairs)
+    assert "--timer" in repair
+    assert run_here([*repair[1:], "--yes"]).code == 0
     assert run_here(["verify", str(new), "--broker-version", "5.1", *options]).code == 0
+
+
+def test_put_promises_no_repair_of_a_timer_whose_messages_are_all_delivered(tmp_path: Path) -> None:
+    root, new = unpack("5.3.3-pop", tmp_path), tmp_path / "new"
+    pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
+    words = ["put", str(new), "--from", str(tmp_path / "a.parquet"), "--no-answers", "--as-broker", "5.3"]
+    named = _named_by_put(run_here(words).stderr, new)
+    checked = run_here([*named, "--broker-version", "5.3"])
+    assert checked.code == 0 and "repair" not in checked.stdout, checked.stdout
+
+
+def _named_by_put(told: str, root: Path) -> list[str]:
+    """The words of the command that put names for timed messages, without the program."""
+    assert "names the repair, if one is needed" in told
+    words = shlex.split(told.split("`")[1])
+    assert words[:3] == ["mqstore", "verify", str(root)]
+    return words[1:]
 
 
 def test_what_is_left_to_do_with_a_new_store_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
