@@ -14,10 +14,10 @@ from .damage_option import OnDamageOption
 from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import Stores, To, damage_text
+from .pipeline_options import Stores, To, damage_text, refused_lines
 from .terminal import page_of
 
-_COUNTS = ("messages", "kept", "skipped", "marked", "damage")
+_COUNTS = ("messages", "kept", "skipped", "marked", "refused", "damage")
 _COLUMNS = ("type", "store", "to", *_COUNTS)
 _PASSES = 2
 """How many times a log is read."""
@@ -45,11 +45,12 @@ def compact(
     existing empty DIR the parts appear one by one. If the command is interrupted, run it again: it finishes or
     starts again. A store that cannot be read is reported on stderr; the others are compacted. The command runs in
     this process, without Spark: the new log has one writer. If timed messages are kept, the new store is recovered
-    as by recover --apply, which makes the files of the timer.
+    as by recover --apply, which makes the files of the timer. A message at which a broker would end its log or stop
+    delivering delayed messages is left out, and stderr says so.
 
-    Exit code: 0 done; 1 something could not be read (the rest is in DIR), a body failed its checksum, or verify does
-    not call a new store with timed messages safe; 4 another job works on DIR; 5 a store cannot be read, DIR cannot be
-    written.
+    Exit code: 0 done; 1 something could not be read (the rest is in DIR), a body failed its checksum, a message at
+    which a broker would stop is left out, or verify does not call a new store with timed messages safe; 2 a message
+    that no broker takes; 4 another job works on DIR; 5 a store cannot be read, DIR cannot be written.
 
     \b
     Examples:
@@ -83,10 +84,11 @@ def compact(
         finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker, rate_bytes=common.rate)
         manifest = compact_stores(readable, topic, to, how, progress.advance, finish)
     rows = [_record(row, to) for row in manifest["stores"]]
-    for row in rows:
+    for row in manifest["stores"]:
         for lost in row["damage"]:
             common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
-        for line in CorruptedBodies(on_damage, row["skipped"], row["marked"]).remarks():
+        corrupted = CorruptedBodies(on_damage, row["skipped"], row["marked"])
+        for line in [*corrupted.remarks(), *refused_lines(row)]:
             common.warn(f"{row['store']}: {line}")
     left = {to / row["folder"]: row["left"] for row in manifest["stores"] if row.get("left")}
     for made, what in left.items():
@@ -95,12 +97,12 @@ def compact(
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
         raise Exit(max(map(exit_code_of, unread.values())))
-    if left or any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
+    if left or any(row["damage"] or row["skipped"] or row["marked"] or row["refused"] for row in rows):
         raise Exit(ExitCode.NO)
 
 
 def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:
-    counts = {name: row[name] for name in _COUNTS}
+    counts = {name: row.get(name, 0) for name in _COUNTS}
     return {"type": "compact", "store": row["store"], "to": str(to / row["folder"]), **counts}
 
 

@@ -14,7 +14,7 @@ from .damage_option import OnDamageOption
 from .declared import Argument, Exit, Option
 from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import To
+from .pipeline_options import To, refused_lines
 
 
 @shared(without=("rate",))
@@ -39,11 +39,12 @@ def import_(
     is finished, and exit code 5 says so. The command runs in this process, without Spark: a log has one writer. To
     append to an existing store, use mqstore put STORE --from FOLDER.
 
-    If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer.
+    If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer. A message
+    at which a broker would end its log or stop delivering delayed messages is left out, and stderr says so.
 
-    Exit code: 0 done; 1 a body failed its checksum, or verify does not call a DIR with timed messages safe; 2 a message
-    that no broker takes, or at which a broker would end its log or stop delivering delayed messages; 4 another job
-    works on DIR; 5 cannot be read or written.
+    Exit code: 0 done; 1 a body failed its checksum, a message at which a broker would stop is left out, or verify does
+    not call a DIR with timed messages safe; 2 a message that no broker takes; 4 another job works on DIR; 5 cannot be
+    read or written.
 
     \b
     Examples:
@@ -71,7 +72,7 @@ def import_(
         finish = partial(settle_timers, config=how.broker_config, broker_version=as_broker)
         manifest = import_store(found, to, how, progress.advance, finish)
     corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
-    remarks = list(corrupted.remarks())
+    remarks = [*corrupted.remarks(), *refused_lines(manifest)]
     if rows := manifest["left_out"]:
         remarks.append(f"{counted(rows, 'row')} left out: without a topic a row is no message")
     for line in [*remarks, *left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))]:
@@ -80,10 +81,11 @@ def import_(
     if left:
         common.warn(f"{to}: {left}")
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
+    counts["refused"] = manifest.get("refused", 0)
     record = {"type": "import", "to": str(to), **counts}
     with output:
         output.record(record, text=_text)
-    if corrupted.met or left:
+    if corrupted.met or counts["refused"] or left:
         raise Exit(ExitCode.NO)
 
 

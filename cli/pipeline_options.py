@@ -174,6 +174,13 @@ def damage_text(row: Mapping[str, Any]) -> str:
     return f"{row['store']}{at} ({row['reason']})"
 
 
+def refused_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of the messages that a new store lacks, since a broker would stop at them. row: of a manifest."""
+    if count := row.get("refused", 0):
+        said = counted(count, "message is left out", "messages are left out")
+        yield f"{said}. The first is {row['first_refused']}"
+
+
 def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> ReadOptions:
     """What is read of stores in this process. Raises InvalidInput."""
     from ..store.arrow.stores import FAIL_UNREADABLE, ReadOptions

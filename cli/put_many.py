@@ -18,7 +18,7 @@ from ..store.put.message_columns import columns_of, columns_where, left_out
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage, check_copy
 from ..store.put.on_damage import CorruptedBodies
-from ..store.put.producer import refused_copy
+from ..store.put.producer import refused_copies
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows
 from .joined_batches import Portion, joined
@@ -244,7 +244,8 @@ class _Stream:
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch of rows. Return False if a row is refused; then nothing was written."""
-        if refused_copy(columns, self._rules) is not None:
+        refused, _ = refused_copies(columns, self._rules)
+        if refused:
             return False
         try:
             with held_interrupts():

@@ -106,7 +106,10 @@ class LogSourceWriter(DataSourceArrowWriter):
             folder = stage.folder / _ROWS  # goes where the stage goes
             stage.files.rename(self._rows, folder)
             rows = (rows for one in kept for rows, _ in rows_of(folder / one.name, "arrow"))
-            stage.seal(make_store(stage.tree, self._how, rows, self._finish).for_manifest())
+            made = make_store(stage.tree, self._how, rows, self._finish)
+            if made.refused:
+                raise InvalidInput(made.first_refused, hint="leave the message out")
+            stage.seal(made.for_manifest())
 
         manifest = publish_job(self._target, job, lambda _: False, self.files, self._rows)
         if damaged := manifest["skipped"] + manifest["marked"]:

@@ -29,15 +29,24 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
-from ..put.message_columns import columns_of
+from ..put.message_columns import columns_of, columns_where
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
-from ..put.producer import refused_copy
+from ..put.producer import refused_copies
 from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
-from .messages import as_read, columns_of_rows, corrupted_rows, numbered, record_of, schema_as_read
+from .messages import (
+    as_read,
+    columns_of_rows,
+    corrupted_rows,
+    fitted,
+    numbered,
+    record_of,
+    schema_as_read,
+    without_dictionary,
+)
 from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
@@ -277,17 +286,11 @@ def _numbers(rows: pa.RecordBatch | pa.Table, name: str) -> Ints:
 def _schema_of(files: Sequence[Path]) -> pa.Schema:
     """The common schema of all files. Raises InvalidInput."""
     schemas = [schema_of(path, form_of(path)) for path in files]
-    plain = [pa.schema([_without_dictionary(f) for f in schema]) for schema in dict.fromkeys(schemas)]
+    plain = [pa.schema([without_dictionary(f) for f in schema]) for schema in dict.fromkeys(schemas)]
     try:
         return pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInput(f"columns of the files do not fit together: {error}") from None
-
-
-def _without_dictionary(column: pa.Field) -> pa.Field:
-    """A dictionary column as its value type: each file may have another dictionary."""
-    of_values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return pa.field(column.name, of_values)
 
 
 def _in_order(files: Sequence[Path], order: _SortColumns) -> list[Path]:
@@ -328,22 +331,11 @@ def _aligned(files: Sequence[Path], schema: pa.Schema, note: Note) -> Iterator[p
         size, seen = path.stat().st_size, 0
         for batch, share in batches_of(path, form_of(path)):
             try:
-                yield _fitted(batch, schema)
+                yield fitted(batch, schema)
             except pa.ArrowException as error:
                 raise InvalidInput(f"a column does not fit: {error}", path=path) from None
             note(int(size * share) - seen)
             seen = int(size * share)
-
-
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    if batch.schema.equals(schema):
-        return batch
-    names = set(batch.schema.names)
-    arrays = [
-        batch.column(column.name).cast(column.type) if column.name in names else pa.nulls(batch.num_rows, column.type)
-        for column in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass
@@ -489,7 +481,8 @@ Finish = Callable[[Path], str]
 @dataclass
 class AppendedRows:
     """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
-    pop_records: also left out (`CopiedNumbers`). left: what is left to do with the new store, "" for nothing.
+    pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); first_refused: the first of
+    these, and why. left: what is left to do with the new store, "" for nothing.
     """
 
     corrupted: CorruptedBodies
@@ -497,6 +490,8 @@ class AppendedRows:
     left_out: int = 0
     op_records: int = 0
     pop_records: int = 0
+    refused: int = 0
+    first_refused: str = ""
     left: str = ""
 
     def for_manifest(self) -> dict[str, Any]:
@@ -508,6 +503,8 @@ class AppendedRows:
             "marked": self.corrupted.marked,
             "op_records": self.op_records,
             "pop_records": self.pop_records,
+            "refused": self.refused,
+            "first_refused": self.first_refused,
             "left": self.left,
         }
 
@@ -548,8 +545,7 @@ def import_store(
     def make(tree: Path) -> dict[str, Any]:
         return make_store(tree, how, sorted_batches(files, note), finish).for_manifest()
 
-    same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
-    return publish_made(target, same, make)
+    return publish_made(target, {"files": [str(path.absolute()) for path in files], "how": asdict(how)}, make)
 
 
 def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int, made: AppendedRows) -> None:
@@ -577,9 +573,13 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
                 kept.append(at)
         columns = columns_of(messages)
         rows, numbers = rows.take(pa.array(kept, pa.int64())), numbers.take(pa.array(kept, pa.int64()))
-    if (refused := refused_copy(columns, writer.profile.start.record)) is not None:
-        at, error = refused
-        raise InvalidInput(f"{_row_text(rows, numbers, at)}: {error.message}", hint=error.hint)
+    refused, why = refused_copies(columns, writer.profile.start.record)
+    if refused:
+        made.refused += len(refused)
+        made.first_refused = made.first_refused or f"{_row_text(rows, numbers, refused[0])}: {why}"
+        columns = columns_where(columns, np.isin(np.arange(rows.num_rows), refused, invert=True))
+    if len(refused) == rows.num_rows:
+        return
     try:
         made.messages += len(writer.append_ahead(columns).topic_id)
     except (InvalidInput, LimitExceeded) as error:

@@ -100,6 +100,8 @@ def fill(
         "kept": made["messages"],
         "skipped": made["skipped"],
         "marked": made["marked"],
+        "refused": made["refused"],
+        "first_refused": made["first_refused"],
         "left": made["left"],
         "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }

@@ -96,6 +96,28 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def without_dictionary(column: pa.Field) -> pa.Field:
+    """A dictionary column as its value type: each file may have another dictionary."""
+    import pyarrow as pa
+
+    of_values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return pa.field(column.name, of_values)
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the columns of a schema; null where they lack one."""
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return batch
+    names = set(batch.schema.names)
+    arrays = [
+        batch.column(column.name).cast(column.type) if column.name in names else pa.nulls(batch.num_rows, column.type)
+        for column in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
     """The columns of MESSAGE that a producer sends; None if the rows are not plain."""
     import pyarrow as pa

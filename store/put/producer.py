@@ -151,21 +151,25 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
         )
 
 
-def refused_copy(columns: Mapping[str, Any], rules: RecordRules) -> tuple[int, InvalidInput] | None:
-    """`check_copy` for columns of topics and properties: the first row that it refuses, and its error."""
+def refused_copies(columns: Mapping[str, Any], rules: RecordRules) -> tuple[list[int], str]:
+    """`check_copy` for columns of topics and properties: the rows that it refuses, ascending, and why the first is."""
     # numpy, which a single message does not need
     from ...formats.property_columns import PropertyItems
     from ..broker.load_rules import rows_not_to_store
 
     topics, texts = columns["topic"], columns["properties"]
-    rows = topics.equals(TIMER_TOPIC.encode()).nonzero()[0].tolist()
-    rows += rows_not_to_store(topics, PropertyItems(texts), rules).tolist()
-    for row in sorted(rows):
+
+    def why(row: int) -> str:
         try:
             check_copy(topics[row], texts[row], rules)
         except InvalidInput as error:
-            return row, error
-    return None
+            return error.message
+        return ""
+
+    timed = topics.equals(TIMER_TOPIC.encode()).nonzero()[0].tolist()
+    harmful = rows_not_to_store(topics, PropertyItems(texts), rules).tolist()  # which `check_copy` asks, too
+    rows = sorted({*harmful, *filter(why, timed)})
+    return rows, why(rows[0]) if rows else ""
 
 
 TRANSACTION_ID = "__transactionId__"

@@ -189,6 +189,14 @@ def test_corrupted_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert found.column("body_crc_ok").to_pylist() == sound
 
 
+def test_a_message_at_which_a_broker_would_stop_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = writer(tmp_path / "new", monkeypatch, as_broker="4.9")
+    with pytest.raises(InvalidInput, match="row 1: this message has no valid REAL_TOPIC"):
+        made.commit([made.write(iter([messages(topic=["SCHEDULE_TOPIC_XXXX"] * 3)]))])
+    made.abort([])
+    assert not (tmp_path / "new").exists()
+
+
 def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrongs: list[dict[str, Any]]
     wrongs = [{"on_damage": "x"}, {"as_broker": "x.y"}, {"other": "1"}, {"path": "s3://a/b"}]

@@ -54,7 +54,8 @@ def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypa
     how = NewStore(SIZES, "5.3", keep_times=True)
     manifest = compact_stores({str(root): ""}, sorted(topics), new, how, told.append)
     messages = sum(m.topic in topics for m in found)
-    counts = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "left": "", "damage": []}
+    counts: dict[str, Any] = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "refused": 0}
+    counts |= {"first_refused": "", "left": "", "damage": []}
     assert manifest["stores"] == [{"store": str(root), "folder": "", **counts}]
     assert sum(told) == 2 * sum(path.stat().st_size for path in (root / "commitlog").iterdir())
     assert [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)] == [
@@ -110,10 +111,12 @@ def test_a_batch_that_cannot_be_taken_apart_is_told(tmp_path: Path, capsys: pyte
     assert "1 of 1 message" in told.out and "its batch cannot be split into messages" in told.err
 
 
-def put_rows(rows: list[dict[str, Any]], tmp_path: Path) -> Path:
+def put_rows(rows: list[dict[str, Any]], tmp_path: Path, as_broker: str = "") -> Path:
+    tmp_path.mkdir(exist_ok=True)
     root, lines = tmp_path / "store", tmp_path / "lines"
+    version = ["--as-broker", as_broker] if as_broker else []
     lines.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert run(["put", str(root), "--from", str(lines), "--output", os.devnull, *WORDS]) == 0
+    assert run(["put", str(root), "--from", str(lines), "--output", os.devnull, *WORDS, *version]) == 0
     return root
 
 
@@ -121,6 +124,26 @@ def kept_of(root: Path, tmp_path: Path) -> tuple[int, list[str]]:
     """Exit code of `compact`, and the bodies that stay."""
     code = run(["pipeline", "compact", str(root), "-t", "T", "--to", str(tmp_path / "new"), *WORDS])
     return code, [m.stored_body.decode() for m in all_of(tmp_path / "new")]
+
+
+def test_messages_at_which_a_broker_would_stop_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are counted and told, and the stores are made without them."""
+    delay, real = "SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T", "REAL_QID": "0"}
+    bad = [{"topic": delay, "body": f"bad {n}", "properties": {"DELAY": "1", "KEYS": f"{n}"}} for n in range(2)]
+    good = {"topic": delay, "body": "good", "properties": {"DELAY": "1", "KEYS": "g", **real}}
+    root = put_rows([{"topic": "T", "body": "first", "keys": "k"}, bad[0], good, bad[1]], tmp_path, "5.3")
+    words = ["pipeline", "compact", str(root), *WORDS, "--as-broker", "4.9", "--format", "ndjson"]
+    assert run([*words, "-t", "T", "-t", delay, "--to", str(tmp_path / "new")]) == 1
+    told = capsys.readouterr()
+    assert f"{root}: 2 messages are left out. The first is row 2, at " in told.err
+    assert "no valid REAL_TOPIC and REAL_QID" in told.err and "put" not in told.err.split("row 2")[1]
+    found = json.loads(told.out)
+    assert (found["messages"], found["kept"], found["refused"]) == (4, 2, 2)
+    assert [m.stored_body for m in all_of(tmp_path / "new")] == [b"first", b"good"]
+    alone = tmp_path / "alone"
+    root = put_rows(bad, tmp_path / "bad", "5.3")
+    assert run(["pipeline", "compact", str(root), *WORDS, "--as-broker", "4.9", "-t", "*", "--to", str(alone)]) == 1
+    assert "2 messages are left out" in capsys.readouterr().err
 
 
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
