@@ -162,7 +162,7 @@ def test_ctrl_c_while_repairs_are_planned_keeps_the_findings(world: Path, monkey
         others[-1](0)
         raise AssertionError("it went on")
 
-    monkeypatch.setattr(recheck, "with_repairs", planned)
+    monkeypatch.setattr(recheck, "with_open_repairs", planned)
     found = run_here(["verify", str(store), "--format", "ndjson"])
     assert found.code == 130 and json.loads(found.stdout.splitlines()[-1])["complete"], found
 

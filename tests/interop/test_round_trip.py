@@ -72,8 +72,12 @@ def put_again(name: str, tmp_path: Path, *, raw: bool) -> tuple[Path, list[Row],
     assert said.code == 0, f"{name}: {said.stderr}"
     after = dumped(new, settings(sizes_of(name, root)), tmp_path / "after", *words)
     assert len(after) == len(before), name
+    # bodies that brokers compressed with another library have another size: what lies behind them moves
+    places = {old["physical_offset"]: fresh["physical_offset"] for old, fresh in zip(before, after, strict=True)}
     for number, (old, fresh) in enumerate(zip(before, after, strict=True)):
-        assert given(old) == given(fresh), f"{name}: message {number}"
+        half = old["prepared_transaction_offset"]
+        moved = {**given(old), "prepared_transaction_offset": places.get(half, half)}
+        assert moved == given(fresh), f"{name}: message {number}"
         if raw:
             names = ("total_size", "magic_code", "store_timestamp")
             assert [old[n] for n in names] == [fresh[n] for n in names], f"{name}: {number}"
