@@ -33,7 +33,6 @@ from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import DELAY, DUP_INFO, INNER_BASE, INNER_NUM, REAL_QID, REAL_TOPIC, crc_ok
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import PropertyItems, find
-from ...formats.tombstone import LOST
 from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
@@ -279,12 +278,11 @@ def rows_not_to_store(topics: Ragged, properties: PropertyItems, rules: RecordRu
 def undeliverable(topics: Ragged, properties: PropertyItems) -> Ints:
     """Rows of scheduled messages that no broker can deliver: without REAL_TOPIC, or without a number in REAL_QID.
 
-    Tombstones do not count: nothing is delivered for them.
+    Plain tombstones are among them: a level that halts, halts at them, too (spec 9.9.2).
     """
     scheduled = topics.equals(SCHEDULE_TOPIC.encode())
     if not scheduled.any():
         return np.zeros(0, np.int64)
-    scheduled &= properties.find(LOST).length < 0
     lacking = scheduled & ((properties.find(REAL_TOPIC).length <= 0) | (properties.find(REAL_QID).length <= 0))
     return np.concatenate([np.flatnonzero(lacking), _not_numbers(REAL_QID, properties, scheduled & ~lacking)])
 

@@ -96,13 +96,17 @@ def _not_a_number(name: str, text: bytes) -> str:
 @of_records("I-045")
 def scheduled(context: VerifyContext, records: Records) -> None:
     """Check that a message that waits by delay level is in the queue of its level."""
-    rows = _without_tombstones(records, records.of_topic(SCHEDULE_TOPIC))
+    rows = records.of_topic(SCHEDULE_TOPIC)
     if not len(rows):
         return
     halts = context.profile.record.level_halts
     lost = undeliverable(records.columns.ragged("topic"), records.properties)
     delivered = (delay_progress(context.store.layout.config) or {}) if len(lost) else {}
-    waits = dict(zip(lost.tolist(), is_pending(records.columns, lost, delivered).tolist(), strict=True))
+    pending = is_pending(records.columns, lost, delivered)
+    waits = dict(zip(lost.tolist(), pending.tolist(), strict=True))
+    rows = _without_tombstones(records, rows)
+    if halts:  # at a plain tombstone, too
+        rows = np.union1d(rows, lost[pending])
     levels = len(options_of(context.store.layout).delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")

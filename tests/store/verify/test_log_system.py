@@ -15,7 +15,9 @@ from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.message import MAX_BODY_BYTES, pack
+from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings import read
 from mqstore.store.settings.parse import Grammar
@@ -25,7 +27,8 @@ from mqstore.store.verify.run import verify
 
 from ... import stores
 from ...cli.datadriven import run_here
-from .apart import APART, CUT, SIZES, told, written
+from ...cli.putting import mqstore
+from .apart import APART, CUT, NOW_MS, SIZES, told, written
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +138,30 @@ def test_what_a_killed_broker_had_passed_is_not_judged_once_it_is_mended(command
     done = run_here([command, str(root), *(["--all"] if command == "repair" else []), "--apply", "--yes"])
     assert "A broker can be started." in done.stdout, done
     assert not run_here(["verify", str(root)]).code and "Nothing to do." in run_here(["recover", str(root)]).stdout
+
+
+@pytest.mark.parametrize(("next_offset", "version", "halts"), [(0, "4.9", True), (1, "4.9", False), (0, "4.3", False)])
+def test_a_level_stands_still_at_a_plain_tombstone_that_waits(
+    next_offset: int, version: str, halts: bool, tmp_path: Path
+) -> None:
+    """Recover writes one for brokers of 4.3; for one of 4.9 its place gets one that the service reads past."""
+    good = {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    lost = {"DELAY": "1", "LOST": "t", "x": "y" * 60}
+    size = f"mappedFileSizeCommitLog={SIZES['mappedFileSizeCommitLog']}"
+    more = ["--broker-version", version, "--set", size]
+    with StoreWriter.open(tmp_path, SIZES, WriterOptions(as_broker="4.3")) as store:
+        for topic, properties, second in ((b"SCHEDULE_TOPIC_XXXX", lost, 0), (b"SCHEDULE_TOPIC_XXXX", good, 9)):
+            text, at = format_properties(properties), NOW_MS + 1000 * second
+            store.append_columns(message_columns([NewMessage(topic, b"x", properties=text, store_timestamp=at)]))
+        store.append_columns(message_columns([NewMessage(b"T", b"x", store_timestamp=at)]))
+    (tmp_path / "config" / "delayOffset.json").write_text(dumps({"offsetTable": {"1": next_offset}}))
+    before = run_here(["verify", str(tmp_path), *more])
+    assert ("deliver no later message of delay level 1  [I-045]" in before.stdout) is halts, before
+    assert run_here(["recover", str(tmp_path), *more, "--apply", "--yes"]).code == int(halts)
+    assert "I-045" not in run_here(["verify", str(tmp_path), *more]).stdout
+    texts = [row["properties"] for row in mqstore("dump", tmp_path, "--set", size) if row["type"] == "message"]
+    form = {"LOST": "t", "REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "REAL_QID": "0"}
+    assert texts == [form if halts else lost, good, {}]
 
 
 def test_positions_are_not_read_for_each_revive_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
