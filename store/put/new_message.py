@@ -209,26 +209,30 @@ def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> N
 
 def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
     """Refuse a copy of a record that does harm in a store: a start of the generation ends the log at it, or its timer
-    or a delay level stops at it forever. Raises InvalidInput.
+    or a delay level stops at it forever. For columns see `producer.refused_copy`. Raises InvalidInput.
     """
     check_timed(topic, properties, _ALONE)
-    if topic != SCHEDULE_TOPIC.encode() and names.INNER_NUM.encode() not in properties:
+    scheduled = topic == SCHEDULE_TOPIC.encode()
+    batch = rules.inner_batches and names.INNER_NUM.encode() in properties
+    if not scheduled and not batch:
         return
-    # numpy, which few single messages need
-    from ...formats.derive.ragged import Ragged
-    from ...formats.property_columns import PropertyItems
-    from ..broker.load_rules import NUMBER_BITS, rows_not_to_store
+    from ..broker.load_rules import NUMBER_BITS  # with numpy, which few single messages need
 
-    if not len(rows_not_to_store(Ragged.of([topic]), PropertyItems(Ragged.of([properties])), rules)):
-        return
     found = names.parse(properties)
-    for name in (names.DELAY, names.INNER_NUM, names.INNER_BASE):
+    asked = [names.DELAY] if scheduled else []
+    if batch and found.get(names.INNER_NUM) and found.get(names.INNER_BASE):  # brokers read both or none
+        asked += [names.INNER_NUM, names.INNER_BASE]
+    for name in asked:
         text, bits = found.get(name), NUMBER_BITS[name]
         if text and java_integer(text, bits) is None:
             raise InvalidInput(
                 f"{name} {text!r} is not a {bits}-bit number: a broker that starts would end its log at this message",
                 hint=_ALONE if name == names.DELAY else _LEAVE_OUT,
             )
+    if not scheduled or not rules.level_halts:
+        return
+    if found.get(names.REAL_TOPIC) and java_integer(found.get(names.REAL_QID, ""), 32) is not None:
+        return
     raise InvalidInput(
         f"this message has no valid {names.REAL_TOPIC} and {names.REAL_QID}: in {SCHEDULE_TOPIC} a broker 4.9 would"
         " deliver no later message of its delay level",

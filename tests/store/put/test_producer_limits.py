@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mqstore.formats import property_columns
+from mqstore.formats.derive.ragged import Ragged
+from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
-from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer
+from mqstore.store.put.new_message import NewMessage, check_copy
+from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer, refused_copy
 
 from .writing import TINY, VERSIONS, writer
 
@@ -82,3 +87,33 @@ def test_a_compressed_body_is_measured_before(tmp_path: Path) -> None:
         with pytest.raises(LimitExceeded, match="1001 bytes"):
             as_stored(NewMessage(b"T", bytes(1001)), asked, open_store)
         assert len(as_stored(NewMessage(b"T", bytes(1000)), asked, open_store).body) < 100
+
+
+_NAMES = st.sampled_from([b"DELAY", b"REAL_TOPIC", b"REAL_QID", b"INNER_NUM", b"INNER_BASE", b"LOST", b""])
+_VALUES = st.sampled_from([b"3", b"-1", b"99999", b"99999999999", b"x", b"", b"\xff", "\u0663".encode(), b"1\x012"])
+_ITEMS = st.lists(st.tuples(_NAMES, st.sampled_from([b"\1", b""]), _VALUES).map(b"".join), max_size=6)
+
+
+@given(
+    st.sampled_from(VERSIONS),
+    st.lists(st.tuples(st.sampled_from([b"SCHEDULE_TOPIC_XXXX", b"T"]), _ITEMS), min_size=1, max_size=3),
+)
+def test_a_line_is_refused_where_a_row_is(version: str, found: list[tuple[bytes, list[bytes]]]) -> None:
+    """Whatever a copy has for properties."""
+    rules = profile_of(version).record
+    topics, texts = [topic for topic, _ in found], [b"\2".join(items) for _, items in found]
+    errors = dict[int, str]()
+    for row, (topic, text) in enumerate(zip(topics, texts, strict=True)):
+        try:
+            check_copy(topic, text, rules)
+        except InvalidInput as error:
+            errors[row] = str(error)
+    refused = refused_copy({"topic": Ragged.of(topics), "properties": Ragged.of(texts)}, rules)
+    assert (refused and (refused[0], str(refused[1]))) == next(iter(errors.items()), None)
+
+
+def test_a_line_of_a_delay_level_is_checked_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a hundred times as long for a single line."""
+    monkeypatch.delattr(property_columns.PropertyItems, "__init__")
+    text = b"DELAY\x013\2REAL_TOPIC\1T\2REAL_QID\x010\2"
+    check_copy(b"SCHEDULE_TOPIC_XXXX", text, profile_of("4.9").record)
