@@ -7,6 +7,7 @@ with `--raw`, where each record is the same bytes but for its place in the log.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,8 @@ from .served import SIZES, Row, loaded, rows, settings
 pytestmark = pytest.mark.interop
 
 FAST = (*("4.9.7-lmq", "4.9.7-multipath", "5.3.3-batchcq", "5.3.3-dledger", "5.3.3-pop"), "5.3.3-propcrc")
+DAMAGED = re.compile("-(bit|page|torn)(-|$)")
+"""Stores with a damaged body, which `put` refuses, or torn properties, which it ends properly: no copy is the same."""
 MADE_ANEW = {
     *("physical_offset", "position", "queue_offset", "message_id", "store_host", "body_crc"),
     *("body_crc_ok", "total_size", "magic_code", "store_timestamp", "after_damage"),
@@ -131,6 +134,6 @@ def test_round_trip(name: str, raw: bool, oracle: Callable[[str], Judge], tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True], ids=["shown", "raw"])
-@pytest.mark.parametrize("name", pick([n for n in ALL if n not in FAST], "round trips"))
+@pytest.mark.parametrize("name", pick([n for n in ALL if n not in FAST and not DAMAGED.search(n)], "round trips"))
 def test_round_trip_of_all_stores(name: str, raw: bool, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     check(name, oracle, tmp_path, raw=raw)
