@@ -209,7 +209,7 @@ def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> N
 
 def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
     """Refuse a copy of a record that does harm in a store: a start of the generation ends the log at it, or its timer
-    or a delay level stops at it forever. For columns see `producer.refused_copy`. Raises InvalidInput.
+    or a delay level stops at it forever. For columns see `producer.refused_copies`. Raises InvalidInput.
     """
     check_timed(topic, properties, _ALONE)
     scheduled = topic == SCHEDULE_TOPIC.encode()

@@ -14,7 +14,7 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.put.new_message import NewMessage, check_copy
-from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer, refused_copy
+from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer, refused_copies
 
 from .writing import TINY, VERSIONS, writer
 
@@ -107,9 +107,9 @@ def test_a_line_is_refused_where_a_row_is(version: str, found: list[tuple[bytes,
         try:
             check_copy(topic, text, rules)
         except InvalidInput as error:
-            errors[row] = str(error)
-    refused = refused_copy({"topic": Ragged.of(topics), "properties": Ragged.of(texts)}, rules)
-    assert (refused and (refused[0], str(refused[1]))) == next(iter(errors.items()), None)
+            errors[row] = error.message
+    rows, why = refused_copies({"topic": Ragged.of(topics), "properties": Ragged.of(texts)}, rules)
+    assert (rows, why) == ([*errors], next(iter(errors.values()), ""))
 
 
 def test_a_line_of_a_delay_level_is_checked_without_columns(monkeypatch: pytest.MonkeyPatch) -> None:
