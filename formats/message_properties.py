@@ -31,6 +31,8 @@ FIRST_HALF: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 """In a half message that a broker rewrote before a check: the queue offset of the first one, -1 for none."""
 INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"
+NUMBER_BITS: Final = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64, REAL_QID: 32}
+"""Properties that a broker reads as numbers, and their bits: its check of a record all but the last."""
 INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"

@@ -30,7 +30,16 @@ from ...formats.derive.ragged import Bytes, Flags, Ints, Ragged, overlapping
 from ...formats.hashing import java_integer, java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from ...formats.message_properties import DELAY, DUP_INFO, INNER_BASE, INNER_NUM, REAL_QID, REAL_TOPIC, crc_ok
+from ...formats.message_properties import (
+    DELAY,
+    DUP_INFO,
+    INNER_BASE,
+    INNER_NUM,
+    NUMBER_BITS,
+    REAL_QID,
+    REAL_TOPIC,
+    crc_ok,
+)
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import PropertyItems, find
 from ..counted import counted
@@ -262,10 +271,6 @@ def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules:
     items = PropertyItems(columns.ragged("properties")[rows], _WITH_NUMBERS)
     whole = equal[rows] if rules.inner_batches else None
     return rows[unreadable_numbers(columns.ragged("topic")[rows], items, whole)]
-
-
-NUMBER_BITS = {DELAY: 32, INNER_NUM: 16, INNER_BASE: 64, REAL_QID: 32}
-"""Properties that a broker reads as numbers, and their bits: its check of a record all but the last."""
 
 
 def rows_not_to_store(topics: Ragged, properties: PropertyItems, rules: RecordRules) -> Ints:

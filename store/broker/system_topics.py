@@ -13,6 +13,8 @@ from ...formats.message_properties import RETRY_PREFIX
 from ..errors import InvalidInput
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALTING_BROKERS: Final = "brokers 4.9.3 to 4.9.8"
+"""Whose delay levels stand still at a scheduled message without a valid REAL_TOPIC and REAL_QID (spec 9.9.2)."""
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 """The topic of timer messages, 5.x (spec/04-checkpoint-timer.md, 4.4)."""
 OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"

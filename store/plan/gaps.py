@@ -23,6 +23,7 @@ from ...formats.message_properties import (
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     INNER_NUM,
+    NUMBER_BITS,
     REAL_QID,
     REAL_TOPIC,
     TAGS,
@@ -39,7 +40,7 @@ from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, java_split, queue_offset_of
-from ..broker.load_rules import NUMBER_BITS, undeliverable, unreadable_numbers
+from ..broker.load_rules import undeliverable, unreadable_numbers
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -403,8 +404,9 @@ def has_usable_properties(
 
 def is_pending(columns: Columns, rows: Ints, delivered: Mapping[int, int]) -> Flags:
     """bool[n]: the delayed messages in these rows still wait. delivered: as of a `GapFinder`."""
-    levels = (columns.ints("queue_id")[rows] + 1).tolist()
-    return columns.ints("queue_offset")[rows] >= np.array([delivered.get(level, 0) for level in levels], np.int64)
+    levels, offsets = columns.ints("queue_id")[rows] + 1, columns.ints("queue_offset")[rows]
+    waits = (at >= delivered.get(level, 0) for at, level in zip(offsets.tolist(), levels.tolist(), strict=True))
+    return np.fromiter(waits, np.bool_, len(rows))  # a file may name any number
 
 
 def empty_batches(properties: PropertyItems) -> Ints:

@@ -57,6 +57,7 @@ from ...formats.message_properties import (
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
     NUL,
+    NUMBER_BITS,
     crc_ok,
     ends_with_crc,
     is_item,
@@ -68,7 +69,7 @@ from ...formats.property_columns import PropertyItems
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
-from ..broker.load_rules import NUMBER_BITS, rows_not_to_store
+from ..broker.load_rules import rows_not_to_store
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC

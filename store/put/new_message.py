@@ -27,7 +27,7 @@ from ...formats.pop import is_topic_name
 from ...formats.primitives import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 from ..broker.profiles import RecordRules, WriterProfile
-from ..broker.system_topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import HALTING_BROKERS, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.topics import now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -193,11 +193,7 @@ def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> N
     if topic != TIMER_TOPIC.encode():
         return
     found = names.parse(properties)
-    good = {
-        names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None,
-        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
-        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
-    }
+    good = {names.TIMER_OUT_MS: java_integer(found.get(names.TIMER_OUT_MS, ""), 64) is not None, **_own_queue(found)}
     wrong = [name for name, is_good in good.items() if not is_good]
     if wrong:
         raise InvalidInput(
@@ -205,6 +201,14 @@ def check_timed(topic: bytes, properties: bytes, hint: str = _TO_ITS_TOPIC) -> N
             " would stop at it for ever",
             hint=hint,
         )
+
+
+def _own_queue(found: Mapping[str, str]) -> dict[str, bool]:
+    """By property that names a waiting message's own queue: whether a broker can read it."""
+    return {
+        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
+        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), names.NUMBER_BITS[names.REAL_QID]) is not None,
+    }
 
 
 def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
@@ -216,28 +220,20 @@ def check_copy(topic: bytes, properties: bytes, rules: RecordRules) -> None:
     batch = rules.inner_batches and names.INNER_NUM.encode() in properties
     if not scheduled and not batch:
         return
-    from ..broker.load_rules import NUMBER_BITS  # with numpy, which few single messages need
-
     found = names.parse(properties)
     asked = [names.DELAY] if scheduled else []
     if batch and found.get(names.INNER_NUM) and found.get(names.INNER_BASE):  # brokers read both or none
         asked += [names.INNER_NUM, names.INNER_BASE]
     for name in asked:
-        text, bits = found.get(name), NUMBER_BITS[name]
+        text, bits = found.get(name), names.NUMBER_BITS[name]
         if text and java_integer(text, bits) is None:
             raise InvalidInput(
                 f"{name} {text!r} is not a {bits}-bit number: a broker that starts would end its log at this message",
                 hint=_ALONE if name == names.DELAY else _LEAVE_OUT,
             )
-    if not scheduled or not rules.level_halts:
-        return
-    if found.get(names.REAL_TOPIC) and java_integer(found.get(names.REAL_QID, ""), 32) is not None:
-        return
-    raise InvalidInput(
-        f"this message has no valid {names.REAL_TOPIC} and {names.REAL_QID}: in {SCHEDULE_TOPIC} a broker 4.9 would"
-        " deliver no later message of its delay level",
-        hint=_ALONE,
-    )
+    if scheduled and rules.level_halts and not all(_own_queue(found).values()):
+        what = f"this message has no valid {names.REAL_TOPIC} and {names.REAL_QID}"
+        raise InvalidInput(f"{what}: {HALTING_BROKERS} deliver no later message of its delay level", hint=_LEAVE_OUT)
 
 
 def check_scheduled(message: NewMessage, levels: int) -> None:
@@ -246,11 +242,7 @@ def check_scheduled(message: NewMessage, levels: int) -> None:
     """
     found = names.parse(message.properties)
     level = java_integer(found.get(names.DELAY, ""), 32) or 0
-    good = {
-        names.DELAY: min(level, levels) == message.queue_id + 1,
-        names.REAL_TOPIC: bool(found.get(names.REAL_TOPIC)),
-        names.REAL_QID: java_integer(found.get(names.REAL_QID, ""), 32) is not None,
-    }
+    good = {names.DELAY: min(level, levels) == message.queue_id + 1, **_own_queue(found)}
     if wrong := [name for name, is_good in good.items() if not is_good]:
         raise InvalidInput(
             f"this message has no valid {' and '.join(wrong)}: in {SCHEDULE_TOPIC} messages wait"

@@ -53,13 +53,13 @@ def reanalyze(
     """
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
-    if not is_compared(found):
+    if not _is_compared(found):
         return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs, request.kind, proved)
     undone = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=undone))
 
 
-def is_compared(found: Repair) -> bool:
+def _is_compared(found: Repair) -> bool:
     """Whether the check reads what was written instead of planning again."""
     plan = found.plan
     made_of_log = plan.items is not None or _only_builds_database(plan)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
@@ -39,6 +39,7 @@ from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..inspect.own_topics import TransactionState, transactions
 from ..put.new_message import COPIED, WriterOptions
+from ..put.producer import refused_copies
 from ..put.queue_kinds import without_blocking_names
 from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
@@ -237,6 +238,7 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
     """Append records. Halving finds a record that the writer refuses; that one goes to `REFUSED`."""
     fields, reasons = _fields(writer, run, columns)
     try:
+        _refuse_harmful(fields, writer)
         stored = writer.append_columns(fields)
     except (InvalidInput, LimitExceeded) as error:
         if len(columns) == 1:
@@ -257,6 +259,15 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
         rows, text = reasons == reason, "; ".join(text for bit, text in _REASONS.items() if reason & bit)
         manifest.records(run, columns.take(rows), "kept", stored.physical_offset[rows], reason=text)
     done.stored += len(columns)
+
+
+def _refuse_harmful(fields: Mapping[str, Any], writer: StoreWriter) -> None:
+    """Raise InvalidInput for records at which a broker would end its log, or its timer or a delay level would stop."""
+    topics, texts = fields["topic"], fields["properties"]
+    texts = texts if isinstance(texts, Ragged) else Ragged.of([texts] * len(topics))
+    rows, reason = refused_copies({"topic": topics, "properties": texts}, writer.profile.start.record)
+    if rows:
+        raise InvalidInput(reason)
 
 
 def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Ints]:

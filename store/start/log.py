@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -150,11 +151,10 @@ class LogWalk:
     end_file: int = 0
     phantoms: int = 0
     failure: LoadFailure | None = field(default=None)
-    #: Verified runs of good records, by the log position of the first record.
+    #: Verified runs of good records, by the log position of the first record; set before the walk begins.
     runs: dict[int, VerifiedRun] = field(default_factory=dict)
     #: Says whether the records of a run may be skipped.
     passes: Callable[[VerifiedRun], bool] = lambda _run: False
-    _begins: list[int] = field(default_factory=list)
 
     def batches(self, start: int, skipped: int = 0) -> Iterator[FileRecords | PhantomRecord]:
         """Walk from file number `start` on, and in that file from byte `skipped` on."""
@@ -200,12 +200,14 @@ class LogWalk:
 
     def _next_run(self, file: LoadedFile, offset: int) -> int | None:
         """The byte of the file where the next run behind `offset` begins; None without one."""
-        if len(self._begins) != len(self.runs):
-            self._begins = sorted(self.runs)
-        at = bisect_right(self._begins, file.start + offset)
         assert file.entry is not None
+        at = bisect_right(self._begins, file.start + offset)
         begin = self._begins[at] - file.start if at < len(self._begins) else file.entry.size
         return begin if begin < file.entry.size else None
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        return sorted(self.runs)
 
     def run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
         """The run that begins at a byte of the file; None if this version may not take all its records."""

@@ -17,7 +17,7 @@ from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ..broker.load_rules import undeliverable
 from ..broker.profiles import profile_of
-from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
+from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
 from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.batch import messages
@@ -40,7 +40,7 @@ _WHEEL_LOST = "B33"
 _NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
 _DUE = "the message is due: a running broker delivers it"
 _NO_TARGET = "no broker can deliver it: it has no valid REAL_TOPIC and REAL_QID"
-_HALTS = "brokers 4.9.3 to 4.9.8 deliver no message behind one without a valid REAL_TOPIC and REAL_QID"
+_HALTS = f"{HALTING_BROKERS} deliver no message behind one without a valid REAL_TOPIC and REAL_QID"
 
 
 class Waiting:

@@ -42,9 +42,9 @@ def verified_before(
 ) -> tuple[Verdict, ProvedLog | None]:
     """Verify a whole store except the next start; also return what `analyze` need not read after that.
 
-    version: of the broker, None to guess. anew: also the next start, for a repair that makes queues and index again
-    from the log, or has just done so. tell: called with the log position reached. jobs: number of processes. Raise
-    Unreadable.
+    version: of the broker, None to guess. anew: for a repair: also the next start, and if there are no queues and no
+    index, the units and items that the log asks for. tell: called with the log position reached. jobs: number of
+    processes. Raise Unreadable.
     """
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     _first_look(layout)

@@ -362,10 +362,6 @@ def kind_of_queues(context: VerifyContext) -> None:
     _place_of_database(context)
 
 
-_BOTH = ("rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable")
-"""Options with which a broker has queues in files and in a RocksDB."""
-
-
 def _place_of_database(context: VerifyContext) -> None:
     """Check that the RocksDB of queues has its CURRENT and lies where the configuration says (spec 2.10)."""
     layout, config = context.store.layout, context.store.config

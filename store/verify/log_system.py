@@ -16,9 +16,16 @@ from ...formats.pop import REVIVE_GROUP, REVIVE_TOPIC
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
-from ..broker.load_rules import NUMBER_BITS, undeliverable, unreadable_batches
+from ..broker.load_rules import undeliverable, unreadable_batches
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import HALF_TOPIC, OP_TOPIC, ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.system_topics import (
+    HALF_TOPIC,
+    HALTING_BROKERS,
+    OP_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from ..columns import Ranges, rows_of
 from ..counted import counted
 from ..errors import NoSpace, Unreadable, Unsupported
@@ -38,7 +45,6 @@ from .register import after, of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
 _ENDS = "a broker's log ends here"
-_HALTS = "brokers 4.9.3 to 4.9.8 deliver no later message of delay level"
 
 
 @of_records("I-039")
@@ -86,11 +92,11 @@ def inner_batches(context: VerifyContext, records: Records) -> None:
 
 def _number_of(name: str, text: bytes) -> int | None:
     """Return the value of this property as a broker reads it, None if it is not a number."""
-    return java_integer(java_string(text), NUMBER_BITS[name])
+    return java_integer(java_string(text), names.NUMBER_BITS[name])
 
 
 def _not_a_number(name: str, text: bytes) -> str:
-    return f"{name} {java_string(text)!r} is not a {NUMBER_BITS[name]}-bit number"
+    return f"{name} {java_string(text)!r} is not a {names.NUMBER_BITS[name]}-bit number"
 
 
 @of_records("I-045")
@@ -104,13 +110,14 @@ def scheduled(context: VerifyContext, records: Records) -> None:
     delivered = (delay_progress(context.store.layout.config) or {}) if len(lost) else {}
     pending = is_pending(records.columns, lost, delivered)
     waits = dict(zip(lost.tolist(), pending.tolist(), strict=True))
-    rows = _without_tombstones(records, rows)
+    asked = np.zeros(len(records.columns), np.bool_)
+    asked[_without_tombstones(records, rows)] = True
     if halts:  # at a plain tombstone, too
-        rows = np.union1d(rows, lost[pending])
+        asked[lost[pending]] = True
     levels = len(options_of(context.store.layout).delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")
-    for row in rows.tolist():
+    for row in np.flatnonzero(asked).tolist():
         level = _number_of(names.DELAY, delays[row])
         if level is None and delays.length[row] > 0:
             what = f"{_not_a_number(names.DELAY, delays[row])}: {_ENDS}"
@@ -118,7 +125,10 @@ def scheduled(context: VerifyContext, records: Records) -> None:
         elif row in waits:
             what, repair = "scheduled without a valid REAL_TOPIC and REAL_QID", None
             if waits[row] and halts:
-                what, repair = f"{what}: {_HALTS} {queue_id[row] + 1}", RECOVER
+                what, repair = (
+                    f"{what}: {HALTING_BROKERS} deliver no later message of delay level {queue_id[row] + 1}",
+                    RECOVER,
+                )
             elif waits[row]:
                 what += ": the broker drops the message"
             _report_record(context, records, "I-045", row, what, repair=repair)

@@ -276,12 +276,12 @@ def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[Non
         return
     layout, version = context.store.layout, context.scope.broker_version
     asked = partial(predict, layout, version, proved_of(context), context.now_ms)
-    with beside(asked, worth=worth_a_process(layout)) as start:
+    with beside(asked, worth=_worth_a_process(layout)) as start:
         context.start = start
         yield
 
 
-def worth_a_process(layout: Layout) -> bool:
+def _worth_a_process(layout: Layout) -> bool:
     """Return whether the log is so large that another process is faster than this one."""
     return layout.commit_log_files().size > _SMALL_BYTES
 

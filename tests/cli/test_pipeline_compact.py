@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from mqstore.cli.app import run
+from mqstore.cli.record_types import schema_of
 from mqstore.store.arrow import compact
 
 from ..stores import config_set, unpack
+from .json_schema import errors
 
 
 def _done(folders: dict[str, str]) -> dict[str, Any]:
@@ -56,3 +58,23 @@ def test_a_store_stays_on_its_line(
     assert run(["pipeline", "compact", str(root), "-t", "a", "--to", str(tmp_path / "new")]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "a\\nb" in line
+
+
+def test_a_message_that_brokers_stop_at_is_left_out_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, lines = tmp_path / "old", tmp_path / "lines"
+    target = {"REAL_TOPIC": "T", "REAL_QID": "0"}
+    rows = [
+        {"topic": "SCHEDULE_TOPIC_XXXX", "body": "x", "properties": {"KEYS": key, "DELAY": "1", **more}}
+        for key, more in (("good", target), ("bad", {}))
+    ]
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = ["--set", "mappedFileSizeCommitLog=65536"]
+    assert run(["put", str(root), "--from", str(lines), "--as-broker", "4.3", "--no-answers", *small]) == 0
+    words = ["pipeline", "compact", str(root), "-t", "*", "-t", "SCHEDULE_TOPIC_XXXX", "--to", str(tmp_path / "new")]
+    assert run([*words, "--as-broker", "4.9", "--format=json", *small]) == 1
+    said = capsys.readouterr()
+    (record,) = json.loads(said.out)
+    assert (record["kept"], record["refused"], [*errors(schema_of("compact"), record)]) == (1, 1, [])
+    assert "1 message is left out. The first is row " in said.err

@@ -120,7 +120,8 @@ def test_a_message_that_names_a_queue_of_no_broker_is_served_from_its_others(tmp
 def test_a_delay_level_that_is_no_number_becomes_the_level_of_the_queue(tmp_path: Path) -> None:
     """Brokers would end the log there. The manifest says what was changed; other messages are as they were."""
     levels = {"abc": "2", "99999999999": "2", "7": "7", "-1": "-1"}
-    texts = ["".join(f"{n}\x01{v}\x02" for n, v in (("A", "1"), (DELAY, level), ("REAL_QID", "0"))) for level in levels]
+    target = (("REAL_TOPIC", "T"), ("REAL_QID", "0"))
+    texts = ["".join(f"{n}\x01{v}\x02" for n, v in (("A", "1"), (DELAY, level), *target)) for level in levels]
     records = [
         fake(4096 * n, b"a", crc=crc31(b"a"), topic=SCHEDULE_TOPIC, queue_id=1, properties=text)
         for n, text in enumerate(texts)
@@ -133,8 +134,23 @@ def test_a_delay_level_that_is_no_number_becomes_the_level_of_the_queue(tmp_path
         for line, old in zip(manifest(new), [*levels, "abc"], strict=True):
             scheduled = line["topic"] == SCHEDULE_TOPIC
             level = levels[old] if scheduled else old
-            assert store.message_at(line["to"]).properties == {"A": "1", DELAY: level, "REAL_QID": "0"}
+            assert store.message_at(line["to"]).properties == {"A": "1", DELAY: level, **dict(target)}
             assert ("reason" in line) == (level != old)
+
+
+@pytest.mark.parametrize(("version", "refused"), [("4.9.7", 1), ("5.3.3", 0)])
+def test_a_message_at_which_a_delay_level_stands_still_is_put_aside(version: str, refused: int, tmp_path: Path) -> None:
+    good, bad = "DELAY\x012\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02", "DELAY\x012\x02"
+    records = [
+        fake(4096 * n, b"a", crc=crc31(b"a"), topic=SCHEDULE_TOPIC, queue_id=1, properties=text)
+        for n, text in enumerate((good, bad, good))
+    ]
+    data, new = b"".join(record + bytes(9) for record in records), tmp_path / "new"
+    done = salvaged(new, image(tmp_path, data), version=version, **COMPACT)
+    assert done.written is not None
+    assert (done.written.stored, done.written.refused) == (3 - refused, refused)
+    reasons = [line["reason"] for line in manifest(new) if line["fate"] == "refused"]
+    assert len(reasons) == refused and all("deliver no later message" in reason for reason in reasons)
 
 
 def test_a_source_is_named_as_it_is_called(tmp_path: Path) -> None:
