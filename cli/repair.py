@@ -202,9 +202,12 @@ def _analyze(
 
 
 def _reanalyze(found: Repair, version: str | None, common: Common) -> JudgedRepair:
+    import gc
+
     from ..store.disk.layout import Layout
     from ..store.repair.recheck import reanalyze
 
+    gc.collect()  # cycles that the plan has left would count in each process that verifies
     layout = Layout.open(found.layout.root, found.layout.broker_config)
 
     def look(tell: Callable[[int], None], proved: ProvedLog | None) -> Repair:

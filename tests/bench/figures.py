@@ -366,7 +366,7 @@ def recover(bench: Bench) -> Iterator[Figure]:
             ours, theirs = [], []
             for _ in range(bench.rounds):
                 _copy_linked(bench.store(name), copy, crashed=crashed)
-                ours.append(run(command, codes=(0, 1)).wall_s)  # 1: it has no config/
+                ours.append(run(command, codes=(0, 3)).wall_s)  # 3: not shut down cleanly
                 theirs.append(float(store_bench("load", f"root={copy}")["loaded_s"]))
             read = limits.cat_s(limits.files_of(*(copy / part for part in PARTS)))
             shutil.rmtree(copy)
@@ -485,7 +485,7 @@ def rocksdb(bench: Bench) -> Iterator[Figure]:
             _copy_bare(bench.store(name), copy)
             theirs.append(store_bench(*load, version=_WITH_ROCKSDB))
             _copy_bare(bench.store(name), copy)
-            ours.append(run(repair, codes=(0, 1)))  # 1: it has no config/
+            ours.append(run(repair, codes=(0, 1)))  # 1: it has no configuration
         wall_s = min(cost.wall_s for cost in ours)
         real_s = min(float(row["rebuilt_s"]) for row in theirs)
         cpu = min(cost.cpu_s for cost in ours) / min(float(row["cpu_s"]) for row in theirs)
