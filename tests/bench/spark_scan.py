@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -119,24 +120,27 @@ def fleets(spark: SparkSession, work: Path) -> dict[str, Any]:
 
 
 def fleet_of(work: Path) -> list[Path]:
-    """200 small stores, in fact one."""
+    """200 small stores of the same files."""
     folder = work / "fleet"
     if not folder.exists():
         one = unpack("5.3.3-v2", folder / "one")
-        (folder / "all").mkdir()
         for number in range(200):
-            (folder / "all" / f"{number:03}").symlink_to(one)
+            _same_files(one, folder / "all" / f"{number:03}")
     return sorted((folder / "all").iterdir())
 
 
 def twice(work: Path, name: str) -> list[Path]:
-    """A store under two names in a directory of their own."""
+    """Two stores of the same files, in a directory of their own."""
     folder = work / "8g-1k"
     if not folder.exists():
-        folder.mkdir()
-        for link in ("a", "b"):
-            (folder / link).symlink_to(work / name)
+        for copy in ("a", "b"):
+            _same_files(work / name, folder / copy)
     return sorted(folder.iterdir())
+
+
+def _same_files(store: Path, copy: Path) -> None:
+    """Another store of hard links to the files: a store with two names would be read once."""
+    shutil.copytree(store, copy, copy_function=os.link)
 
 
 def main(work: Path, part: str) -> None:
