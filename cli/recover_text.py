@@ -233,8 +233,8 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     if not lost:
         return []
     if not found.prediction.lost.messages and found.options.policy == "keep":
-        gone = (f"  {plan:>9,}  {topic}" for topic, _, plan in lost)
-        return section(f"  {'gone':>9}  messages of topic", gone, rows)
+        by_plan = (f"  {plan:>9,}  {topic}" for topic, _, plan in lost)
+        return section(f"  {'lost':>9}  messages of topic", by_plan, rows)
     if found.not_by_files:  # the plan changes nothing
         by_start = (f"  {start:>9,}  {topic}" for topic, start, _ in lost)
         return section(f"  {'a start':>9}  messages lost of topic", by_start, rows)
@@ -251,7 +251,7 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
         return []
     if found.options.policy != "keep":
         return _tally("Messages that the plan loses:", found.plan.lost, common, rows)
-    lines = [_size_of(share) for share in found.plan.lost]
+    lines = [f"{_size_of(share)}{_reason(share)}" for share in found.plan.lost]
     if found.plan.index_alone:
         lines.append(f"  {found.plan.index_alone:>9,}  {'':>9}  known from the index only")
     return section("Messages whose records are damaged or missing:", lines, rows)
@@ -268,9 +268,12 @@ def _size_of(share: Share) -> str:
 def _share(share: Share, common: Common) -> str:
     first = time_text(share.first_store_timestamp, common.utc)
     last = time_text(share.last_store_timestamp, common.utc)
-    reason = f"  {share.reason}" if share.reason else ""
     span = f"{first} … {last}" if first != last else first
-    return f"{_size_of(share)}  {span}{reason}"
+    return f"{_size_of(share)}  {span}{_reason(share)}"
+
+
+def _reason(share: Share) -> str:
+    return f"  {share.reason}" if share.reason else ""
 
 
 def _groups(found: Recovery) -> list[str]:

@@ -144,6 +144,7 @@ def _lost(found: Repair, rows: int | None) -> list[str]:
     lines = [
         f"  {share.messages:>9,}  {share.queue} at {share.first_offset}"
         f"{f' to {share.last_offset}' if share.messages > 1 else ''}"
+        f"{f'  {share.reason}' if share.reason else ''}"
         for share in found.plan.lost
     ]
     if found.plan.index_alone:

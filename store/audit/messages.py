@@ -205,6 +205,7 @@ NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
 HIDDEN = "below the queue's min offset"
 UNSERVED = "not in the log of the compaction topic"
+UNUSABLE = "unusable properties"
 AT_ONCE = 1 << 17
 """Number of messages to compare together: with hundreds of queues a batch has few of each."""
 

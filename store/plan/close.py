@@ -35,7 +35,7 @@ from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from ..settings.read import delay_progress
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
-from .gaps import Forms, Gap, GapFinder
+from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, RECORD_BYTES_MAX, LostUnits, lost_units
 from .normalize import files_of_one_name, renamed
@@ -80,6 +80,8 @@ class KeptLog(NamedTuple):
     exact_alone: bool = False
     #: Lost messages without a tombstone whose places are known: nothing is written there.
     gone: Sequence[Fill] = ()
+    #: Records in the log's gaps that are damaged, but whole in their lengths.
+    torn: Sequence[TornRecord] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool, record_rules: RecordRules) -> GapFinder:

@@ -38,7 +38,7 @@ from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, ind
 from ..start.outcome import Outcome
 from .close import CUT, RESTORED, KeptLog, edits_of, lengths_of, patched_queue, units_behind, writes_of
 from .fill import SMALLEST_FILLER, Fill, Piece, encoded, of_nobody, together
-from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records
+from .gaps import Forms, Gap, TornRecord, has_usable_properties, silent_records, torn_records
 from .log import LogPlan, tail_edits, written
 from .lost_messages import EVERYWHERE, LostUnits, items_in, lost_units
 from .torn_records import PutRightRules, all_put_right, cut_properties, further_queues
@@ -129,9 +129,8 @@ class EntryFinder(LogObserver):
         self._close_gap(begin, NeighbourEntry(int(numbers[0]), int(terms[0])), int(times[0]))
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok.copy()
         good &= has_usable_properties(batch, dispatched.properties, self.record_rules, self.delivered)
-        for row in np.flatnonzero(~good).tolist():
-            self.torn.append(TornRecord.of(batch, row))
-            self.times.append(int(times[row]))
+        self.torn += torn_records(batch, dispatched.properties, good, self.record_rules, self.delivered)
+        self.times += times[~good].tolist()
         cut = dispatched.properties.torn() & good
         self.cut += [TornRecord.of(batch, row) for row in np.flatnonzero(cut).tolist()]
         self.silent.append(silent_records(batch, good))

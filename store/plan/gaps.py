@@ -45,7 +45,7 @@ from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind
-from ..log.message import Mark
+from ..log.message import Mark, tombstones
 
 _SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
 _SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)
@@ -176,7 +176,10 @@ class Gap(NamedTuple):
 
 
 class TornRecord(NamedTuple):
-    """Fields of a damaged record whose lengths add up: its body or its position does not match its header."""
+    """Fields of a damaged record whose lengths add up: its body or its position does not match its header, or its
+    properties are damaged. unusable: the body is whole, and a broker's log or delay level ends at its properties.
+    tombstone: the record stands for a message that was lost before.
+    """
 
     position: int
     size: int
@@ -184,6 +187,8 @@ class TornRecord(NamedTuple):
     queue_id: int
     queue_offset: int
     sys_flag: int
+    unusable: bool = False
+    tombstone: bool = False
 
     @classmethod
     def of(cls, batch: Batch, row: int) -> TornRecord:
@@ -191,6 +196,21 @@ class TornRecord(NamedTuple):
         columns = batch.columns
         size, queue_id, queue_offset, sys_flag = (int(columns.ints(name)[row]) for name in _NUMBERS)
         return cls(int(batch.position[row]), size, columns.ragged("topic")[row], queue_id, queue_offset, sys_flag)
+
+
+def torn_records(
+    batch: Batch, properties: PropertyItems, good: Flags, rules: RecordRules, delivered: Mapping[int, int]
+) -> list[TornRecord]:
+    """Return the records of a batch that are not good. rules, delivered: as of a `GapFinder`."""
+    if good.all():
+        return []
+    unusable, lost = np.zeros(len(batch), np.bool_), tombstones(batch.columns)
+    unusable[unusable_rows(batch, properties, rules, delivered)] = True
+    if batch.body_crc_ok is not None:
+        unusable &= batch.body_crc_ok
+    marks = {"unusable": unusable.tolist(), "tombstone": lost.tolist()}
+    rows = np.flatnonzero(~good).tolist()
+    return [TornRecord.of(batch, row)._replace(**{name: mark[row] for name, mark in marks.items()}) for row in rows]
 
 
 _NUMBERS = ("total_size", "queue_id", "queue_offset", "sys_flag")
@@ -327,8 +347,7 @@ class GapFinder:
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Take records of this log; those with a damaged body are part of a gap."""
         good = self.good(batch, dispatched.properties)
-        if not good.all():
-            self._note(self.torn, batch, np.flatnonzero(~good))
+        self.torn += torn_records(batch, dispatched.properties, good, self.record_rules, self.delivered)
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
         if elsewhere.any():
             self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
@@ -392,14 +411,24 @@ def has_usable_properties(
     """bool[n]: a broker reads all numbers in the properties, no batch has 0 messages, and a waiting message can be
     delivered: its log, queue or delay level would end there. delivered: as of a `GapFinder`.
     """
-    usable, topics = np.ones(len(batch), np.bool_), batch.columns.ragged("topic")
-    batches = usable.copy() if rules.inner_batches else None
-    usable[unreadable_numbers(topics, properties, batches)] = False
-    if rules.level_halts and len(rows := undeliverable(topics, properties)):
-        usable[rows[is_pending(batch.columns, rows, delivered)]] = False
+    usable = np.ones(len(batch), np.bool_)
+    usable[unusable_rows(batch, properties, rules, delivered)] = False
     if rules.inner_batches and properties.has_name(INNER_NUM):
         usable[empty_batches(properties)] = False
     return usable
+
+
+def unusable_rows(batch: Batch, properties: PropertyItems, rules: RecordRules, delivered: Mapping[int, int]) -> Ints:
+    """Return rows of records at which a broker's log ends, or a delay level halts, because of their properties: I-044
+    and I-045 report each of them.
+    """
+    topics = batch.columns.ragged("topic")
+    batches = np.ones(len(batch), np.bool_) if rules.inner_batches else None
+    rows = unreadable_numbers(topics, properties, batches)
+    if not rules.level_halts:
+        return rows
+    waiting = undeliverable(topics, properties)
+    return np.concatenate([rows, waiting[is_pending(batch.columns, waiting, delivered)]])
 
 
 def is_pending(columns: Columns, rows: Ints, delivered: Mapping[int, int]) -> Flags:

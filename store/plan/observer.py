@@ -19,7 +19,7 @@ import numpy as np
 from ...formats.derive.ragged import Ints
 from ...formats.topics import TOPIC_CONFIG_TABLE
 from ..audit.batches import BatchAudits
-from ..audit.messages import LogObserver, Messages, Tally
+from ..audit.messages import UNUSABLE, LogObserver, Messages, Tally
 from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, QueueRange, VerifiedLog, VerifiedRun
 from ..broker.dispatch import Dispatched
@@ -38,7 +38,7 @@ from ..settings.read import Progress
 from ..settings.rocksdb import ConfigForm, in_force
 from ..start.config_load import TOPICS, ConfigRules, LoadAction, config_rules, load_table
 from ..start.queue_stores import no_topic
-from .gaps import Forms
+from .gaps import Forms, TornRecord
 from .log import LogPlan
 from .lost_messages import LostMessages
 from .unreferenced import Unplaced
@@ -250,11 +250,18 @@ class PlanBuilder(LogObserver):
         if count and not self.batches.has(messages.queue):
             self._audit(messages.queue).add(messages)
 
-    def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced]) -> None:
-        """Count lost messages with places in the log (marked), and those with a place in a queue or a number only."""
-        for gone in marked:
+    def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced], torn: Sequence[TornRecord]) -> None:
+        """Count lost messages with places in the log (marked), and those with a place in a queue or a number only.
+        torn: records of the log that are not good; a tombstone among them is no further loss.
+        """
+        unusable = [record.position for record in torn if record.unusable]
+        earlier = [record.position for record in torn if record.tombstone]
+        for messages in marked:
+            gone = messages.take(~np.isin(messages.position, earlier))
             self.groups.add(gone)
-            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+            there = np.isin(gone.position, unusable)
+            for reason, part in (("", gone.take(~there)), (UNUSABLE, gone.take(there))):
+                self.lost.add(part.queue, reason, part.size, part.store_timestamp, part.offset)
         for place in unplaced:
             self.lost.add_without_record(place.queue, place.messages, place.store_timestamp, place.queue_offset)
 

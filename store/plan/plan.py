@@ -298,7 +298,7 @@ def _plan(
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
             look(commit_log, [builder, *observers], verified=verified)
-    builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced)
+    builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
     completed = partial(_completed, plan, snapshot, profile, switches)
@@ -452,7 +452,7 @@ def _keep(
     kept = keep_log(snapshot, queue, options.forms, finder, elsewhere, guess.queues, pieces, verified)
     changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
-    kept = kept._replace(exact_alone=guess.exact_alone)
+    kept = kept._replace(exact_alone=guess.exact_alone, torn=finder.torn)
     return kept, None if changed or cuts or not same_ends else guess, brought
 
 
@@ -476,7 +476,7 @@ def _keep_entries(
     look(log, [guess], crc=False, progress=None)
     elsewhere = wrong_offsets(log, guess.queues, (), [*guess.nameless, *finder.silent])
     kept = keep_entries(snapshot, queue, options.forms, finder, elsewhere, places(guess.queues))
-    return kept, None if kept.written else guess, None
+    return kept._replace(torn=finder.torn), None if kept.written else guess, None
 
 
 def _without_dead_tail(

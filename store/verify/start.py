@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..broker.snapshot import QueueId
     from ..disk.file_queue import MappedFileQueue
     from ..disk.layout import Layout
+    from ..plan.plan import Plan
     from ..queues.units import Units
     from ..recover.predict import Prediction
     from ..recover.recovery import Recovery
@@ -149,11 +150,19 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
     yield from _of_prediction(root, worst, by_files=not found.not_by_files)
-    count = plan.lost.messages - plan.lost_compacted if plan is not None else 0
+    count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
         are = "is" if count == 1 else "are"
         text = f"{counted(count, 'message', form=',')} that queue units name {are}"
         yield Finding.of("I-186", root, f"{text} gone", count=count)
+
+
+def _without_record(plan: Plan) -> int:
+    """Return the number of lost messages but those with unusable properties, which I-044 and I-045 report."""
+    from ..audit.messages import UNUSABLE
+
+    there = sum(share.messages for share in plan.lost if share.reason == UNUSABLE)
+    return plan.lost.messages - plan.lost_compacted - there
 
 
 def unfinished_change(root: str, left: InterruptedChange | HalfStore | None) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ def test_what_was_lost_before_is_not_laid_on_the_plan(tmp_path: Path) -> None:
     """No start loses them, and nobody knows their times."""
     page = run_here(["recover", str(stores.unpack("4.9.7-killed-hole", tmp_path))]).stdout
     head, _, rest = page.partition("Messages whose records are damaged or missing:\n")
-    assert "     gone  messages of topic\n" in head and "the plan  messages" not in head
+    assert "     lost  messages of topic\n" in head and "the plan  messages" not in head
     assert "gives up" not in page
     assert re.search(r"\d{4}-\d\d-\d\d", rest.partition("The single messages")[0]) is None
 

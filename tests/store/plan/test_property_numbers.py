@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.message import MAGIC_V1, MESSAGE
+from mqstore.store.audit.messages import UNUSABLE
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -171,6 +172,9 @@ def test_a_tombstone_takes_the_place_of_a_message_at_which_a_delay_level_stops(t
     told = [finding.message for finding in before.verdict.findings if finding.code == "I-045"]
     assert len(told) == 1 and f"record at {place}: scheduled without a valid REAL_TOPIC and REAL_QID" in told[0]
     assert "deliver no later message of delay level " in told[0]
+    assert "I-186" not in before.codes, str(before)  # the record is there, and one finding reports it
+    assert before.found is not None and before.found.plan is not None
+    assert [share.reason for share in before.found.plan.lost] == [UNUSABLE]
     assert after.status is Status.CLEAN, str(after)
 
 
