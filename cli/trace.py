@@ -103,9 +103,9 @@ def trace(
 
     Then follows a verdict for each group that config/ connects with the topic, with the facts behind it:
     delivered_and_passed, waiting, filtered, not_dispatched, half_or_rolled_back, not_yet_due, timer_never_fires,
-    in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served, unknown.
-    delivered_and_passed means only that the group's offset is beyond the message. If the store does not show the
-    answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
+    never_delivered, in_retry_or_dlq, pop_invisible, offset_moved, expired_or_cut_off, unreadable, not_served,
+    unknown. delivered_and_passed means only that the group's offset is beyond the message. If the store does not show
+    the answer, the verdict is unknown. No store keeps the tags that a group subscribes to: give them with --tags.
 
     A number is a position if a record starts there, else a key. 32 hex digits are a message id if a record has it,
     else a unique key. --by decides otherwise. Keys are looked up in the index; if the index lacks them, the log is

@@ -72,6 +72,7 @@ class DeliveryVerdict(StrEnum):
     TRANSACTION = "half_or_rolled_back"
     NOT_DUE = "not_yet_due"
     NEVER_FIRES = "timer_never_fires"
+    NEVER_DELIVERED = "never_delivered"
     RETRY = "in_retry_or_dlq"
     INVISIBLE = "pop_invisible"
     OFFSET_MOVED = "offset_moved"

@@ -50,7 +50,12 @@ if TYPE_CHECKING:
     from ..start.outcome import Outcome
 
 
-_HARMED = (DeliveryVerdict.NOT_DISPATCHED, DeliveryVerdict.UNREADABLE, DeliveryVerdict.NEVER_FIRES)
+_HARMED = (
+    DeliveryVerdict.NOT_DISPATCHED,
+    DeliveryVerdict.UNREADABLE,
+    DeliveryVerdict.NEVER_FIRES,
+    DeliveryVerdict.NEVER_DELIVERED,
+)
 """Verdicts that the next start may change, or that show that it never will."""
 _OF_POP = (REVIVE_TOPIC, TIMER_TOPIC)
 

@@ -180,7 +180,7 @@ class Waiting:
             evidence.append(Evidence(f"no valid REAL_TOPIC and REAL_QID: {place}", f"commitlog at {position}"))
             stands = f"delay level {level} stands still before the message: {_HALTS}"
             reason = _NO_TARGET if position == message.position else stands
-            return Judgement(DeliveryVerdict.NEVER_FIRES, reason, tuple(evidence), code="I-045")
+            return Judgement(DeliveryVerdict.NEVER_DELIVERED, reason, tuple(evidence), code="I-045")
         late = due is not None and due <= self._now_ms
         reason = _DUE if late else "its delay level has not ended"
         return Judgement(DeliveryVerdict.NOT_DUE, reason, tuple(evidence), due)
