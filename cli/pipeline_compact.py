@@ -69,6 +69,7 @@ def compact(
     from ..store.arrow.stores import as_path, log_sizes, stores_of
     from ..store.disk.byte_reader import at_rate
     from ..store.library import settle_timers
+    from ..store.salvage.original import left_at
 
     warn_of_nearest_version(as_broker, common)
     config, roots = common.config(), stores_of(stores)
@@ -93,7 +94,7 @@ def compact(
             common.warn(f"{row['store']}: {line}")
     left = {to / row["folder"]: row["left"] for row in manifest["stores"] if row.get("left")}
     for made, what in left.items():
-        common.warn(f"{made}: {what}")
+        common.warn(f"{made}: {left_at(made, what, how.broker_config, as_broker)}")
     with output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:

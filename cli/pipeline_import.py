@@ -63,6 +63,7 @@ def import_(
     from ..store.arrow.append_rows import NewStore, files_of, import_store, unread_folders
     from ..store.library import settle_timers
     from ..store.put.message_columns import left_out
+    from ..store.salvage.original import left_at
 
     found = files_of(files)
     for line in unread_folders(found):
@@ -79,7 +80,7 @@ def import_(
         common.warn(line)
     left = manifest.get("left")
     if left:
-        common.warn(f"{to}: {left}")
+        common.warn(f"{to}: {left_at(to, left, how.broker_config, as_broker)}")
     counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
     counts["refused"] = manifest.get("refused", 0)
     record = {"type": "import", "to": str(to), **counts}

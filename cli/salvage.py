@@ -173,11 +173,13 @@ def _settle(to: Path, wanted: SalvageRequest, common: Common) -> str:
     """Recover the new store if necessary. Return what is left to do, "" if `verify` calls the store safe."""
     from ..store.disk.layout import Layout
     from ..store.library import left_to_do, recover_new_store
+    from ..store.salvage.original import left_at
     from .change_options import reading_the_log
 
     layout = Layout.open(to, wanted.config.for_new_store())
     with reading_the_log(layout, common) as tell:
-        return left_to_do(recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell))
+        left = left_to_do(recover_new_store(layout, wanted.version, rate_bytes=common.rate, tell=tell))
+    return left_at(to, left, layout.broker_config, wanted.version)
 
 
 def _teller(advance: Any) -> Told:

@@ -38,6 +38,7 @@ from ...store.output.stage import (
     require_empty,
     require_outside,
 )
+from ...store.salvage.original import left_at
 
 _ROWS = "rows"
 _TAKEN = "a later write to this directory has begun"
@@ -116,7 +117,8 @@ class LogSourceWriter(DataSourceArrowWriter):
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
             warnings.warn(said, stacklevel=2)
         if manifest.get("left"):
-            warnings.warn(f"{self._target}: {manifest['left']}", stacklevel=2)
+            left = left_at(self._target, manifest["left"], self._how.broker_config, self._how.as_broker)
+            warnings.warn(f"{self._target}: {left}", stacklevel=2)
 
     def _finish(self, root: Path) -> str:
         return settle_timers(root, self._how.broker_config, self._how.as_broker)

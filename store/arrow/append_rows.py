@@ -471,7 +471,7 @@ class NewStore:
 
     def check(self, target: Path) -> None:
         """Raise Unsupported for options with which no store is made at `target`; `make_store` knows its folder only."""
-        check_queue_database(Layout.of(target, self.broker_config))
+        check_queue_database(Layout.of(target, self.broker_config), self.as_broker)
 
 
 Finish = Callable[[Path], str]

@@ -61,7 +61,7 @@ _BESIDE_THE_LOG = frozenset({CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_E
 """Directories of other files whose names are numbers, too."""
 _QUEUES_NAMED = 3
 """With more queues than this, none is named."""
-_KNOW_VERSION = frozenset({"recover", "repair", "verify"})
+_KNOW_VERSION = frozenset({"recover", "repair", "report", "salvage", "trace", "verify"})
 _WRITE = frozenset({"recover", "repair", "undo"})
 
 
@@ -136,9 +136,12 @@ def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given 
     return NextCommand(("mqstore", name, _operand(root), *arguments, *given.words(name)))
 
 
-def proposed(layout: Layout, name: str, *arguments: str) -> str:
-    """Return a command for the store of a layout, with the configuration that it was opened with and what it needs."""
-    return str(command(name, layout.root, *arguments, given=Given(layout.broker_config.words).at(layout)))
+def proposed(layout: Layout, name: str, *arguments: str, version: str | None = None) -> str:
+    """Return a command for the store of a layout, with the configuration that it was opened with, the version of the
+    broker that was asked for, and what the command needs.
+    """
+    given = Given(layout.broker_config.words, version or "").at(layout)
+    return str(command(name, layout.root, *arguments, given=given))
 
 
 def repair_command(

@@ -349,17 +349,18 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
     return Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)
 
 
-def check_layout(layout: Layout) -> None:
-    """Raise Unsupported or Refused for a store that cannot be appended to."""
+def check_layout(layout: Layout, version: str | None) -> None:
+    """Raise Unsupported or Refused for a store that cannot be appended to. version: that was asked for."""
     if layout.dledger is not None:
         from ..findings.next_commands import proposed
 
+        then = proposed(layout, "repair", "--convert", "plain", "--to", "DIR", version=version)
         raise Unsupported(
             "cannot append to a store with a DLedger commit log",
             path=layout.root,
-            hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
+            hint=f"`{then}` makes a plain store of it",
         )
-    check_queue_database(layout)
+    check_queue_database(layout, version)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
         for file in log.files:
@@ -373,13 +374,15 @@ def check_layout(layout: Layout) -> None:
                 )
 
 
-def check_queue_database(layout: Layout) -> None:
-    """Raise Unsupported for options that ask for queues in a RocksDB that does not exist; the store need not exist."""
+def check_queue_database(layout: Layout, version: str | None) -> None:
+    """Raise Unsupported for options that ask for queues in a RocksDB that does not exist; the store need not exist.
+    version: that was asked for.
+    """
     if layout.queue_database is None and layout.uses_queue_database:
         # a start fills a new database from the log, but without one record (B40)
         from ..findings.next_commands import proposed
 
-        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
+        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply", version=version)
         raise Unsupported(
             "the options ask for queues in a RocksDB, but there is none yet",
             path=layout.root,

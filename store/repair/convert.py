@@ -61,7 +61,7 @@ from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
 from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
-from ..salvage.original import MissingOffsets, Restored, complete
+from ..salvage.original import MissingOffsets, Restored, complete, left_at
 from ..salvage.salvage import open_in_database
 from ..search.find import silent
 from ..search.store import StoreReader
@@ -309,10 +309,10 @@ def convert(
         left_behind = list(_copy_other_files(layout, target, files, moved))
         _copy_expired_queues(layout, target, files)
         config = _config(layout)
-        version = version or generation_of(layout).version
+        asked, version = version, version or generation_of(layout).version
         made = _complete_store(target, file_bytes, config, version, files, copied)
         found = Converted(layout, target, copied, made.version, file_bytes)
-        found.left, found.left_behind = made.left, left_behind
+        found.left, found.left_behind = left_at(target, made.left, config, asked), left_behind
         _count_in_database(layout, config, found)
         old, new = _queue_ranges(layout), _queue_ranges(Layout.open(target, config))
         found.queues = len(new)
@@ -456,7 +456,7 @@ def _complete_store(
         scan_messages(CommitLog(queue), [offsets], Dispatching(index_tags=True), crc=False)
         restored = Restored(len(queue.files), file_bytes)
     damaged = bool(copied.damaged or copied.wrong)
-    return complete(target, restored, offsets, config, version, files, damaged=damaged, command="repair")
+    return complete(target, restored, offsets, config, version, files, damaged=damaged, by="repair")
 
 
 def _queue_ranges(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:

@@ -41,6 +41,7 @@ from ..disk.files import Files, confine
 from ..disk.layout import COMMIT_LOG, Layout
 from ..errors import InvalidInput, NoSpace, Refused
 from ..log.batch import Batch
+from ..findings.next_commands import Given, command
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
@@ -177,8 +178,17 @@ def placed(gaps: Sequence[Gap], missing: list[MissingRange], forms: Forms) -> Lo
 
 _CHUNK_BYTES = 4 << 20
 _INDEX_OPTION = "messageIndexEnable"
-BEYOND = "no repair can fix what is wrong; see mqstore verify"
-MORE = "more repairs are needed; see mqstore recover"
+BEYOND, MORE = "no repair can fix what is wrong", "more repairs are needed"
+_SHOWN_BY = {BEYOND: "verify", MORE: "recover"}
+
+
+def left_at(root: Path, left: str, config: BrokerConfig, version: str | None) -> str:
+    """Return what is left to do with the new store at `root`, with the command that shows more. version: that was asked
+    for.
+    """
+    if left not in _SHOWN_BY:
+        return left
+    return f"{left}; see `{command(_SHOWN_BY[left], root, given=Given(config.words, version or ''))}`"
 
 
 class Restored(NamedTuple):
@@ -355,12 +365,13 @@ def complete(
     files: Files,
     *,
     damaged: bool = False,
-    command: str = "salvage",
+    by: str = "salvage",
 ) -> Restored:
     """Make queues, index, checkpoint and topics from the log, as a recovery does.
 
     Torn properties and wrong headers are repaired as there. Only the topics are written if the plan would give up a
-    record, unless the caller knows that some are `damaged`. Raises as `recover` does.
+    record, unless the caller knows that some are `damaged`. by: the command that makes the store. Raises as `recover`
+    does.
     """
     settings = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
     if offsets.lmq:
@@ -387,7 +398,7 @@ def complete(
     del found  # it may be large
     # nobody else writes into a store that is being made: the plan still fits
     try:
-        applied = apply(layout, plan, lambda: plan, files, command=command)
+        applied = apply(layout, plan, lambda: plan, files, command=by)
     except NoSpace as error:
         error.hint = "free disk space"  # a store that is being made keeps its journal in it
         raise

@@ -529,7 +529,7 @@ def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
     """
     check_empty(target)
     if wanted.layout is LayoutKind.COMPACT:
-        check_queue_database(Layout.of(target, wanted.config.for_new_store()))
+        check_queue_database(Layout.of(target, wanted.config.for_new_store()), wanted.version)
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
     for image in images.files:
         status = image.stat()

@@ -209,7 +209,8 @@ def test_put_promises_no_repair_of_a_timer_whose_messages_are_all_delivered(tmp_
     pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
     words = ["put", str(new), "--from", str(tmp_path / "a.parquet"), "--no-answers", "--as-broker", "5.3"]
     named = _named_by_put(run_here(words).stderr, new)
-    checked = run_here([*named, "--broker-version", "5.3"])
+    assert named[-2:] == ["--broker-version", "5.3"]
+    checked = run_here(named)
     assert checked.code == 0 and "repair" not in checked.stdout, checked.stdout
 
 
@@ -226,6 +227,12 @@ def test_what_is_left_to_do_with_a_new_store_is_told(tmp_path: Path, monkeypatch
     pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
     monkeypatch.setattr(library, "settle_timers", lambda *_, **__: "more repairs are needed")
     for name, words in (("import", [str(tmp_path / "a.parquet")]), ("compact", [str(root), "--topic", "*"])):
-        ended = run_here(["pipeline", name, *words, "--to", str(tmp_path / name)])
+        options = ["--as-broker", "5.3", "--set", "maxHashSlotNum=97"]
+        ended = run_here(["pipeline", name, *words, "--to", str(tmp_path / name), *options])
         assert ended.code == 1
-        assert f"{tmp_path / name}: more repairs are needed" in ended.stderr
+        then = f"mqstore recover {tmp_path / name} --broker-version 5.3 --set maxHashSlotNum=97"
+        assert f"{tmp_path / name}: more repairs are needed; see `{then}`" in ended.stderr, ended
+        options += ["--set", "storeType=defaultRocksDB"]
+        ended = run_here(["pipeline", name, *words, "--to", str(tmp_path / "none"), *options])
+        then = "--as rocksdb --apply --broker-version 5.3 --set maxHashSlotNum=97 --set storeType=defaultRocksDB"
+        assert ended.code == 5 and f"{then}`" in ended.stderr, ended

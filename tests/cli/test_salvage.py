@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -200,9 +201,13 @@ def test_what_no_repair_can_fix_is_told_so(tmp_path: Path) -> None:
     root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
     options = ["--broker-version", "5.5.1", "--set", "configManagerVersion=v2"]
     done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), *options])
-    told = "  incomplete: no repair can fix what is wrong; see mqstore verify"
+    shows = shlex.join(["mqstore", "verify", str(new), *options])
+    told = f"  incomplete: no repair can fix what is wrong; see `{shows}`"
     assert done.code == 1 and told in done.stdout.splitlines()
     assert "No repair can fix it" in run_here(["recover", str(new), *options]).stdout
+    options += ["--layout", "compact", "--set", "storeType=defaultRocksDB"]
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(tmp_path / "none"), *options])
+    assert done.code == 5 and "--as rocksdb --apply --broker-version 5.5.1 --set" in done.stderr, done
 
 
 def test_times_that_end_before_they_begin(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.library import Store
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
+from mqstore.store.salvage.original import MORE
 from mqstore.store.salvage.runs import Grade, images_of
 from mqstore.store.salvage.salvage import LayoutKind, SalvageRequest, check_target
 from mqstore.store.verify.context import Scope
@@ -274,7 +275,7 @@ def test_records_that_contradict_each_other_are_left_as_they_are(tmp_path: Path)
     config = SMALL.with_set(["mappedFileSizeCommitLog=1048576"])
     done = salvaged(tmp_path / "new", path, config=config)
     assert done.restored is not None
-    assert "recover" in done.restored.left
+    assert done.restored.left == MORE
     assert not done.complete
 
 
