@@ -46,8 +46,8 @@ def compact(
     starts again. A store that cannot be read is reported on stderr; the others are compacted. The command runs in
     this process, without Spark: the new log has one writer. If timed messages are kept, the new store is recovered
     as by recover --apply, which makes the files of the timer. A message at which a broker would end its log or stop
-    delivering delayed messages is left out, and stderr says so; if it is the newest of its key, no older message
-    takes its place.
+    delivering delayed messages is left out; stderr names up to 20 of them. If it is the newest of its key, no older
+    message takes its place.
 
     Exit code: 0 done; 1 something could not be read (the rest is in DIR), a body failed its checksum, a message at
     which a broker would stop is left out, or verify does not call a new store with timed messages safe; 2 a message

@@ -40,7 +40,7 @@ def import_(
     append to an existing store, use mqstore put STORE --from FOLDER.
 
     If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer. A message
-    at which a broker would end its log or stop delivering delayed messages is left out, and stderr says so.
+    at which a broker would end its log or stop delivering delayed messages is left out; stderr names up to 20 of them.
 
     Exit code: 0 done; 1 a body failed its checksum, a message at which a broker would stop is left out, or verify does
     not call a DIR with timed messages safe; 2 a message that no broker takes; 4 another job works on DIR; 5 cannot be

@@ -177,8 +177,10 @@ def damage_text(row: Mapping[str, Any]) -> str:
 def refused_lines(row: Mapping[str, Any]) -> Iterator[str]:
     """What to say of the messages that a new store lacks, since a broker would stop at them. row: of a manifest."""
     if count := row.get("refused", 0):
-        said = counted(count, "message is left out", "messages are left out")
-        yield f"{said}. The first is {row['first_refused']}"
+        yield counted(count, "message is left out:", "messages are left out:", form=",")
+        yield from row["named_refused"]
+        if more := count - len(row["named_refused"]):
+            yield f"and {counted(more, 'message', form=',')} more"
 
 
 def ask_of(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> ReadOptions:

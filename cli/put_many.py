@@ -244,8 +244,7 @@ class _Stream:
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch of rows. Return False if a row is refused; then nothing was written."""
-        refused, _ = refused_copies(columns, self._rules)
-        if refused:
+        if refused_copies(columns, self._rules):
             return False
         try:
             with held_interrupts():

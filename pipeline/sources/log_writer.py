@@ -109,7 +109,9 @@ class LogSourceWriter(DataSourceArrowWriter):
             rows = (rows for one in kept for rows, _ in rows_of(folder / one.name, "arrow"))
             made = make_store(stage.tree, self._how, rows, self._finish)
             if made.refused:
-                raise InvalidInput(made.first_refused, hint="leave the message out")
+                more = made.refused - 1
+                said = made.named_refused[0] + (f" (and {counted(more, 'message', form=',')} more)" if more else "")
+                raise InvalidInput(said, hint=f"leave the {'messages' if more else 'message'} out")
             stage.seal(made.for_manifest())
 
         manifest = publish_job(self._target, job, lambda _: False, self.files, self._rows)

@@ -432,6 +432,8 @@ class _Pieces:
 
 NEEDED = ("topic", BODY)
 OPTIONS = frozenset({"as_broker", "keep_times", "on_damage", "broker_config"})
+REFUSED_NAMED = 20
+"""Messages that are left out and named; the others are only counted."""
 
 
 @dataclass(frozen=True)
@@ -481,8 +483,8 @@ Finish = Callable[[Path], str]
 @dataclass
 class AppendedRows:
     """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
-    pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); first_refused: the first of
-    these, and why. left: what is left to do with the new store, "" for nothing.
+    pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); named_refused: the first
+    `REFUSED_NAMED` of these, and why. left: what is left to do with the new store, "" for nothing.
     """
 
     corrupted: CorruptedBodies
@@ -491,22 +493,13 @@ class AppendedRows:
     op_records: int = 0
     pop_records: int = 0
     refused: int = 0
-    first_refused: str = ""
+    named_refused: list[str] = field(default_factory=list)
     left: str = ""
 
     def for_manifest(self) -> dict[str, Any]:
         """What a manifest says of the store."""
-        return {
-            "messages": self.messages,
-            "left_out": self.left_out,
-            "skipped": self.corrupted.skipped,
-            "marked": self.corrupted.marked,
-            "op_records": self.op_records,
-            "pop_records": self.pop_records,
-            "refused": self.refused,
-            "first_refused": self.first_refused,
-            "left": self.left,
-        }
+        counts = {name: value for name, value in vars(self).items() if name != "corrupted"}
+        return {**counts, "skipped": self.corrupted.skipped, "marked": self.corrupted.marked}
 
 
 def make_store(
@@ -573,11 +566,12 @@ def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, fi
                 kept.append(at)
         columns = columns_of(messages)
         rows, numbers = rows.take(pa.array(kept, pa.int64())), numbers.take(pa.array(kept, pa.int64()))
-    refused, why = refused_copies(columns, writer.profile.start.record)
+    refused = refused_copies(columns, writer.profile.start.record)
     if refused:
+        named = list(refused.items())[: REFUSED_NAMED - len(made.named_refused)]
+        made.named_refused += [f"{_row_text(rows, numbers, row)}: {why}" for row, why in named]
         made.refused += len(refused)
-        made.first_refused = made.first_refused or f"{_row_text(rows, numbers, refused[0])}: {why}"
-        columns = columns_where(columns, np.isin(np.arange(rows.num_rows), refused, invert=True))
+        columns = columns_where(columns, np.isin(np.arange(rows.num_rows), list(refused), invert=True))
     if len(refused) == rows.num_rows:
         return
     try:

@@ -101,7 +101,7 @@ def fill(
         "skipped": made["skipped"],
         "marked": made["marked"],
         "refused": made["refused"],
-        "first_refused": made["first_refused"],
+        "named_refused": made["named_refused"],
         "left": made["left"],
         "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }

@@ -151,8 +151,8 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
         )
 
 
-def refused_copies(columns: Mapping[str, Any], rules: RecordRules) -> tuple[list[int], str]:
-    """`check_copy` for columns of topics and properties: the rows that it refuses, ascending, and why the first is."""
+def refused_copies(columns: Mapping[str, Any], rules: RecordRules) -> dict[int, str]:
+    """`check_copy` for columns of topics and properties: why it refuses rows, by row, ascending."""
     # numpy, which a single message does not need
     from ...formats.property_columns import PropertyItems
     from ..broker.load_rules import rows_not_to_store
@@ -168,8 +168,8 @@ def refused_copies(columns: Mapping[str, Any], rules: RecordRules) -> tuple[list
 
     timed = topics.equals(TIMER_TOPIC.encode()).nonzero()[0].tolist()
     harmful = rows_not_to_store(topics, PropertyItems(texts), rules).tolist()  # which `check_copy` asks, too
-    rows = sorted({*harmful, *filter(why, timed)})
-    return rows, why(rows[0]) if rows else ""
+    reasons = ((row, why(row)) for row in sorted({*harmful, *timed}))
+    return {row: reason for row, reason in reasons if reason}
 
 
 TRANSACTION_ID = "__transactionId__"

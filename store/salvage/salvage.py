@@ -265,8 +265,7 @@ def _refuse_harmful(fields: Mapping[str, Any], writer: StoreWriter) -> None:
     """Raise InvalidInput for records at which a broker would end its log, or its timer or a delay level would stop."""
     topics, texts = fields["topic"], fields["properties"]
     texts = texts if isinstance(texts, Ragged) else Ragged.of([texts] * len(topics))
-    rows, reason = refused_copies({"topic": topics, "properties": texts}, writer.profile.start.record)
-    if rows:
+    for reason in refused_copies({"topic": topics, "properties": texts}, writer.profile.start.record).values():
         raise InvalidInput(reason)
 
 

@@ -77,4 +77,4 @@ def test_a_message_that_brokers_stop_at_is_left_out_and_counted(
     said = capsys.readouterr()
     (record,) = json.loads(said.out)
     assert (record["kept"], record["refused"], [*errors(schema_of("compact"), record)]) == (1, 1, [])
-    assert "1 message is left out. The first is row " in said.err
+    assert "1 message is left out:\n" in said.err and ": row 2, at " in said.err

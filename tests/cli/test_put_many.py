@@ -357,7 +357,7 @@ def test_what_a_broker_drops_or_stops_at(
     if not said:
         assert result.code == 0, result.stderr
     elif form == "import":
-        assert result.code == 1 and "1 message is left out. The first is row 2: " in result.stderr, result.stderr
+        assert result.code == 1 and "1 message is left out:\nmqstore: row 2: " in result.stderr, result.stderr
         assert "put" not in result.stderr, "its hint is for others"
         record = json.loads(result.stdout)
         assert record["refused"] == 1 and not [*errors(schema_of("import"), record)]

@@ -55,7 +55,7 @@ def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypa
     manifest = compact_stores({str(root): ""}, sorted(topics), new, how, told.append)
     messages = sum(m.topic in topics for m in found)
     counts: dict[str, Any] = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "refused": 0}
-    counts |= {"first_refused": "", "left": "", "damage": []}
+    counts |= {"named_refused": [], "left": "", "damage": []}
     assert manifest["stores"] == [{"store": str(root), "folder": "", **counts}]
     assert sum(told) == 2 * sum(path.stat().st_size for path in (root / "commitlog").iterdir())
     assert [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)] == [
@@ -135,8 +135,10 @@ def test_messages_at_which_a_broker_would_stop_are_left_out(tmp_path: Path, caps
     words = ["pipeline", "compact", str(root), *WORDS, "--as-broker", "4.9", "--format", "ndjson"]
     assert run([*words, "-t", "T", "-t", delay, "--to", str(tmp_path / "new")]) == 1
     told = capsys.readouterr()
-    assert f"{root}: 2 messages are left out. The first is row 2, at " in told.err
-    assert "no valid REAL_TOPIC and REAL_QID" in told.err and "put" not in told.err.split("row 2")[1]
+    lines = told.err.splitlines()
+    assert lines[0] == f"mqstore: {root}: 2 messages are left out:"
+    assert [line.partition(", at ")[0] for line in lines[1:]] == [f"mqstore: {root}: row {n}" for n in (2, 4)]
+    assert "no valid REAL_TOPIC and REAL_QID" in lines[1] and "put" not in told.err.split("row 2")[1]
     found = json.loads(told.out)
     assert (found["messages"], found["kept"], found["refused"]) == (4, 2, 2)
     assert [m.stored_body for m in all_of(tmp_path / "new")] == [b"first", b"good"]
@@ -144,6 +146,20 @@ def test_messages_at_which_a_broker_would_stop_are_left_out(tmp_path: Path, caps
     root = put_rows(bad, tmp_path / "bad", "5.3")
     assert run(["pipeline", "compact", str(root), *WORDS, "--as-broker", "4.9", "-t", "*", "--to", str(alone)]) == 1
     assert "2 messages are left out" in capsys.readouterr().err
+
+
+def test_of_many_messages_left_out_twenty_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"topic": "SCHEDULE_TOPIC_XXXX", "body": "x", "properties": {"DELAY": "1", "KEYS": f"{n}"}} for n in range(23)
+    ]
+    root = put_rows(rows, tmp_path, "5.3")
+    words = ["pipeline", "compact", str(root), *WORDS, "--as-broker", "4.9", "-t", "SCHEDULE_TOPIC_XXXX"]
+    assert run([*words, "--to", str(tmp_path / "new")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [lines[0], lines[-1]] == [
+        f"mqstore: {root}: {text}" for text in ("23 messages are left out:", "and 3 messages more")
+    ]
+    assert len(lines) == 22 and len(set(lines)) == 22
 
 
 def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
