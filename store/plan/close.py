@@ -223,6 +223,8 @@ _BROUGHT = "brought back from the replica"
 RESTORED = "corrects a record: its queue and its body prove what it was", "I-020"
 CUT = "separators in place of properties that a torn write destroyed", "I-055"
 _NUMBERED = "a number for each LMQ that a record names", "I-048"
+OF_RECORDS = frozenset({RESTORED, CUT, _NUMBERED})
+"""Reason and code of edits that write a record again in its place."""
 
 
 def _loaded_files(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:

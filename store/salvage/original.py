@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
-from ..broker.profiles import LMQ_OPTIONS, writer_profile
+from ..broker.profiles import LMQ_OPTIONS, profile_of, writer_profile
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
@@ -40,9 +41,10 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine
 from ..disk.layout import COMMIT_LOG, Layout
 from ..errors import InvalidInput, NoSpace, Refused
-from ..log.batch import Batch
 from ..findings.next_commands import Given, command
+from ..log.batch import Batch
 from ..log.commit_log import CommitLog
+from ..plan.close import OF_RECORDS
 from ..plan.fill import Fill, Piece, encoded, fills, padded
 from ..plan.gaps import Forms, Gap
 from ..plan.lost_messages import LostUnits
@@ -195,7 +197,8 @@ class Restored(NamedTuple):
     """What was made: files of `file_bytes`, numbers of tombstones and fillers.
 
     unplaced: number of missing queue offsets without a tombstone. left: why queues and index were not made, or what is
-    left to do, "" for nothing. version: of the brokers that the store was made for.
+    left to do, "" for nothing. version: of the brokers that the store was made for. changed: how records differ from
+    those that were found, by position.
     """
 
     files: int
@@ -205,6 +208,7 @@ class Restored(NamedTuple):
     unplaced: int = 0
     left: str = ""
     version: str = ""
+    changed: Mapping[int, str] = MappingProxyType({})
 
 
 def check_layer(layer: Layer, file_bytes: int) -> None:
@@ -387,7 +391,7 @@ def complete(
     topics.write(files, profile, now_ms)
     layout = Layout.open(root, layout.broker_config)
     found = analyze(layout, version, options=RecoveryOptions(Policy.KEEP))
-    restored, plan = restored._replace(version=found.main_version), found.plan
+    restored, plan = restored._replace(version=profile_of(found.main_version).version), found.plan
     left = str(found.refusal) if plan is None else ""
     if plan is not None and not damaged and gives_up(plan):
         left = MORE
@@ -396,6 +400,8 @@ def complete(
         return restored._replace(left=left)
     confine(files, layout)
     del found  # it may be large
+    changed = [edit for edit in plan.edits if (edit.reason, *edit.codes) in OF_RECORDS]
+    restored = restored._replace(changed={int(Path(e.path).name) + e.offset: e.reason for e in changed})
     # nobody else writes into a store that is being made: the plan still fits
     try:
         applied = apply(layout, plan, lambda: plan, files, command=by)

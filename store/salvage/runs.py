@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.commit_log import HEAD, PLAIN
-from ...formats.derive import Columns, Ragged
+from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Flags, Ints, overlapping
-from ...formats.message import LATEST_MS, SMALLEST
+from ...formats.message import LATEST_MS, MESSAGE, SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
 from ..broker.snapshot import each_directory
 from ..disk.byte_reader import fill_any, next_data
@@ -434,6 +434,12 @@ def windows_of(run: SalvageRun, sources: Sources) -> Iterator[tuple[Window, Ints
             need = LARGEST_RECORD
         else:
             return
+
+
+def batches_of(run: SalvageRun, sources: Sources) -> Iterator[Columns]:
+    """Yield the records of a run as columns, valid until the next ones are asked for."""
+    for window, starts, _ in windows_of(run, sources):
+        yield decode(MESSAGE, window.array, starts)
 
 
 def record_places(run: SalvageRun, sources: Sources) -> Iterator[tuple[Ints, Ints]]:

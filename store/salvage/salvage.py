@@ -22,9 +22,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...formats.derive import Columns, Ragged, decode
+from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.message import MESSAGE, SysFlag
+from ...formats.message import SysFlag
 from ...formats.message_properties import DELAY, INNER_MULTI_DISPATCH, ITEM_SEPARATOR, with_value
 from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC
@@ -48,7 +48,7 @@ from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_aside, write_log
-from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, mark_odd, record_places, windows_of
+from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, batches_of, mark_odd, record_places
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
@@ -67,9 +67,8 @@ class Manifest:
     """
 
     def __init__(self, root: Path, sources: Sources, files: Files) -> None:
-        self._path, self._files = root / NAME, files
+        self._path, self._files, self._sources = root / NAME, files, sources
         self._file: OpenFile | None = None
-        self._sources = sources
         self._lines: list[str] = []
         self._bytes = self._at = 0
 
@@ -77,8 +76,17 @@ class Manifest:
         """Write all records of some runs. folder: where they lie beside the new store."""
         for run in runs:
             for columns in batches_of(run, self._sources):
-                to = columns.ints("physical_offset") if fate == "kept" else None
-                self.records(run, columns, fate, to, folder)
+                self.records(run, columns, fate, folder=folder)
+
+    def kept(self, runs: list[SalvageRun], changed: Mapping[int, str]) -> None:
+        """Write all records of runs that keep their places. changed: how records differ in the new log, by position."""
+        for run in runs:
+            for columns in batches_of(run, self._sources):
+                at = columns.ints("physical_offset")
+                reasons = np.array([changed.get(place, "") for place in at.tolist()] if changed else [""])
+                for reason in np.unique(reasons).tolist():
+                    rows = np.broadcast_to(reasons == reason, at.shape)
+                    self.records(run, columns.take(rows), "kept", at[rows], reason=reason)
 
     def records(
         self, run: SalvageRun, columns: Columns, fate: str, to: Ints | None = None, folder: str = "", reason: str = ""
@@ -150,12 +158,6 @@ def _fixed(fields: dict[str, Any], before: str, after: str) -> str:
     return before + text.replace("%", "%%") + after
 
 
-def batches_of(run: SalvageRun, sources: Sources) -> Iterator[Columns]:
-    """Yield the records of a run as columns, valid until the next ones are asked for."""
-    for window, starts, _ in windows_of(run, sources):
-        yield decode(MESSAGE, window.array, starts)
-
-
 _FIELDS = (
     *("topic", "body", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host.ip"),
     *("born_host.port", "store_timestamp", "reconsume_times", "prepared_transaction_offset"),
@@ -224,8 +226,7 @@ def _put(
     wanted = selection.rows(columns)
     # leave out what closed a hole of the old log
     flags = columns.ints("sys_flag") & SysFlag.ROLLBACK == SysFlag.ROLLBACK
-    for row in np.flatnonzero(flags).tolist():
-        wanted[row] &= columns.ragged("topic")[row] != FILLER_TOPIC
+    wanted &= ~(flags & columns.ragged("topic").equals(FILLER_TOPIC))
     if not wanted.all():
         manifest.records(run, columns.take(~wanted), "left_out")
         done.left_out += int((~wanted).sum())
@@ -582,7 +583,7 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
         restored = complete(target, restored, offsets, config, version, files)
         salvaged.restored, salvaged.left = restored, restored.left
     with Manifest(target, sources, files) as manifest:
-        manifest.runs(log.runs, "kept")
+        manifest.kept(log.runs, {} if salvaged.restored is None else salvaged.restored.changed)
         _beside(salvaged, target, manifest, files)
 
 

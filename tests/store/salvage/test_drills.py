@@ -10,8 +10,8 @@ import pytest
 from mqstore.formats.message import MESSAGE
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.files import Files
-from mqstore.store.salvage.runs import Grade, images_of
-from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, batches_of, look
+from mqstore.store.salvage.runs import Grade, batches_of, images_of
+from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, look
 from mqstore.store.search.store import StoreReader
 from tests.slices import rng, share
 from tests.stores import unpack

@@ -11,6 +11,7 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.message_properties import DELAY, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from mqstore.store.broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from mqstore.store.disk.file_queue import file_name
+from mqstore.store.plan.close import RESTORED
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import CONFLICTS, LayoutKind, SalvageSelection
 from mqstore.store.search.selection import TimeRange
@@ -136,6 +137,19 @@ def test_a_delay_level_that_is_no_number_becomes_the_level_of_the_queue(tmp_path
             level = levels[old] if scheduled else old
             assert store.message_at(line["to"]).properties == {"A": "1", DELAY: level, **dict(target)}
             assert ("reason" in line) == (level != old)
+
+
+def test_the_manifest_tells_of_a_record_that_is_corrected_in_its_place(tmp_path: Path) -> None:
+    root, new = unpack(STORE, tmp_path), tmp_path / "new"
+    log = min((root / "commitlog").iterdir())
+    data = log.read_bytes()
+    level = data.index(b"DELAY\x01") + len(b"DELAY\x01")
+    log.write_bytes(data[:level] + b"x" + data[level + 1 :])
+    salvaged(new, root / "commitlog", config=CONFIG)
+    (line,) = (line for line in manifest(new) if "reason" in line)
+    assert line["fate"] == "kept" and line["reason"] == RESTORED[0]
+    with StoreReader(new, CONFIG) as store:
+        assert store.message_at(line["to"]).properties[DELAY] == str(line["queue_id"] + 1)
 
 
 @pytest.mark.parametrize(("version", "refused"), [("4.9.7", 1), ("5.3.3", 0)])
