@@ -245,6 +245,9 @@ _LOOK_BACK = 10
 _RENAMED_SINCE, _STRIPS_SINCE = (4, 5, 2), (5, 2, 0)
 """Releases that changed how broker.conf is read: mapedFileSize… renamed to mappedFileSize…, blanks stripped."""
 
+_HALTS_SINCE = (4, 9, 3)
+"""The first release of its generation whose delay levels halt."""
+
 _START_4_3 = Profile(
     "4.3",
     "4.3.1",
@@ -266,6 +269,7 @@ _START_4_9 = _START_4_3._replace(
         False, ReputStart.QUEUES_END, index_tags=False, multi_dispatch=True, slash_names=True, lmq_closed=()
     ),
 )
+_BEFORE_HALTS = _START_4_9._replace(record=_START_4_9.record._replace(level_halts=False))
 _START_5_1 = _START_4_9._replace(
     version="5.1",
     measured="5.1.4",
@@ -326,7 +330,8 @@ OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
 
 
 def profile_of(version: str) -> Profile:
-    """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number.
+    """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number. It says of a release whether
+    delay levels halt; else releases of a generation are alike.
 
     A version without a profile of its own gets that of the newest generation that is not newer. It has to belong to a
     measured major version, 4 or 5, at most one minor release above the newest measured one: 4.0 to 4.10, 5.0 to 5.6.
@@ -342,7 +347,8 @@ def profile_of(version: str) -> Profile:
         known = ", ".join(VERSIONS)
         raise InvalidInput(f"there is no profile near broker version {version}", hint=f"use one of {known}")
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
-    return older[-1] if older else PROFILES[OLDEST]
+    found = older[-1] if older else PROFILES[OLDEST]
+    return _BEFORE_HALTS if found is _START_4_9 and wanted < _HALTS_SINCE else found
 
 
 def file_rules_of(version: str) -> FileRules:
@@ -532,4 +538,5 @@ LMQ_OPTIONS = tuple(sorted({option for rules in _LMQ for option in rules.options
 
 def writer_profile(version: str) -> WriterProfile:
     """The profile of the generation of a version, as `profile_of`. Raises InvalidInput."""
-    return _WRITERS[profile_of(version).version]
+    start = profile_of(version)
+    return _WRITERS[start.version]._replace(start=start)

@@ -76,7 +76,7 @@ class Recovery:
     #: earlier start has cut them off. A clock that was set back looks the same.
     dead: int
     interrupted: Journal | None
-    #: The generation that the plan follows.
+    #: The version that the plan follows.
     main_version: str
     #: The start barrier of a finished session still exists: no broker loads before it is removed.
     barrier: bool
@@ -533,7 +533,7 @@ def _recovery(
         seen_records.tombstones,
         seen_records.dead,
         interrupted,
-        main.version,
+        version or main.version,
         bool(barriers_left(layout)),
         options,
     )

@@ -118,7 +118,7 @@ class Repair:
         return {
             "type": "repair",
             "store": str(self.layout.root),
-            "broker_version": self.request.version,
+            "broker_version": profile_of(self.request.version).version,
             "parts": sorted(self.request.choice.parts),
             "exit": "crashed" if self.crashed else "clean",
             "plan": {
@@ -159,9 +159,8 @@ def analyze(
     queues are to be afterwards; layout: as of `as_kind`. proved: by a `verify` that has just read the log
     (`Scope.anew`). Raises Refused (the log must be recovered first), Unreadable, InvalidInput.
     """
-    given = profile_of(version).version if version else None
-    refuse_kind(layout, kind, given)
-    version = given or profile_of(generation_of(layout).version).version
+    refuse_kind(layout, kind, profile_of(version).version if version else None)
+    version = version or profile_of(generation_of(layout).version).version
     request = Request(choice, version, made_ms, kind)
     if proved is not None and not (proved.files and proved.files.still_holds(layout)):
         proved = None
@@ -175,9 +174,8 @@ def analyze(
 @refusing()
 def refuse_at_once(layout: Layout, version: str | None, kind: QueueStoreKind | None) -> None:
     """Raise what `analyze` raises before it reads the log: Refused, Unreadable, Unsupported, InvalidInput."""
-    given = profile_of(version).version if version else None
-    refuse_kind(layout, kind, given)
-    _refuse_log(layout, profile_of(given or generation_of(layout).version))
+    refuse_kind(layout, kind, profile_of(version).version if version else None)
+    _refuse_log(layout, profile_of(version or generation_of(layout).version))
 
 
 def _refuse_log(layout: Layout, profile: Profile) -> None:
@@ -208,7 +206,7 @@ def _plan(
     options = RecoveryOptions(
         Policy.KEEP,
         request.made_ms,
-        (request.version,),
+        (profile.version,),
         exact=True,
         renumber=named,
         named=choice.topics,

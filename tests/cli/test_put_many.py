@@ -330,6 +330,8 @@ def test_the_topic_of_the_timer(form: str, lacks: str, tmp_path: Path) -> None:
         ("4.9", {"DELAY": "", "REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC", "LOST": "t"}, ""),
         ("4.3", {"REAL_TOPIC": "", "REAL_QID": "", "LOST": "t"}, ""),
         ("4.3", {"REAL_QID": ""}, ""),
+        ("4.6", {"REAL_QID": ""}, ""),
+        ("4.9.3", {"REAL_QID": ""}, "no valid REAL_TOPIC and REAL_QID: brokers 4.9.3 to 4.9.8 deliver no later"),
         ("5.3", {"REAL_QID": ""}, ""),
         ("5.3", {"INNER_NUM": "x", "INNER_BASE": "1"}, "INNER_NUM 'x' is not a 16-bit number"),
         ("4.9", {"INNER_NUM": "x", "INNER_BASE": "1"}, ""),

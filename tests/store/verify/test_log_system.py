@@ -140,7 +140,9 @@ def test_what_a_killed_broker_had_passed_is_not_judged_once_it_is_mended(command
     assert not run_here(["verify", str(root)]).code and "Nothing to do." in run_here(["recover", str(root)]).stdout
 
 
-@pytest.mark.parametrize(("next_offset", "version", "halts"), [(0, "4.9", True), (1, "4.9", False), (0, "4.3", False)])
+@pytest.mark.parametrize(
+    ("next_offset", "version", "halts"), [(0, "4.9", True), (1, "4.9", False), (0, "4.3", False), (0, "4.9.2", False)]
+)
 def test_a_level_stands_still_at_a_plain_tombstone_that_waits(
     next_offset: int, version: str, halts: bool, tmp_path: Path
 ) -> None:
