@@ -168,15 +168,10 @@ def compacted_queues(context: VerifyContext) -> list[CompactedQueue]:
     """Return the queues that either compaction directory has, limited to the topic and queue of the scope."""
 
     def make() -> list[CompactedQueue]:
-        layout, scope = context.store.layout, context.scope
-        both = [*queue_directories(layout.compaction_queues)]
-        both += queue_directories(layout.compaction_log)
-        wanted = sorted({(queue.topic, queue.queue_id) for queue in both})
-        return [
-            CompactedQueue(context, topic, queue_id)
-            for topic, queue_id in wanted
-            if scope.topic in (None, topic) and scope.queue_id in (None, queue_id)
-        ]
+        layout = context.store.layout
+        both = (*queue_directories(layout.compaction_queues), *queue_directories(layout.compaction_log))
+        wanted = {(queue.topic, queue.queue_id) for queue in both if context.scope.wants(queue)}
+        return [CompactedQueue(context, topic, queue_id) for topic, queue_id in sorted(wanted)]
 
     return context.kept("compacted queues", make)
 

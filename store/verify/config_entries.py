@@ -60,7 +60,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
         if row.values.get("table") == LMQ_OFFSET_TABLE:
             continue
         queue = QueueId(row.values["topic"], row.values["queue_id"])
-        if context.scope.queue_id not in (None, queue.queue_id):
+        if not context.scope.wants(queue):
             continue
         offset, group = row.values["offset"], row.values["group"]
         text, severity = _outside(context, queue, offset, steps_to_next(group), known=queue.topic in topics)
@@ -442,7 +442,7 @@ def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
         return  # the verdict says so: a broker appends to segments, or a quick run does not check CRCs
     queues = defaultdict[str, dict[str, FlatFile]](dict)
     for file in flat_files(context):
-        if file.there and file.queue is not None and _is_wanted(context, file.queue):
+        if file.there and file.queue is not None and context.scope.wants(file.queue):
             queues[file.path][file.kind] = file
     for path, files in sorted(queues.items()):
         if reason := context.stopped():
@@ -453,11 +453,6 @@ def tiered_segments_can_be_read(context: VerifyContext) -> Iterator[FileFault]:
             yield from log.read(files[_LOG])
         if len(files) == len((_LOG, _QUEUE)):
             yield from log.compare(files[_QUEUE])
-
-
-def _is_wanted(context: VerifyContext, queue: QueueId) -> bool:
-    scope = context.scope
-    return scope.topic in (None, queue.topic) and scope.queue_id in (None, queue.queue_id)
 
 
 def _end_of(file: FlatFile) -> int:
@@ -533,7 +528,7 @@ def nothing_is_between_tier_and_log(context: VerifyContext) -> Iterator[FileFaul
         queue = file.queue
         if file.kind != _QUEUE or queue is None or not file.segments:
             continue
-        if not _is_wanted(context, queue):
+        if not context.scope.wants(queue):
             continue
         first, last = context.log.first_offset.get(queue), file.segments[-1]
         found = (file.there or {}).get(last["base_offset"])

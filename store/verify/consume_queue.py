@@ -50,12 +50,9 @@ _SECOND_MS = 1000
 def ext_files(context: VerifyContext) -> None:
     """Check that units follow one another from the front of each ext file to its end mark, or to its zeros."""
     for directory in queue_directories(context.store.layout.consume_queue_ext):
-        if context.scope.topic not in (None, directory.topic):
-            continue
-        if context.scope.queue_id not in (None, directory.queue_id):
-            continue
-        with MappedFileQueue.open(directory.path) as files:
-            _check_units(context, directory, files)
+        if context.scope.wants(directory):
+            with MappedFileQueue.open(directory.path) as files:
+                _check_units(context, directory, files)
 
 
 def _check_units(context: VerifyContext, directory: QueueDirectory, files: MappedFileQueue) -> None:
@@ -142,7 +139,7 @@ _SAMPLES = 8
 def units_of_messages(context: VerifyContext, messages: Messages) -> None:
     """Check that each message has its unit at its queue offset, with the tags code that its record asks for."""
     queues = queues_of(context)
-    if context.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
+    if context.scope.quick or queues.unreadable or not context.scope.wants(messages.queue):
         return
     if queues.is_batch(messages.queue):
         compare_batches(context, queues, messages)
@@ -176,7 +173,7 @@ def units_of_settled(context: VerifyContext, settled: Mapping[QueueId, ComparedU
     queues = queues_of(context)
     if context.scope.quick or queues.unreadable:
         return True
-    wanted = {queue: laid for queue, laid in settled.items() if queues.wanted(queue)}
+    wanted = {queue: laid for queue, laid in settled.items() if context.scope.wants(queue)}
     if any(queues.is_batch(queue) for queue in wanted):
         return False
     checks = {queue: queues.check(queue) for queue in wanted}
@@ -340,7 +337,7 @@ def units_of_queues(context: VerifyContext) -> None:
         check_database(context, queues)
         return
     for queue in sorted(queues.paths.keys() | queues.checks.keys() | context.log.missing.keys()):
-        if not queues.wanted(queue):
+        if not context.scope.wants(queue):
             continue
         check = queues.check(queue)
         seen = QueuePass(context, queues, check)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
     from ..log.commit_log import Batch, Extent
+    from ..queues.read import QueueDirectory
     from ..queues.rocksdb_copy import CopiedQueues
     from ..settings.read import Progress
     from ..start.config import ConfigStart
@@ -163,6 +164,10 @@ class Scope(NamedTuple):
     proof: bool = False
     anew: bool = False
     watch: type[LogWatcher] | None = None
+
+    def wants(self, queue: QueueId | QueueDirectory) -> bool:
+        """Return whether a queue is to be checked."""
+        return self.topic in (None, queue.topic) and self.queue_id in (None, queue.queue_id)
 
 
 def never() -> bool:

@@ -199,7 +199,7 @@ def batch_units(context: VerifyContext) -> None:
     """Check that each unit begins where the one before it ends, and that the last one ends with the log."""
     queues = queues_of(context)
     for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
-        if queues.wanted(queue):
+        if context.scope.wants(queue):
             check = queues.batch_check(queue)
             _Sequence(context, check).run()
             _report_missing(context, queues, check)

@@ -60,7 +60,7 @@ def files_of_queues(context: VerifyContext) -> None:
     """Check that files have whole units, and that only a last file in use is empty."""
     queues = queues_of(context)
     for queue, path, unit_bytes in _all_queues(queues):
-        if not queues.wanted(queue):
+        if not context.scope.wants(queue):
             continue
         with MappedFileQueue.open(path) as files:
             for file in files.files:
@@ -109,7 +109,7 @@ def queues_of_topics(context: VerifyContext) -> None:
     queues = queues_of(context)
     topics = queues.topics
     for queue in sorted({*queues.paths, *queues.batch_paths}):
-        if not queues.wanted(queue):
+        if not context.scope.wants(queue):
             continue
         count = topics.queues(queue.topic) if topics is not None else None
         path = queues.paths.get(queue) or queues.batch_paths[queue]
@@ -118,11 +118,11 @@ def queues_of_topics(context: VerifyContext) -> None:
             _add(context, queue, "I-076", path, text)
     for topic in sorted({queue.topic for queue in queues.batch_paths}):
         simple = sorted(queue for queue in queues.paths if queue.topic == topic)
-        if simple and queues.wanted(simple[0]):
+        if simple and context.scope.wants(simple[0]):
             text = "the topic has queues in consumequeue and in batchconsumequeue"
             _add(context, simple[0], "I-083", queues.paths[simple[0]], text)
     for topic in sorted(batches_in_database(context.store.layout, context.profile)):
-        for queue in sorted(queue for queue in queues.paths if queue.topic == topic and queues.wanted(queue))[:1]:
+        for queue in sorted(queue for queue in queues.paths if queue.topic == topic and context.scope.wants(queue))[:1]:
             text = f"its type is {BATCH_QUEUES}, but it is in a RocksDB: pulls at an inner batch fail; it needs files"
             _add(context, queue, "I-083", queues.paths[queue], text, severity=Severity.WARNING, repair="")
     if not queues.batches:
@@ -152,7 +152,7 @@ def _check_types(context: VerifyContext, queues: QueueStates) -> None:
                 continue
             seen.add(queue.topic)
             queue_type = topics.attribute(queue.topic, QUEUE_TYPE)
-            if (queue_type == BATCH_QUEUES) != batches and queues.wanted(queue):
+            if (queue_type == BATCH_QUEUES) != batches and context.scope.wants(queue):
                 text = f"its directory is not the one for its type, {queue_type or 'SimpleCQ'}"
                 _add(context, queue, "I-083", paths[queue], text)
 
@@ -162,7 +162,7 @@ def lmq_queues(context: VerifyContext) -> None:
     """Check that an LMQ has only the queue 0, and no `/` in its name."""
     queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
-        lmq = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
+        lmq = queue.topic.startswith(LMQ_PREFIX) and context.scope.wants(queue)
         if lmq and queue.queue_id and any(list_entries(path)):
             text, mend = "an LMQ can have only number 0", "mv {path} {aside}"
             _add(context, queue, "I-078", path, text, repair=mend)
@@ -211,7 +211,7 @@ def delayed_messages(context: VerifyContext) -> None:
         end = check.live_end if check is not None else 0
         if context.crashed:  # a start dispatches again what has no unit yet
             end = max(end, context.log.next_offset.get(queue, 0))
-        if queues.wanted(queue) and offset > end and not context.live and context.log.complete:
+        if context.scope.wants(queue) and offset > end and not context.live and context.log.complete:
             text = f"delayOffset.json has {offset}, but the queue ends at {end}"
             _add(context, queue, "I-077", os.fspath(path), text, offset=None)
 
@@ -225,7 +225,7 @@ def check_database(context: VerifyContext, queues: QueueStates) -> None:
     bounds = _bounds(database.database)
     for topic, queue_id, _ in database:
         queue = QueueId(topic, queue_id)
-        if queues.wanted(queue):
+        if context.scope.wants(queue):
             opened = database.open(*queue)
             summary = opened.summary(store.log_files.start)
             if isinstance(opened, RocksdbConsumeQueue):
@@ -233,7 +233,7 @@ def check_database(context: VerifyContext, queues: QueueStates) -> None:
                 _check_holes(context, queue, summary, bounds, opened)
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
-        if queues.wanted(queue) and queue in bounds.last:
+        if context.scope.wants(queue) and queue in bounds.last:
             _compare_units(context, queue, directory.path, database.open(*queue))
 
 

@@ -404,13 +404,6 @@ class QueueStates(Mergeable):
             return found.in_database
         return found if isinstance(found, RocksdbConsumeQueues) and not self.unreadable else None
 
-    def wanted(self, queue: QueueId) -> bool:
-        """Return whether the scope includes the queue."""
-        scope = self._context.scope
-        if scope.topic is not None and queue.topic != scope.topic:
-            return False
-        return scope.queue_id is None or queue.queue_id == scope.queue_id
-
     def check(self, queue: QueueId) -> QueueCheck:
         """Return the state of one queue, which need not exist. Raise Unreadable."""
         found = self.checks.get(queue)
