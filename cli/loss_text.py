@@ -87,15 +87,24 @@ def timer_lines(found: Recovery) -> list[str]:
 
 
 def slave_lines(found: Recovery) -> list[str]:
-    """Lines about tombstones in the log of a slave, which should be a copy of the master's."""
-    fills = found.plan.fills if found.plan is not None else ()
-    if not found.layout.broker_config.is_slave or not any(len(fill.lost) for fill in fills):
+    """Lines about damage in the log of a slave, which should be a copy of the master's."""
+    plan, start = found.plan, found.prediction
+    if plan is None or not found.layout.broker_config.is_slave or found.options.policy != "keep":
         return []
-    return [
-        "",
-        "Tombstones make the log of this slave differ from the master's; `--replica` and a copy of the master's store",
-        "bring the records back. What a start cuts off comes again from the master, if still there.",
-    ]
+    lines = []
+    if any(len(fill.lost) or fill.fillers for fill in plan.fills) or plan.cut:
+        lines = [
+            "",
+            "Tombstones, fillers and separators make the log of this slave differ from the master's; `--replica` and a",
+            "copy of the master's store bring the records back.",
+        ]
+    if start.lost.messages and start.log_end is not None:
+        lines += [
+            "",
+            f"The master sends what a start cuts off again, if its own log still reaches back to {start.log_end:,}.",
+            "`--policy broker` cuts the log there, too, and can be taken back.",
+        ]
+    return lines
 
 
 def cut_lines(found: Recovery, rows: int | None) -> list[str]:

@@ -166,17 +166,19 @@ def _left_unfired(before: JudgedRecovery) -> str:
 
 
 def _behind_the_log(before: JudgedRecovery) -> str:
-    """How many records queues name behind the end of the log, unless the plan counts them: a start cut them off."""
+    """What the master of a slave sends again; else how many units point behind the end of the log, unless the plan
+    counts their records: a start cut them off.
+    """
     plan, start = before.recovery.plan, before.recovery.prediction
+    if plan is not None and before.recovery.layout.broker_config.is_slave:
+        if before.recovery.options.policy != "keep":
+            return "; the master sends them again, if still there" if plan.lost_messages else ""
+        come = counted(plan.resent, "message comes", "messages come", form=",")
+        return f"; {come} again from the master, if still there" if plan.resent else ""
     if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
-    if not behind:
-        return ""
-    if before.recovery.layout.broker_config.is_slave:
-        come = counted(behind, "message comes", "messages come", form=",")
-        return f"; {come} again from the master, if still there"
-    return f"; queues point to {counted(behind, 'record', form=',')} behind the end of the log"
+    return f"; {counted(behind, 'unit', form=',')} of queues point behind the end of the log" if behind else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:

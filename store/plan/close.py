@@ -1,8 +1,8 @@
 """Plan the commit log under the policy "keep": close every gap and set the end of the log.
 
 The log ends behind the last good record, or behind lost records that units name right behind it. The log of a slave
-ends behind the last good record, as its master sends the lost ones again. What lies farther on (a torn tail, stale
-bytes, files that were never written) is treated as under the policy "broker".
+ends behind the last good record that has all its properties, as its master sends the rest again. What lies farther on
+(a torn tail, stale bytes, files that were never written) is treated as under the policy "broker".
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class KeptLog(NamedTuple):
     gone: Sequence[Fill] = ()
     #: Records in the log's gaps that are damaged, but whole in their lengths.
     torn: Sequence[TornRecord] = ()
+    #: Messages behind the end of a slave's log that units name: the master sends them again.
+    resent: int = 0
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool, record_rules: RecordRules) -> GapFinder:
@@ -109,12 +111,12 @@ def keep_log(
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
     entries = _entries_by_start(snapshot, queue)
-    size, start = snapshot.log_file_bytes, min(entries)
+    size, start, is_slave = snapshot.log_file_bytes, min(entries), snapshot.layout.broker_config.is_slave
+    _end_before_torn(finder, is_slave=is_slave)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, start), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     behind = units_behind(size, end, max(finder.files) + size, look)
-    is_slave = snapshot.layout.broker_config.is_slave
     if len(behind) and not is_slave:
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -149,8 +151,10 @@ def keep_log(
     whole = [r for r in finder.undispatchable if r.position < end and r.position not in taken]
     restored, lmq = _with_numbers(restored, [(r.position, queue.read(r.position, r.size)) for r in whole], audits)
     edits += edits_of(entries, size, restored, RESTORED)
-    edits += edits_of(entries, size, [(record.position, record.data) for record in cut], CUT)
-    edits += edits_of(entries, size, lmq, _NUMBERED)
+    edits += [
+        *edits_of(entries, size, [(c.position, c.data) for c in cut], CUT),
+        *edits_of(entries, size, lmq, _NUMBERED),
+    ]
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [*_loaded_files(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
@@ -158,7 +162,16 @@ def keep_log(
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone)
+    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if is_slave else 0
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone, resent=resent)
+
+
+def _end_before_torn(finder: GapFinder, *, is_slave: bool) -> None:
+    """End a slave's log before the records at its end that have lost properties: the master sends them again, whole."""
+    for record in reversed(finder.cut if is_slave else ()):
+        if record.position + record.size == finder.end:
+            finder.end = finder.covered = record.position
+            finder.given_up = True
 
 
 def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:

@@ -151,6 +151,8 @@ class Plan:
     fills: Sequence[Fill] = ()
     #: Ranges behind the end of the log whose records are lost.
     gone: Sequence[Gap] = ()
+    #: As of `KeptLog`.
+    resent: int = 0
     #: Records that have lost properties, with their new bytes.
     cut: Sequence[CutProperties] = ()
     #: The RocksDB of queues to build; None: it stays.
@@ -380,6 +382,7 @@ def _completed(
         fills=kept.fills,
         gone=[fill.gap for fill in kept.gone if fill.gap.begin >= log.end],
         cut=kept.cut,
+        resent=kept.resent,
         database=fix,
         exact_alone=asked or kept.exact_alone or builder.exact_alone,
     )

@@ -149,7 +149,7 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     yield from unfinished_change(root, left_over(found.layout))
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"recovery is not possible yet: {found.refusal}")
-    yield from _of_prediction(root, worst, by_files=not found.not_by_files)
+    yield from _of_prediction(found.layout, worst, by_files=not found.not_by_files)
     count = _without_record(plan) if plan is not None else 0
     if count and not worst.lost.messages:
         are = "is" if count == 1 else "are"
@@ -174,12 +174,12 @@ def unfinished_change(root: str, left: InterruptedChange | HalfStore | None) -> 
     yield Finding.of("I-185", root, text, repair=left.cure)
 
 
-def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
+def _of_prediction(layout: Layout, worst: Prediction, *, by_files: bool) -> Iterator[Finding]:
     """Yield findings. by_files: a change of files can repair what is lost, or what keeps a broker from its start."""
     from ..audit.messages import UNSERVED
     from ..recover.broker_bugs import BETWEEN_BATCHES, WITHOUT_COMPACTION_LOG
 
-    repair = None if by_files else ""
+    root, repair = os.fspath(layout.root), None if by_files else ""
     broker = f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
         yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}", repair=repair)
@@ -188,6 +188,8 @@ def _of_prediction(root: str, worst: Prediction, *, by_files: bool) -> Iterator[
     if lost := worst.lost.messages:
         topics = counted(worst.lost.topics, "topic")
         text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
+        follows = layout.broker_config.is_slave and layout.dledger is None
+        text += ", unless the master sends them again" if follows else ""
         yield Finding.of("I-181", root, text, count=lost, repair=repair)
     if hidden := worst.hidden:
         text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"

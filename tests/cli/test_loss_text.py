@@ -114,12 +114,28 @@ def test_what_a_replica_gives_and_lacks() -> None:
     assert "continues behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
 
 
-@pytest.mark.parametrize(("role", "lost", "told"), [("SLAVE", [1], True), ("SLAVE", [], False), ("", [1], False)])
-def test_what_tombstones_do_to_a_slave(role: str, lost: list[int], told: bool) -> None:
-    plan = SimpleNamespace(fills=[SimpleNamespace(lost=[]), SimpleNamespace(lost=lost)])
-    layout = SimpleNamespace(broker_config=BrokerConfig({"brokerRole": role}))
-    lines = slave_lines(cast("Recovery", SimpleNamespace(plan=plan, layout=layout)))
-    assert bool(lines) == told and ("`--replica`" in "".join(lines)) == told
+FILL = SimpleNamespace(lost=[], fillers=[])
+CHANGES: list[dict[str, Any]] = [
+    {"fills": [FILL, SimpleNamespace(lost=[1], fillers=[])]},
+    {"fills": [SimpleNamespace(lost=[], fillers=[(0, 91)])]},
+    {"cut": ["a record"]},
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("role", "policy"), [("SLAVE", "keep"), ("SLAVE", "broker"), ("", "keep")])
+def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: dict[str, Any]) -> None:
+    """What helps is told: a copy of the master, or the master itself."""
+    told = (role, policy) == ("SLAVE", "keep")
+    for made, lost in ((change, 0), ({}, 5), (change, 5), ({}, 0)):
+        plan = SimpleNamespace(**{"fills": [FILL], "cut": []} | made)
+        start = SimpleNamespace(lost=SimpleNamespace(messages=lost), log_end=86598)
+        layout = SimpleNamespace(broker_config=BrokerConfig({"brokerRole": role}))
+        options = SimpleNamespace(policy=policy)
+        found = cast("Recovery", SimpleNamespace(plan=plan, prediction=start, layout=layout, options=options))
+        text = "".join(slave_lines(found))
+        assert ("`--replica`" in text) == (told and bool(made))
+        assert ("reaches back to 86,598" in text) == (told and bool(lost))
 
 
 def prediction(items: int, **timers: Any) -> Recovery:

@@ -79,3 +79,15 @@ def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
     assert "does not fit this store" in result.stdout.splitlines()[0]
     assert "the plan" not in result.stdout
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("policy", "said"), [("keep", "1 message"), ("broker", "185 messages; the master sends them")])
+def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: Path) -> None:
+    """A cut at damage in the middle of its log loses nothing that its master still has."""
+    root = stores.unpack("5.3.3-ha-slave", tmp_path)
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(86598)
+        file.write(bytes(486))
+    page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", policy]).stdout
+    assert f" loses {said}" in page.splitlines()[0]
+    assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")

@@ -80,6 +80,46 @@ def noise_in(log: Path) -> None:
         file.write(b"\x11" * 800)
 
 
+def test_the_last_message_of_a_slave_comes_again_with_its_properties(store: Callable[[str], Path]) -> None:
+    """A master keeps it without those that were torn off; in the middle of its log a slave does, too."""
+    root = store("5.3.3-ha-slave")
+    with (root / "commitlog" / f"{131072:020d}").open("r+b") as file:
+        file.seek(170888 - 60 - 131072)
+        file.write(bytes(60))
+    for role, end, resent in (("ASYNC_MASTER", 170888, 0), ("SLAVE", 170088, 1)):
+        options = BrokerConfig(config("5.3.3-ha-slave", root)).with_set([f"brokerRole={role}"])
+        before = said_of(root, options)
+        assert before.found is not None and (plan := before.found.plan) is not None
+        assert (plan.log_end, plan.resent, plan.lost_messages) == (end, resent, 0)
+        assert bool(plan.cut) == (not resent) and list(before.contradictions()) == []
+    apply_recovery(before, options)
+    assert said_of(root, options).verdict.status is Status.CLEAN
+
+
+def test_a_message_that_several_queues_name_comes_again_once(store: Callable[[str], Path]) -> None:
+    """The last 22 records are gone, of which 27 units name 22."""
+    root = store("4.9.7-lmq")
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(63250)
+        file.write(bytes(262144 - 63250))
+    options = BrokerConfig(config("4.9.7-lmq", root)).with_set(["brokerRole=SLAVE"])
+    found = said_of(root, options).found
+    assert found is not None and found.plan is not None and found.plan.resent == 22
+
+
+def test_what_a_start_of_a_slave_cuts_off_the_master_may_send_again(store: Callable[[str], Path]) -> None:
+    """The verdict says so, as that is what helps."""
+    root = store("5.3.3-ha-slave")
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(86598)
+        file.write(bytes(486))
+    for role, said in (("ASYNC_MASTER", False), ("SLAVE", True)):
+        options = BrokerConfig(config("5.3.3-ha-slave", root)).with_set([f"brokerRole={role}"])
+        [text] = [each.message for each in said_of(root, options).verdict.serious if each.code == "I-181"]
+        assert text.startswith("a broker 5.3 would lose 185 messages of 2 topics")
+        assert text.endswith(", unless the master sends them again") == said
+
+
 def without_last_files(log: Path) -> None:
     """Units name the record that stood at 262144, and those behind it."""
     for start in (262144, 393216):
@@ -109,6 +149,7 @@ def test_the_end_of_a_slaves_log_comes_again_from_its_master(
         assert bool(plan.fills or plan.gone) == bool(wanted)
         end_is_lost = {"I-020", "I-021", "I-022", "I-186"} & {finding.code for finding in before.verdict.serious}
         assert bool(end_is_lost) == bool(wanted) and list(before.contradictions()) == []
+        assert plan.resent == lost - wanted
     apply_recovery(before, options)
     after = said_of(root, options)
     assert after.verdict.status is Status.CLEAN
