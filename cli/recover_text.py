@@ -136,7 +136,9 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if found.plan is None:
         return ""
     if found.not_by_files:
-        return "No file needs repair: the broker's configuration does not fit this store."
+        if found.nothing_to_do:
+            return "No file needs repair: the broker's configuration does not fit this store."
+        return "First correct the broker's configuration, which does not fit this store."
     steps = next_steps(before, given)
     if not any(step.changes for step in steps):
         damaged = before.verdict.status is Status.DAMAGED
@@ -304,7 +306,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
     if found.refusal is not None and not found.interrupted:
         return ["Next: fix the problem named above, then run this command again."]
     if found.not_by_files:
-        return ["Next: start the broker with a configuration that fits this store."]
+        unfit = "start the broker" if found.nothing_to_do else "run this command again, and start the broker,"
+        return [f"Next: {unfit} with a configuration that fits this store."]
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
     notes = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []

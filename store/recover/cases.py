@@ -10,12 +10,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from ..audit.messages import NO_UNIT, UNSERVED, Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
 from ..plan.normalize import missing_parts
 from ..plan.plan import Plan
 from ..queues.edits import is_zero_from
+from ..queues.references import commit_log_of
 from ..queues.units import is_whole_file
 from ..start.outcome import POISON, Outcome
 
@@ -38,6 +41,15 @@ class CaseFacts(NamedTuple):
     def undispatchable(self) -> bool:
         """A record cannot be dispatched."""
         return self.refused == "poison-record" or POISON in self.outcome.hangs
+
+    @property
+    def without_dup_info(self) -> bool:
+        """The log ends at a record that lacks nothing but DUP_INFO, which duplicationEnable asks for."""
+        if not self.outcome.profile.record.dup_info:
+            return False
+        with self.snapshot.layout.commit_log_files() as files:
+            found = commit_log_of(self.snapshot.layout, files).records(np.array([self.outcome.log_end], np.int64))
+        return len(found) > 0 and found.body_crc_ok is not None and bool(found.body_crc_ok[0])
 
     @property
     def missing_files(self) -> bool:
@@ -362,6 +374,16 @@ CASES: tuple[Case, ...] = (
         ("B26",),
         ("I-022",),
         keep="a tombstone in its place, if a queue names it",
+    ),
+    Case(
+        "no-dup-info",
+        "duplicationEnable, and a record without DUP_INFO of two parts, in the range that the recovery scans",
+        "cuts the log there, deletes the later files and their queue units",
+        "none: set duplicationEnable=false, as when the store was written",
+        lambda facts: facts.after.lost.messages > 0 and facts.without_dup_info,
+        (),
+        ("I-050",),
+        by_options=True,
     ),
     Case(
         "damage-cuts",

@@ -116,8 +116,10 @@ class Recovery:
 
     @property
     def not_by_files(self) -> bool:
-        """A start fails, or loses what no plan can keep: the files are in order, but not for this configuration."""
-        return self.nothing_to_do and bool(self.prediction.lost.messages or self.prediction.case.by_options)
+        """A start fails, or loses what no plan can keep: the files may be in order, but not for this configuration."""
+        lost, by_options = bool(self.prediction.lost.messages), self.prediction.case.by_options
+        kept = self.options.policy is Policy.KEEP and lost and by_options
+        return kept or (self.nothing_to_do and (lost or by_options))
 
     @property
     def harmful(self) -> bool:

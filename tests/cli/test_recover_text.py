@@ -71,11 +71,13 @@ def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
     assert run_here(["recover", str(root), *options]).code == 0
 
 
-def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
-    """The plan changes nothing: it is not said to save what a start loses."""
-    root = stores.unpack("5.3.3-clean", tmp_path)
+@pytest.mark.parametrize("name", ["5.3.3-clean", "5.3.3-killed"])
+def test_a_configuration_that_does_not_suit_the_store(name: str, tmp_path: Path) -> None:
+    """The plan changes nothing of that: it is not said to save what a start loses, nor proposed."""
+    root = stores.unpack(name, tmp_path)
     result = run_here(["recover", str(root), "--set", "duplicationEnable=true"])
-    assert result.code == 1
+    assert result.code == 1 and "`mqstore recover" not in result.stdout
+    assert result.stdout.endswith("with a configuration that fits this store.\n")
     assert "does not fit this store" in result.stdout.splitlines()[0]
     assert "the plan" not in result.stdout
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)

@@ -196,7 +196,7 @@ OF_KEEP = ("wrong-header", "last-file-missing")
 IN_DATABASE = {label for label in (case.label for case in CASES) if label.startswith("queue-database")}
 #: Of a log in several directories: tests/store/plan/test_normalize.py.
 SEVERAL = "log-directory-missing"
-POISON, DEAD_TAIL, OPTIONS = "poison-record", "dead-tail", "queue-options"
+POISON, DEAD_TAIL, OPTIONS, DUPLICATION = "poison-record", "dead-tail", "queue-options", "no-dup-info"
 #: tests/store/recover/test_rocks.py.
 UNSERVED, IN_BATCHES = "compaction-unserved", "batches-unserved"
 UNCOMPACTED = "compaction-incomplete"
@@ -207,7 +207,8 @@ IN_ENTRIES = ("dledger-hole", "dledger-too-small", "dledger-index-length")
 
 
 def test_every_row_is_made() -> None:
-    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, UNSERVED, IN_BATCHES, UNCOMPACTED, *IN_ENTRIES, SEVERAL}
+    elsewhere = {POISON, DEAD_TAIL, *IN_DATABASE, OPTIONS, DUPLICATION, UNSERVED, IN_BATCHES, UNCOMPACTED, SEVERAL}
+    elsewhere |= {*IN_ENTRIES}
     assert {*MADE, *elsewhere} == {case.label for case in CASES}
 
 
@@ -276,6 +277,24 @@ def test_records_that_an_earlier_start_cut_off(tmp_path: Path) -> None:
     assert not found.harmful
     recover(root, config, "4.9.7")
     assert analyze(Layout.open(root, config)).nothing_to_do
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_records_that_duplication_mode_rejects(killed: bool, tmp_path: Path) -> None:
+    """No plan adds DUP_INFO, whatever else it does; where a record is damaged, the damage is what ends the log."""
+    root, version = spoilt(f"5.3.3-{'halt' if killed else 'clean'}-1", lambda root: None)(tmp_path)
+    layout = Layout.open(root, CONFIG.with_set(["duplicationEnable=true"]))
+    keep = RecoveryOptions(Policy.KEEP)
+    found = analyze(layout, version, options=keep)
+    assert found.prediction.case.label == DUPLICATION and found.not_by_files
+    assert found.prediction.lost.messages and found.plan is not None and bool(found.plan.edits) >= killed
+    [told] = [finding for finding in findings_of_start(found) if finding.code == "I-181"]
+    assert told.repair == ""
+    with (root / "commitlog" / f"{found.prediction.log_end:020d}").open("r+b") as file:
+        file.seek(88)
+        file.write(b"damage")
+    hurt = analyze(layout, version, options=keep)
+    assert hurt.prediction.case.label == "damage-cuts" and not hurt.not_by_files
 
 
 @pytest.mark.parametrize(("gone", "left"), [("compaction", 15), ("compaction/compactionCq/state/0", None)])
