@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
     from ..broker.snapshot import QueueId
+    from ..disk.layout import QueueDirectory
     from ..log.commit_log import Batch, Extent
-    from ..queues.read import QueueDirectory
     from ..queues.rocksdb_copy import CopiedQueues
     from ..settings.read import Progress
     from ..start.config import ConfigStart
