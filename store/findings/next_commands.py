@@ -420,6 +420,8 @@ def _mends_all(command: NextCommand) -> bool:
 
 def command_in_general(code: str) -> str:
     """Return the next command for findings of this code, with placeholders for what a finding would name."""
+    if code == INTERRUPTED:  # which command finishes a change depends on the change: a finding names it
+        return str(command("verify", "STORE"))
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}

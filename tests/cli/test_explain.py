@@ -103,6 +103,11 @@ def test_a_story_names_cause_effect_and_what_to_do(code: str) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+def test_verify_names_the_command_that_finishes_a_change() -> None:
+    """A move of queues is finished by `repair`, a job by `pipeline`, others by `recover` or `undo`."""
+    assert "mqstore verify STORE" in run_here(["explain", "I-185"]).stdout.splitlines()[-1]
+
+
 def test_a_case_names_what_both_policies_do() -> None:
     text = " ".join(run_here(["explain", "damage-cuts"]).stdout.split())
     case = next(case for case in CASES if case.label == "damage-cuts")
