@@ -9,7 +9,7 @@ from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
-from .unread import report_unreadable, run_on_readable
+from .unread import report_unreadable, run_on_readable, warn_of_empty
 
 app = App()
 
@@ -69,6 +69,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
+    warn_of_empty(sizes, common)
 
     def job(roots: Sequence[str]) -> dict[str, Any]:
         with at_rate(common.rate), common.progress("exporting", sum(map(sizes.__getitem__, roots))) as progress:

@@ -10,7 +10,7 @@ from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, session_showing, warn_if_quicker_here
-from .unread import report_unreadable, run_on_readable
+from .unread import report_unreadable, run_on_readable, warn_of_empty
 
 
 @shared(FileFormat, "Format of the files.", without=("rate",))
@@ -42,6 +42,7 @@ def export_on_spark(stores: list[str], to: Path, options: ExportOptions, spark: 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
+    warn_of_empty(sizes, common)
     warn_if_quicker_here("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
 

@@ -8,7 +8,7 @@ from .declared import Option, bad_parameter
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, warn_if_quicker_here
 from .stats_answer import StatsOptions, answer
-from .unread import report_unreadable
+from .unread import report_unreadable, warn_of_empty
 
 
 @shared(without=("rate",))
@@ -55,6 +55,7 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     ask = options.asked(stores_of(stores), common)
     sizes, gone = log_sizes(ask.stores, ask.broker_config)
     left_out = report_unreadable(gone, others=bool(sizes), partial=options.partial)
+    warn_of_empty(sizes, common)
     warn_if_quicker_here("stats", list(sizes), spark, common)
     tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted)
     common.explain(f"starting Spark on {master} for {counted(len(tasks), 'part')} of logs")

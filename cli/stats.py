@@ -10,7 +10,7 @@ from .expiry_answer import ExpiryOptions
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
-from .unread import report_unreadable, run_on_readable
+from .unread import report_unreadable, run_on_readable, warn_of_empty
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
@@ -112,6 +112,7 @@ def _count_logs(stores: list[str], options: StatsOptions, common: Common) -> Non
     ask = options.asked(stores_of(stores), common)
     sizes, unread = log_sizes(ask.stores, ask.broker_config)
     left_out = report_unreadable(unread, others=bool(sizes), partial=options.partial)
+    warn_of_empty(sizes, common)
 
     def job(roots: Sequence[str]) -> Counted:
         with common.progress("counting", sum(map(sizes.__getitem__, roots))) as progress:

@@ -15,6 +15,7 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Damage
     from ..store.errors import StoreError
+    from .options import Common
 
 UNREAD = "unread"
 """Type of the record in an answer for a store that was left out."""
@@ -40,6 +41,12 @@ def report_unreadable(unread: Mapping[str, StoreError], *, others: bool, partial
             say("nothing was done; --partial continues without what cannot be read")
         raise Exit(max(map(exit_code_of, unread.values())))
     return [{"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()]
+
+
+def warn_of_empty(sizes: Mapping[str, int], common: Common) -> None:
+    """Warn of each store whose log is empty. sizes: bytes of the logs, by store."""
+    for root in (root for root, size in sizes.items() if not size):
+        common.warn(f"the log is empty: {root}")
 
 
 def retry_without_lost(job: Callable[[T], U], asked: T, rest: Callable[[T, StoreError], T | None]) -> tuple[T, U]:

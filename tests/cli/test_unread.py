@@ -37,6 +37,18 @@ def test_a_store_that_cannot_be_read_ends_it(others: bool, partial: bool, capsys
     ]
 
 
+@pytest.mark.parametrize("words", [["stats"], ["export", "--to", "out"]])
+def test_an_empty_log_is_told(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its messages may be on a disk that is not mounted: the answer alone would look as if there had never been any."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        (root / "commitlog").mkdir(parents=True)
+    assert run([*(str(tmp_path / word) if word == "out" else word for word in words), *map(str, roots)]) == 0
+    assert [line for line in capsys.readouterr().err.splitlines() if "empty" in line] == [
+        f"mqstore: the log is empty: {root}" for root in roots
+    ]
+
+
 def test_with_partial_it_is_a_record_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     records = report_unreadable(GONE, others=True, partial=True)
     assert [unread_text(record) for record in records] == ["not read: /a (in use)", "not read: /b (no such directory)"]
