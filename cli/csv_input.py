@@ -29,7 +29,7 @@ _LARGEST_CELL = 256 << 20
 def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Line]]:
     """Yield the rows of a file, or of stdin for `-`, in portions; the row below the names has number 1.
 
-    note: called with the number of characters of each line. Raises InvalidInput with the row, Missing, Unreadable.
+    note: called with the number of bytes of each line. Raises InvalidInput with the row, Missing, Unreadable.
     """
     csv.field_size_limit(_LARGEST_CELL)
     with opened(source) as descriptor, open(descriptor, encoding="utf-8", newline="", closefd=False) as text:
@@ -56,7 +56,7 @@ def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Lin
 
 def _noted(lines: Iterator[str], note: Callable[[int], None]) -> Iterator[str]:
     for line in lines:
-        note(len(line))
+        note(len(line.encode()))
         yield line
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.cli.csv_input import read_portions
+
 from .. import stores
 from .datadriven import run_here
 from .put_tables import NOW, stored
@@ -58,6 +60,13 @@ def test_csv_cells_that_a_spreadsheet_would_run(tmp_path: Path) -> None:
     assert [row["body"] for row in two] == texts
     kept = [{n: v for n, v in row.items() if n not in MADE_ANEW} for row in (*one, *two)]
     assert kept[: len(texts)] == kept[len(texts) :]
+
+
+def test_progress_counts_bytes(tmp_path: Path) -> None:
+    source, noted = tmp_path / "in.csv", list[int]()
+    source.write_text('topic,body\norders,\u20ac \u00e9\norders,"two\r\nlines"\n', "utf-8", newline="")
+    assert sum(map(len, read_portions(str(source), noted.append))) == 2
+    assert sum(noted) == source.stat().st_size
 
 
 def test_csv_that_makes_no_sense(tmp_path: Path) -> None:
