@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats.derive import decode_one
-from ...formats.message import MESSAGE
+from ...formats.message import LATEST_MS, MESSAGE
 from ..audit.messages import LogObserver, Messages
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId, Snapshot
@@ -54,6 +54,7 @@ _RECORD_FIELDS = ("total_size", "queue_id", "queue_offset", "sys_flag", "born_ti
 """Fields that identify a record; in most records none of them is 0."""
 _MESSAGE_FIELDS = ("total_size", "born_timestamp", "store_timestamp", "body_crc")
 """Those that identify the message, whatever its queue."""
+_TIMES = ("born_timestamp", "store_timestamp")
 
 
 class ReplicaPart(NamedTuple):
@@ -321,14 +322,18 @@ def _has_data_behind(snapshot: Snapshot, begin: int) -> bool:
 def _has_other_record(log: CommitLog, replica: Replica, position: int) -> bool:
     """Whether the torn record at the end is another one than the replica's record there.
 
-    Fields that are 0 were never written; a single different field is damage.
+    Fields that are 0 were never written; a single different field is damage. So are several, as noise over a header
+    makes them, if the times are equal or impossible: another message has other times.
     """
     own, other = (
         _head(data) for data in (log.read(position, _PEEK_BYTES), replica.bytes_at(position, position + _PEEK_BYTES))
     )
     if own is None or other is None or own["physical_offset"] != position:
         return False
-    return sum(bool(own[name]) and own[name] != other[name] for name in _RECORD_FIELDS) > 1
+    differing = {name for name in _RECORD_FIELDS if own[name] and own[name] != other[name]}
+    times = [name for name in _TIMES if own[name]]
+    others = [name for name in times if name in differing and 0 < own[name] < LATEST_MS]
+    return len(differing) > 1 and bool(others or not times)
 
 
 def _head(data: bytes) -> dict[str, int] | None:

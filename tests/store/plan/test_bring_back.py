@@ -292,6 +292,20 @@ def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
     assert "another record" in brought(plan).lacks[0].reason
 
 
+@pytest.mark.parametrize("noise", [((0, 28),), ((4, 24),), ((0, 28), (36, 52))])
+def test_noise_over_the_last_header_does_not_hide_what_the_copy_has(
+    unpacked: Stores, noise: tuple[tuple[int, int], ...], tmp_path: Path
+) -> None:
+    """The record still names its place, but its times are those of the copy's record, or no times."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    first = brought(planned(cut(root, 100_000, units=False), unpacked(SLAVE))).parts[0].position
+    overwrite(root / "commitlog" / file_name(0), first, log_bytes(unpacked(MASTER))[first : first + 100])
+    for begin, size in noise:
+        overwrite(root / "commitlog" / file_name(0), first + begin, b"A" * size)
+    [part] = brought(planned(root, unpacked(SLAVE))).parts
+    assert (part.position, part.records) == (first, 158)
+
+
 @pytest.mark.parametrize("wrong", [{"sys_flag": 1}, {"queue_id": 99}, {"queue_offset": 7777}, {"topic": b"X"}])
 def test_a_header_that_no_checksum_covers_comes_back(
     unpacked: Stores, tmp_path: Path, wrong: dict[str, object]
