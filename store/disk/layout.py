@@ -31,6 +31,7 @@ INDEX = "index"
 TIMER_LOG = "timerlog"
 CONFIG = "config"
 JOURNAL = ".mqstore"
+UNFINISHED = f"{JOURNAL}-unfinished"
 BARRIER_PREFIX = "mqstore-recover-"
 """Name prefix of the file in the log directory that keeps brokers from starting during a repair."""
 ROCKSDB_STORE = "rocksdbstore"
@@ -479,7 +480,7 @@ def _check_directory(root: Path) -> None:
             raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
         os.scandir(root).close()
     except FileNotFoundError as error:
-        raise Missing("no such directory", path=root, hint="check the path") from error
+        raise Missing("no such directory", path=root, hint=where_instead(root, "check the path")) from error
     except OSError as error:
         raise from_os_error(error, root) from error
 
@@ -493,7 +494,10 @@ def _parent_hint(path: Path) -> str:
 
 
 def where_instead(root: Path, otherwise: str = _LACKS) -> str:
-    """Hint what to name instead of a directory that is not a store."""
+    """Hint what to name instead of a directory that is not a store, or not there: a job may have begun to make it."""
+    if not root.exists():
+        begun = f"{root.parent}/.{root.name}{UNFINISHED}"
+        return f"run the job again that was making it, or remove {begun}" if os.access(begun, os.F_OK) else otherwise
     if root.name in _DIRECTORIES or _log_files(root):
         return _parent_hint(root)
     if (root / "store" / COMMIT_LOG).is_dir():

@@ -23,7 +23,7 @@ from ...formats.locked_range import CONTENT, LOCKED_RANGE
 from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, from_os_error, os_errors
 from .byte_reader import open_regular
 from .files import Files, OpenFile, empty
-from .layout import JOURNAL
+from .layout import JOURNAL, where_instead
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
@@ -253,10 +253,14 @@ def _add_hint(error: BaseException, outcome: str) -> None:
 
 
 def check_empty(target: Path) -> None:
-    """Raise InvalidInput for a directory with content, NotAStore for a file, InUse as `is_incomplete`."""
+    """Raise InvalidInput for a directory with content, or one that a job has begun to make, NotAStore for a file, InUse
+    as `is_incomplete`.
+    """
     with os_errors(target):
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
+        if not target.exists() and (hint := where_instead(target, "")):
+            raise InvalidInput("a job has begun to make this directory", path=target, hint=hint)
         prefix = f"{HALF_MADE}: remove it, or " if is_incomplete(target) else ""
         if target.is_dir() and any(target.iterdir()):
             raise InvalidInput("not empty", path=target, hint=f"{prefix}{_ANOTHER}")

@@ -31,9 +31,9 @@ from uuid import uuid4
 
 from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, Files, refuse_links, remove_tree, write_new
-from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
+from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL, UNFINISHED
 from ..disk.lock import HALF_MADE, StoreLock, holder, is_incomplete
-from ..errors import NotAStore, Refused, StoreError, Unreadable
+from ..errors import InvalidInput, NotAStore, Refused, StoreError, Unreadable
 
 DRAFT = ".draft"
 """Suffix of files in a stage whose target is read meanwhile, by readers that look everywhere."""
@@ -283,16 +283,24 @@ def remove_beside(target: Path, files: Files) -> None:
 
 
 def _new_and_old(target: Path) -> tuple[Path, Path]:
-    return _hidden(target, "new"), _hidden(target, "old")
+    return _hidden(target, f"{JOURNAL}-new"), _hidden(target, f"{JOURNAL}-old")
 
 
 def _unfinished(target: Path) -> Path:
-    return _hidden(target, "unfinished")
+    return _hidden(target, UNFINISHED)
 
 
-def _hidden(target: Path, what: str) -> Path:
-    """Return a place beside the target. Raises Refused if it, or what jobs keep in it, is a link."""
-    place = target.with_name(f".{target.name}{JOURNAL}-{what}")
+_NAME_BYTES_MAX = 255 - len(f".{UNFINISHED}")
+
+
+def _hidden(target: Path, suffix: str) -> Path:
+    """Return a place beside the target. Raises Refused if it, or what jobs keep in it, is a link, InvalidInput if its
+    name is too long.
+    """
+    if len(os.fsencode(target.name)) > _NAME_BYTES_MAX:
+        hint = f"give it a name of {_NAME_BYTES_MAX} bytes or less: the job works in a directory with a longer one"
+        raise InvalidInput("the name of the target is too long", path=target, hint=hint)
+    place = target.with_name(f".{target.name}{suffix}")
     refuse_links([place, *_kept_in(place)])
     return place
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.disk.files import Files, remove_tree, write_new
+from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import mark_of, new_directory
-from mqstore.store.errors import InUse, Refused, Unreadable
-from mqstore.store.output.stage import Stage, one_job, publish_made
+from mqstore.store.errors import InUse, InvalidInput, Missing, Refused, Unreadable
+from mqstore.store.inspect.recognise import recognise
+from mqstore.store.output.stage import Stage, one_job, publish_job, publish_made
 
 from ..put.faults import CountingFiles, Killed, KilledFiles
 
@@ -141,3 +145,35 @@ def test_another_job_ends_or_begins_while_one_ends(begun: bool, tmp_path: Path) 
     with one_job(tmp_path, Meanwhile()):
         pass
     assert (tmp_path / ".mqstore").exists() is begun
+
+
+@pytest.mark.parametrize("read", [Layout.open, recognise])
+def test_what_a_killed_job_left_is_named_where_its_output_is_looked_for(
+    read: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Nor does another command make something in that place; the same job goes on there."""
+    target, left = tmp_path / "new", tmp_path / ".new.mqstore-unfinished"
+    with pytest.raises(Missing) as missing:
+        read(target)
+    assert left.name not in str(missing.value)
+    fill = partial(Stage.seal, manifest={})
+    with pytest.raises(Killed):
+        publish_job(target, fill, bool, KilledFiles(4))
+    assert left.is_dir() and not target.exists()
+    told = f"run the job again that was making it, or remove {left}"
+    with pytest.raises(Missing, match=told):
+        read(target)
+    refused = pytest.raises(InvalidInput, match=f"a job has begun to make this directory: {target}; {told}")
+    with refused, new_directory(target, Files()):
+        pass
+    publish_job(target, fill, bool)
+    assert target.is_dir() and not left.exists()
+
+
+def test_a_name_that_leaves_no_room_for_a_longer_one_beside_it(tmp_path: Path) -> None:
+    """In UTF-8 it has 235 bytes at most."""
+    publish_made(tmp_path / ("d" * 235), {}, lambda tree: {})
+    for name in ("d" * 236, "\u00e4" * 118):
+        with pytest.raises(InvalidInput, match=r"the name of the target is too long: .* of 235 bytes or less"):
+            publish_made(tmp_path / name, {}, lambda tree: {})
+    assert [path.name for path in tmp_path.iterdir()] == ["d" * 235]
