@@ -46,7 +46,8 @@ class LossOptions(Options):
     force_empty_log: Annotated[
         bool,
         Option(
-            "--force-empty-log", help="The log is lost for good: move queues, index and timer away and start empty."
+            "--force-empty-log",
+            help="The log is lost for good: move queues, index, timer and rocksdbstore away and start empty.",
         ),
     ] = False
 

@@ -241,10 +241,11 @@ _CODES = ("I-002",)
 
 
 def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]:
-    """Yield edits that leave a store without queues, index, timer and compacted messages. Raises Refused.
+    """Yield edits that leave a store without queues, index, timer, rocksdbstore and compacted messages. Raises Refused.
 
     database: the RocksDB of queues. Compacted messages go, too: a broker would serve them, and none of the new messages
-    up to the last of them. The log directory has to exist: it holds the start barrier.
+    up to the last of them. So do timers, transactions and index items in rocksdbstore, which name places in the lost
+    log, and with them how far the timers were read. The log directory has to exist: it holds the start barrier.
     """
     directory = snapshot.layout.commit_log_directories[0]
     if not directory.is_dir():
@@ -258,7 +259,7 @@ def put_away(snapshot: Snapshot, database: Path | None = None) -> Iterator[Edit]
     if layout.rocksdb_queues:  # without the database a broker would use queue files that were left behind
         for topic in sorted({Path(each.path).parent for each in queue_directories(layout.consume_queue)}):
             yield Edit("move", str(topic), _REASON, _CODES)
-    for path in database_files(database) if database is not None else ():
+    for path in (*(database_files(database) if database is not None else ()), *database_files(layout.rocksdb_store)):
         yield Edit("move", str(path), _REASON, _CODES)
     yield from _moves(snapshot.index)
     yield from _moves(snapshot.timer_log)

@@ -172,7 +172,7 @@ CASES: tuple[Case, ...] = (
         "there is no commit log file: is the path wrong, a disk not mounted, or the store new?",
         "starts with an empty log and deletes the files of all queues",
         "none: refused for safety while queues have files; with --force-empty-log moves the"
-        " files of queues, index and timer away",
+        " files of queues, index, timer and rocksdbstore away",
         lambda facts: not facts.snapshot.log,
         codes=("I-002",),
     ),

@@ -102,9 +102,12 @@ def test_what_it_costs_is_told(root: Path) -> None:
 
 
 def test_all_of_it_is_put_away_and_comes_back(root: Path) -> None:
+    (root / "rocksdbstore").mkdir()
+    for name in ("CURRENT", "MANIFEST-000004", "000009.sst"):  # rows that name places in the log
+        (root / "rocksdbstore" / name).write_bytes(b"rows")
     before = content(root)
     carried_out(root, found(root))
-    data = ("commitlog/", "consumequeue/", "index/", "abort")
+    data = ("commitlog/", "consumequeue/", "index/", "rocksdbstore/", "abort")
     assert not [name for name in content(root) if name.startswith(data) and name != "abort.bak"]
     after = found(root, force=False)
     assert after.nothing_to_do and not after.harmful
