@@ -462,12 +462,15 @@ def journal_option(journal: Path) -> Path:
 
 
 def _interrupted_in(journal: Path) -> InterruptedChange:
-    """Describe the interrupted session in a journal that a barrier names. Looks for marker files, opens none."""
+    """Describe the interrupted session in a journal that a barrier names: anybody may have written both."""
     with suppress(StoreError):
         for folder in sessions(journal):
-            state = Journal(journal, folder, "").state
-            if state.half_way:
-                return InterruptedChange(folder.name, state is SessionState.UNDO_INTERRUPTED, journal_option(journal))
+            found = Journal(journal, folder, "")
+            undoing = found.state is SessionState.UNDO_INTERRUPTED
+            if found.state.half_way:
+                with suppress(StoreError):  # what has begun the session says which command continues it
+                    found = Journal.load(journal, folder)
+                return InterruptedChange(folder.name, undoing, journal_option(journal), ended_by(found.command))
     return InterruptedChange("", journal=journal_option(journal))
 
 

@@ -11,7 +11,7 @@ from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import JOURNAL, Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.session.apply import apply
-from mqstore.store.session.journal import SEALED, barriers, unfinished
+from mqstore.store.session.journal import MOVES, SEALED, InterruptedChange, barriers, ended_by, left_over, unfinished
 from mqstore.store.session.undo import session_to_undo, undo
 
 from ...recovery_cases import CONFIG
@@ -89,6 +89,29 @@ def test_cut_off_and_gone_on_with(root: Path, place: Path, tmp_path: Path) -> No
         assert not barriers(layout_of(copy, place))
         shutil.rmtree(layout_of(copy, place).journal.parent)
     assert seen == {False, True}
+
+
+@pytest.mark.parametrize("command", ["recover", "repair", *MOVES.values()])
+def test_the_command_that_goes_on_is_named_without_the_option(command: str, root: Path, place: Path) -> None:
+    """Only the barrier says where the journal is, and only the journal that queues were on their way elsewhere."""
+    layout = layout_of(root, place)
+    plan = planned(root, CONFIG, VERSION)
+    for at in range(0, 400, 5):
+        files = KilledFiles(at)
+        confine(files, layout)
+        with pytest.raises(Killed):
+            apply(layout, plan, lambda: plan, files, command=command)
+        if unfinished(root, layout.journal) is not None:
+            break
+    found = left_over(layout_of(root, None))
+    assert isinstance(found, InterruptedChange) and found.session and found.journal == place
+    name, *options = ended_by(command).split()
+    wanted = ["mqstore", name, str(root), *options, "--apply", "--journal", str(place)]
+    assert found.command(layout).split()[: len(wanted)] == wanted
+    if command in MOVES.values():
+        [journal] = layout.journal.glob("*/journal*")
+        journal.write_bytes(b"not what was sealed")
+        assert left_over(layout_of(root, None)) == found._replace(ended_by="recover")
 
 
 def test_what_was_moved_stays_for_undo(root: Path, place: Path) -> None:
