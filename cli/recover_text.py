@@ -177,7 +177,7 @@ def _behind_the_log(before: JudgedRecovery) -> str:
             return "; the master sends them again, if still there" if plan.lost_messages else ""
         come = counted(plan.resent, "message comes", "messages come", form=",")
         return f"; {come} again from the master, if still there" if plan.resent else ""
-    if plan is not None and (plan.gone or plan.brought or plan.log_end != start.log_end):
+    if plan is not None and (plan.gone or plan.brought or plan.without_log or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
     return f"; {counted(behind, 'unit', form=',')} of queues point behind the end of the log" if behind else ""

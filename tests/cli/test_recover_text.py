@@ -93,3 +93,12 @@ def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: P
     page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", policy]).stdout
     assert f" loses {said}" in page.splitlines()[0]
     assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")
+
+
+def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:
+    """Without a log all of that is lost, and nothing lies behind an end."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    page = run_here(["recover", str(root), "--force-empty-log"]).stdout
+    assert re.search(r"--force-empty-log` loses [0-9]+ messages\.$", page.splitlines()[0])
