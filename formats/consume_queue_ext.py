@@ -27,6 +27,8 @@ UNIT_BYTES_MAX = 32767
 END_OF_FILE = -1
 END = Struct("size" / Int16sb * "-1: go on in the next file")
 END_MARK = END.build({"size": END_OF_FILE})
+#: Bytes that a broker keeps free at the end of a file.
+SPARE_BYTES = 2 * END.sizeof()
 
 #: An address is the position in the stream plus this number.
 ADDRESS_BASE = -(2**63)

@@ -39,6 +39,8 @@ from .compressed import (
 )
 
 _ZEROS = bytes(1 << 16)
+_FIRST_LOOK_BYTES, _LOOK_BYTES = 1 << 12, 1 << 20
+"""Bytes that a search for data reads at once; most files have some at their front."""
 
 
 class Windows(ABC):
@@ -374,6 +376,16 @@ class MappedFileQueue(Closing, Windows):
         """
         found = byte_reader.next_data(self.descriptor(file), offset)
         return found if found is not None and found < file.size else None
+
+    def first_data(self, file: MappedFile, offset: int = 0) -> int | None:
+        """First byte from `offset` on that is not zero, None if there is none. Holes are not read. Raises as `read`."""
+        at, size = self.next_data(file, offset), _FIRST_LOOK_BYTES
+        while at is not None:
+            data = self.read_file(file, at, size)
+            if not is_zero(data):
+                return at + len(data) - len(data.lstrip(b"\0"))
+            at, size = self.next_data(file, at + len(data)) if data else None, _LOOK_BYTES
+        return None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
         """Where the data at `offset` ends: at a hole of a sparse file or the end of the file.

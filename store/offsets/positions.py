@@ -385,7 +385,7 @@ def _clamp_lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         if not group.startswith(LMQ_PREFIX):  # no broker reads it
             continue
         queue, lmq = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
-        if not lmq and queue not in bounds.ranges and _is_int(table[key]):
+        if not lmq and queue not in bounds.ranges and is_int(table[key]):
             yield Clamped(group, queue, table.pop(key), None)
             continue
         yield from _clamp_one(group, table, key, queue, bounds.of(queue, known=lmq))
@@ -393,7 +393,7 @@ def _clamp_lmq(table: Json, bounds: Bounds) -> Iterator[Clamped]:
 
 def _clamp_delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
     for key in list(table):
-        if (level := _number(key)) is None or not _is_int(table[key]):
+        if (level := _number(key)) is None or not is_int(table[key]):
             continue
         queue = QueueId(SCHEDULE_TOPIC, level - 1)
         exists = bounds.levels is not None and 1 <= level <= bounds.levels
@@ -407,7 +407,7 @@ def _clamp_delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
 def _clamp_one(group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None) -> Iterator[Clamped]:
     """Clamp one offset of a row. ends: None if it is only known that no queue begins below 0."""
     offset = row[key]
-    if not _is_int(offset):
+    if not is_int(offset):
         return
     if ends is None and is_beyond(offset):
         yield Clamped(group, queue, row.pop(key), None)
@@ -432,15 +432,16 @@ def inside(offset: int, lowest: int, highest: int) -> int:
 
 def is_beyond(offset: Any) -> bool:
     """Whether it is an integer outside of the range that brokers read."""
-    return _is_int(offset) and not OFFSET.holds(offset)
+    return is_int(offset) and not OFFSET.holds(offset)
 
 
 def _number(key: Any) -> int | None:
     """A key that is a number, with quotes or without, as a broker accepts both."""
     if isinstance(key, str):
         return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
-    return key if _is_int(key) else None
+    return key if is_int(key) else None
 
 
-def _is_int(value: Any) -> bool:
+def is_int(value: Any) -> bool:
+    """Whether a JSON value is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -208,14 +208,10 @@ def cut_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     if outcome.refusal is not None or outcome.dledger is None:
         reason = outcome.refusal.reason if outcome.refusal else "no entry"
         raise Refused(reason, path=snapshot.layout.dledger, hint="recover with --policy keep")
-    files = _loaded(snapshot)
+    size = snapshot.log_file_bytes
+    files = [LoadedFile(int(e.name), size, e) for e in snapshot.log if not e.directory]
     tail = list(tail_edits(snapshot, files, outcome.dledger.end, stale=False))
     return LogPlan(files[0].start, outcome.dledger.end, False, tail, written(tail))
-
-
-def _loaded(snapshot: Snapshot) -> list[LoadedFile]:
-    size = snapshot.log_file_bytes
-    return [LoadedFile(int(e.name), size, e) for e in snapshot.log if not e.directory]
 
 
 def keep_entries(

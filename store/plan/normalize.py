@@ -134,7 +134,7 @@ def right_name(entry: DirectoryEntry, names: Collection[str], size: int) -> str:
     start = None if entry.directory or not size else start_of(entry.name)
     if start is None or start % size or file_name(start) in names:
         start = _start_in_log(entry, names, size)
-    elif is_zero_from(entry, 0) or _names_another_place(entry):
+    elif is_zero_from(entry, 0) or (_begins_with_record(entry) and not _is_in_place(entry)):
         return ""
     if start is None or file_name(start) in names:
         return ""

@@ -10,7 +10,6 @@ replica may have the originals. Runs are contiguous whole records of a replica t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -35,6 +34,7 @@ from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.lock import identity
 from ..disk.temporary import mapped
 from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind, contradictory
@@ -69,8 +69,8 @@ class Replica:
         InvalidInput for the store itself, Refused for files of another size.
         """
         directories, confirmed = log_of(name)
-        taken = {_identity(path) for path in own.commit_log_directories if path.exists()}
-        if any(_identity(path) in taken for path in directories if path.exists()):
+        taken = {identity(path.stat()) for path in own.commit_log_directories if path.exists()}
+        if any(identity(path.stat()) in taken for path in directories if path.exists()):
             raise InvalidInput("the replica is the store itself", path=name)
         queue = MappedFileQueue.open(directories, file_bytes)
         for file in queue.files:
@@ -145,11 +145,6 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
     checkpoint = read_checkpoint(layout.checkpoint)
     confirmed = checkpoint.confirm_phy_offset if checkpoint else 0
     return layout.commit_log_directories, confirmed or None
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116
-    return status.st_dev, status.st_ino
 
 
 _SAMPLES = 64
@@ -295,9 +290,6 @@ def is_sound_at(log: CommitLog, position: int) -> bool:
     return bool(len(found)) and not is_spoilt(found, PropertyItems(found.columns.ragged("properties")))[0]
 
 
-_RUN_WINDOW_BYTES = 1 << 20
-
-
 class ReplicaRun(NamedTuple):
     """Contiguous records, or a BLANK behind them: [begin, end)."""
 
@@ -394,6 +386,6 @@ def _windows(run: ReplicaRun, file_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield a run in windows that do not cross a file border."""
     at = run.begin
     while at < run.end:
-        end = min(run.end, at + _RUN_WINDOW_BYTES, (at // file_bytes + 1) * file_bytes)
+        end = min(run.end, at + _WINDOW_BYTES, (at // file_bytes + 1) * file_bytes)
         yield at, end
         at = end

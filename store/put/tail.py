@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..log.batch import Batch
 
 
-_WINDOW_BYTES = 1 << 20
 NO_BATCHES = "cannot append to batch queues beside a RocksDB: brokers do not serve them from there"
 _WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
 _ONE_BY_ONE = 512
@@ -201,18 +200,9 @@ def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
     for file in reversed(log.files):
         if any(log.read_file(file, 0, BLANK_BYTES)):
             return file
-        if not _is_zero(log, file):
+        if log.first_data(file) is not None:
             raise unclean(layout, "the last log file begins with zeros", file.start)
     return None
-
-
-def _is_zero(log: MappedFileQueue, file: MappedFile) -> bool:
-    at = log.next_data(file, 0)
-    while at is not None and at < file.size:
-        if any(log.read_file(file, at, _WINDOW_BYTES)):
-            return False
-        at = log.next_data(file, at + _WINDOW_BYTES)
-    return True
 
 
 def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:

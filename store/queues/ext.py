@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...formats.consume_queue_ext import ADDRESS_BASE, END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
+from ...formats.consume_queue_ext import (
+    ADDRESS_BASE,
+    END,
+    END_MARK,
+    HEAD,
+    SPARE_BYTES,
+    UNIT,
+    UNIT_BYTES_MAX,
+    UNIT_BYTES_MIN,
+)
 from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ...formats.fixed import numbers_of
@@ -227,8 +236,6 @@ _HEAD = dtype_of(HEAD)
 
 
 _WRITTEN_HEAD = numbers_of(HEAD)
-_SPARE_BYTES = 2 * END.sizeof()
-"""Bytes that a broker keeps free at the end of a file."""
 
 
 class BitMaps:
@@ -299,7 +306,7 @@ class ExtWriter:
                 codes.append(code)
                 continue
             room = self._file_size - end % self._file_size
-            if size > room - _SPARE_BYTES:
+            if size > room - SPARE_BYTES:
                 self._piece(pieces, end).extend(END_MARK)
                 end += room
             self._piece(pieces, end).extend(_WRITTEN_HEAD.pack(size, code, time, len(bits)) + bits)

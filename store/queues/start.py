@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.consume_queue_ext import ADDRESS_BASE, END, HEAD, UNIT_BYTES_MAX, UNIT_BYTES_MIN
+from ...formats.consume_queue_ext import ADDRESS_BASE, END, HEAD, SPARE_BYTES, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ..broker.load_rules import LoadedFile, truncate
@@ -30,9 +30,6 @@ from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill,
 
 _SIZE = dtype_of(END)
 _HEAD = dtype_of(HEAD)
-_SIZE_BYTES = END.sizeof()
-_SPARE_BYTES = 2 * _SIZE_BYTES
-"""Bytes that a broker keeps free at the end of a file."""
 _SIZES_AT_ONCE = 4096
 
 
@@ -139,13 +136,13 @@ class ExtState:
 
     def append(self, count: int, size: int) -> Ints | None:
         """Add `count` units of one size. Returns their addresses, int64[count]; None if the size is too large."""
-        if size > min(UNIT_BYTES_MAX, self.file_bytes - _SPARE_BYTES):
+        if size > min(UNIT_BYTES_MAX, self.file_bytes - SPARE_BYTES):
             return None
         addresses = np.zeros(count, np.int64)
         done = 0
         while done < count:
             file = self._file_for(size)
-            fitting = min(count - done, (self.file_bytes - file.wrote - _SPARE_BYTES) // size)
+            fitting = min(count - done, (self.file_bytes - file.wrote - SPARE_BYTES) // size)
             first = ADDRESS_BASE + file.start + file.wrote
             addresses[done : done + fitting] = first + size * np.arange(fitting, dtype=np.int64)
             file.added_at = file.wrote if file.added_at is None else file.added_at
@@ -155,7 +152,7 @@ class ExtState:
 
     def _file_for(self, size: int) -> ExtFile:
         """The last file, if it has room for a unit, else a new file behind it."""
-        if self.files and size > self.file_bytes - self.files[-1].wrote - _SPARE_BYTES:
+        if self.files and size > self.file_bytes - self.files[-1].wrote - SPARE_BYTES:
             self.files[-1].wrote = self.file_bytes
         if not self.files or self.files[-1].wrote == self.file_bytes:
             start = self.files[-1].start + self.file_bytes if self.files else 0

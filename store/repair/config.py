@@ -39,7 +39,7 @@ from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import TransactionPositions, has_own_records, transaction_queues
 from ..offsets.move import clamped_in_database
-from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
+from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond, is_int
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
@@ -113,16 +113,16 @@ def _repair_topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if entry.get(TOPIC_NAME, topic) != topic:
             yield "I-142", _set(entry, topic, TOPIC_NAME, topic)
         perm = entry.get("perm", 0)
-        if "perm" in wrong or (_is_int(perm) and not 0 <= perm <= PERM_MOST):
+        if "perm" in wrong or (is_int(perm) and not 0 <= perm <= PERM_MOST):
             yield "I-142", _set(entry, topic, "perm", fresh["perm"])
         counts = [-1 if column in wrong else entry.get(column, 1) for column in _QUEUE_NUMBERS]
-        sound = [n for n in counts if _is_int(n) and n > 0]
+        sound = [n for n in counts if is_int(n) and n > 0]
         for column, count in zip(_QUEUE_NUMBERS, counts, strict=True):
-            if _is_int(count) and count <= 0:
+            if is_int(count) and count <= 0:
                 most = max([*sound, proven.highest.get(topic, -1) + 1])
                 yield "I-142", _set(entry, topic, column, most or fresh[column])
         needed = proven.highest.get(topic, -1) + 1
-        if topic in proven.topics and all(_is_int(n := entry.get(c, 1)) and n < needed for c in _QUEUE_NUMBERS):
+        if topic in proven.topics and all(is_int(n := entry.get(c, 1)) and n < needed for c in _QUEUE_NUMBERS):
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
     for topic in sorted(proven.unserved - set(table)):
         table[topic] = proven.topic(topic)
@@ -196,10 +196,6 @@ def _short(value: Any) -> str:
     """Return a value of a file on one line, cut to a readable length."""
     text = one_line(str(value))
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 _FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
@@ -302,7 +298,7 @@ def _whole_numbers(name: str, table: Json, place: str = "") -> Iterator[Mended]:
     for key, value in table.items() if name in _OFFSET_CODES else ():
         if isinstance(value, dict):
             yield from _whole_numbers(name, value, f"{place}{_short(key)} ")
-        elif not _is_int(value) and _is_int(number := numbers(value)):
+        elif not is_int(value) and is_int(number := numbers(value)):
             table[key] = number
             yield _OFFSET_CODES[name], f"{place}{_short(key)}: {_short(value)} -> {number}"
 

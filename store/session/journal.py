@@ -43,7 +43,7 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, SESSION_JOURNAL, UNDONE, Edit, Files, read_note, sessions, write_new
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.lock import LockState, creator_of, holder, mark_of
+from ..disk.lock import LockState, creator_of, holder, identity, mark_of
 from ..errors import StoreError, Unreadable, os_errors
 from ..findings.next_commands import HALF_MADE, by_hand, done_with_half, in_catalogue, pipeline_again, proposed
 from ..output.stage import unpublished
@@ -534,18 +534,18 @@ def _file_rows(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
 
     Links lead to other disks of the store; a link that is no part of the store may lead anywhere and is left out.
     """
-    foreign = {_identity(Path(one.path).lstat()) for one in layout.foreign}
+    foreign = {identity(Path(one.path).lstat()) for one in layout.foreign}
     parts = (layout.root, *layout.commit_log_directories, layout.config, layout.consume_queue)
     waiting, seen = [str(path) for path in parts if path.is_dir()], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()
-        key = _identity(os.stat(directory))  # noqa: PTH116
+        key = identity(os.stat(directory))  # noqa: PTH116
         if key in seen:
             continue
         seen.add(key)
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.is_symlink() and _identity(entry.stat(follow_symlinks=False)) in foreign:
+                if entry.is_symlink() and identity(entry.stat(follow_symlinks=False)) in foreign:
                     continue
                 if entry.is_dir():
                     waiting += [entry.path] if entry.name != layout.journal.name else []
@@ -554,8 +554,3 @@ def _file_rows(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
                     own = entry.stat(follow_symlinks=not link)
                     row = (own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
                     yield entry.path, row
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Identify a file whatever its path: a link may lead back into the store."""
-    return status.st_dev, status.st_ino

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property, reduce
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -205,6 +206,11 @@ class _KeptWheel:
         if few and not noted_of(os.fspath(self._path)):
             self._read_status, self._parts = now, parts
         return parts
+
+
+def wheel_bytes(wheel: Path) -> int:
+    """Length of a wheel file, 0 without the file."""
+    return wheel.stat().st_size if wheel.exists() else 0
 
 
 def wheel_at_rest(layout: Layout) -> Iterable[WheelSlots]:

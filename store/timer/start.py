@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ from ..queues.edits import is_zero_from
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import is_valid, is_whole_file
-from .read import due_ms, is_entry, wheel_at_rest
+from .read import due_ms, is_entry, wheel_at_rest, wheel_bytes
 from .wheel import Ticks
 
 QUEUE = QueueId(TIMER_TOPIC, 0)
@@ -116,17 +115,13 @@ def recover_timer(
 def load_timer(snapshot: Snapshot, profile: Profile) -> LoadedFiles | Refusal:
     """The files of the timer log; a Refusal if lengths or names make the load of them or of the wheel fail."""
     wheel = snapshot.layout.timer_wheel
-    if (size := _wheel_bytes(wheel)) not in (0, FILE_BYTES):
+    if (size := wheel_bytes(wheel)) not in (0, FILE_BYTES):
         reason = f"RuntimeException: Timer wheel length:{size} != expected:{FILE_BYTES}"
         return Refusal("timer-wheel-length", reason, str(wheel))
     loaded = load_files(snapshot.timer_log, snapshot.timer_file_bytes, profile.load)
     if loaded.refusal:
         return Refusal(f"timer-{loaded.refusal.case}", loaded.refusal.reason, loaded.refusal.path)
     return loaded
-
-
-def _wheel_bytes(wheel: Path) -> int:
-    return wheel.stat().st_size if wheel.exists() else 0
 
 
 def entries_end(data: Bytes) -> int:
@@ -148,7 +143,7 @@ def _wheel(layout: Layout) -> Structs:
     """The slots of a store's wheel; changes of them stay in memory. Raises Unreadable."""
     wheel = np.zeros(SLOTS, _SLOT)
     with refusing():
-        for part in wheel_at_rest(layout) if _wheel_bytes(layout.timer_wheel) else ():
+        for part in wheel_at_rest(layout) if wheel_bytes(layout.timer_wheel) else ():
             wheel[part.number] = part.slots
     return wheel
 

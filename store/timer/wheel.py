@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +44,7 @@ from ..errors import Missing, NotFound, StoreError
 from ..index.read import sizes_of
 from ..log.message import read_message
 from ..queues.read import ConsumeQueue
-from .read import TimerUnits, due_ms, is_in_place, timer_log, wheel_at_rest
+from .read import TimerUnits, due_ms, is_in_place, timer_log, wheel_at_rest, wheel_bytes
 
 DEFAULT_MS = 1_000
 PRECISIONS_MS = (100, 200, 500, 1_000)
@@ -391,9 +390,9 @@ class TimerWriter:
         Puts units behind the flushed position into the wheel, as a broker does.
         """
         check = read_timer_check(self._check)
-        wheel_bytes = _file_bytes(self._layout.timer_wheel)
+        wheel_size = wheel_bytes(self._layout.timer_wheel)
         with MappedFileQueue.open(self._layout.timer_log, self._file_size) as files:
-            if (check is None and files.files) or wheel_bytes not in (0, FILE_BYTES):
+            if (check is None and files.files) or wheel_size not in (0, FILE_BYTES):
                 return None
             check = check or TimerCheck()
             begin = max(0, check.last_timer_log_flush_pos - self._file_size)
@@ -408,7 +407,7 @@ class TimerWriter:
                     self._revise(part, check.last_timer_log_flush_pos, wheel)
                 elif part.kind == "damage":
                     return None
-            if end < check.last_timer_log_flush_pos or (last is not None and not wheel_bytes):
+            if end < check.last_timer_log_flush_pos or (last is not None and not wheel_size):
                 return None
         offset = check.last_timer_queue_offset
         if last is not None:
@@ -527,8 +526,3 @@ def _queue_offset(log: MappedFileQueue, position: int) -> int:
         return read_message(log, position).queue_offset
     except NotFound:
         return -1
-
-
-def _file_bytes(path: Path) -> int:
-    """Size of a file in bytes, 0 without a file."""
-    return path.stat().st_size if path.exists() else 0

@@ -27,7 +27,7 @@ from ...formats.index_file import (
 )
 from ..counted import counted
 from ..disk.compressed import is_compressed_name
-from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
+from ..disk.file_queue import MappedFileQueue
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..index.compare import times_match_records
@@ -166,33 +166,12 @@ def unused_items(context: VerifyContext) -> None:
     for file in index_files(context):
         try:
             with MappedFileQueue.of_file(file.path, 0) as files:
-                at = _first_data(files, _unused_from(file))
+                at = files.first_data(files.files[0], file_size(file.slots, max(1, file.last + 1)))
         except Missing:
             continue  # expired while it was read
         if at is not None:
             text = "bytes behind its last item are not zero"
             add(context, "I-107", file, text, offset=at)
-
-
-def _unused_from(file: IndexFile) -> int:
-    """Return the position in the file behind the last item."""
-    return file_size(file.slots, max(1, file.last + 1))
-
-
-_BLOCK_BYTES = 1 << 20
-
-
-def _first_data(files: MappedFileQueue, start: int) -> int | None:
-    """Return the position of the first byte from `start` on that is not zero, None if there is none."""
-    file: MappedFile = files.files[0]
-    at = files.next_data(file, start)
-    while at is not None and at < file.size:
-        data = files.read_file(file, at, _BLOCK_BYTES)
-        rest = b"" if is_zero(data) else data.lstrip(b"\0")
-        if rest or not data:
-            return at + len(data) - len(rest) if rest else None
-        at = files.next_data(file, at + len(data))
-    return None
 
 
 @after("I-105")

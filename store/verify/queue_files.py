@@ -36,7 +36,6 @@ from .context import VerifyContext
 from .queue_state import QueueReader, QueueStates, queues_of
 from .register import after, before
 
-_FIRST_LOOK_BYTES = 1 << 12
 _BLOCK_BYTES = 1 << 20
 
 
@@ -76,7 +75,7 @@ def files_of_queues(context: VerifyContext) -> None:
 def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
     """Report files of zeros: between others one ends the queue there; behind a full file it adds a unit."""
     for number, file in enumerate(files.files):
-        if not file.size or not _all_zero(files, file):
+        if not file.size or files.first_data(file) is not None:
             continue
         if number < len(files.files) - 1:
             _add(context, queue, "I-074", file.path, "all zeros, but files follow: units are lost")
@@ -86,17 +85,6 @@ def _report_files_of_zeros(context: VerifyContext, queue: QueueId, files: Mapped
         elif number:
             text = "all zeros behind a file that is not full: no broker reads it"
             _add(context, queue, "I-073", file.path, text, severity=Severity.INFO)
-
-
-def _all_zero(files: MappedFileQueue, file: MappedFile) -> bool:
-    at, size = files.next_data(file, 0), _FIRST_LOOK_BYTES
-    while at is not None and at < file.size:
-        data = files.read_file(file, at, size)
-        if data.strip(b"\0"):
-            return False
-        size = _BLOCK_BYTES
-        at = files.next_data(file, at + len(data)) if data else None
-    return True
 
 
 def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> bool:

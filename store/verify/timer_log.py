@@ -41,6 +41,7 @@ from ..timer.read import (
     timer_log,
     timer_wheel,
     wheel_at_rest,
+    wheel_bytes,
 )
 from ..timer.wheel import Ticks
 from .context import Mergeable, Records, VerifyContext, need_whole
@@ -212,7 +213,7 @@ class TimerFiles:
     @cached_property
     def wheel_bytes(self) -> int:
         """Length of the wheel, 0 without the file."""
-        return self.wheel_path.stat().st_size if self.wheel_path.exists() else 0
+        return wheel_bytes(self.wheel_path)
 
     @cached_property
     def slots(self) -> Slots:
