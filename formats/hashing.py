@@ -30,6 +30,11 @@ def java_string(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+def utf8(text: str) -> bytes:
+    """The bytes of a text from a command line or of a name on the disk, which need not be UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def java_trim(text: str) -> str:
     """`String.trim`: remove control characters and spaces at both ends.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...formats.consume_queue import UNIT_BYTES as PLAIN_UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import utf8
 from ...formats.message import EARLIEST_MS, LATEST_MS, SMALLEST
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import SCHEDULE_TOPIC
@@ -304,7 +305,7 @@ class QueueAudit:
 
     def _behind_gap(self, log: CommitLog, end: int, last: int) -> Iterator[Units]:
         """Yield units from queue offset `end` on that name messages of this queue behind the position `last`."""
-        topic = self.queue.topic.encode("utf-8", "surrogateescape")
+        topic = utf8(self.queue.topic)
         for first, most in self.stream.ranges(end, self.stream.stop, _LOOKED_UP_AT_ONCE):
             units = self._read(first, most)
             positions = units["physical_offset"].astype(np.int64)
@@ -375,7 +376,7 @@ class QueueAudit:
         if not len(record):
             return None
         columns = record.columns
-        topic = self.queue.topic.encode("utf-8", "surrogateescape")
+        topic = utf8(self.queue.topic)
         mine = columns.ragged("topic")[0] == topic
         mine &= int(columns.ints("queue_id")[0]) == self.queue.queue_id
         mine &= int(columns.ints("physical_offset")[0]) == position

@@ -27,7 +27,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
 from ...formats.derive.ragged import Ints
-from ...formats.hashing import java_string
+from ...formats.hashing import java_string, utf8
 from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
@@ -56,7 +56,7 @@ from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, gap_text, never_delivered, queue_gaps_of, units_lost_behind
 from ..search.queue_search import in_place, note_units
-from ..search.selection import Selection, utf8
+from ..search.selection import Selection
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
 from ..settings.options import options_of

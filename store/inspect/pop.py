@@ -18,6 +18,7 @@ from ...formats import message_properties as names
 from ...formats import pop as pop_format
 from ...formats.consumer_order_info import FILE as ORDER_FILE
 from ...formats.derive.ragged import Flags, Ragged
+from ...formats.hashing import utf8
 from ...formats.message_properties import RETRY_PREFIX
 from ...formats.property_columns import PropertyItems
 from ..broker.profiles import profile_of
@@ -29,7 +30,6 @@ from ..log.batch import Batch
 from ..log.commit_log import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.find import silent
-from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries

@@ -19,6 +19,7 @@ import numpy as np
 from ...formats import message_properties as names
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints, Ragged, Structs
+from ...formats.hashing import utf8
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import PropertyItems
 from ...formats.timer_check import FILE as TIMER_CHECK
@@ -32,7 +33,6 @@ from ..errors import UnreadableRange, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
-from ..search.selection import utf8
 from ..search.store import Note, StoreReader
 from ..timer.read import CUT, NO_NUMBER, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
 from ..timer.wheel import Ticks

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ...formats import message_properties as names
 from ...formats import quick
-from ...formats.hashing import CRC_MASK, java_string
+from ...formats.hashing import CRC_MASK, java_string, utf8
 from ...formats.host import host_text
 from ...formats.quick import message_id
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
@@ -329,7 +329,7 @@ class Message(_Fields):
 
     def is_of(self, topic: str) -> bool:
         """Whether the message was stored under the topic, or dispatched to it besides (spec 2.9)."""
-        if self.raw_topic == topic.encode("utf-8", "surrogateescape"):
+        if self.raw_topic == utf8(topic):
             return True
         return topic in self.properties.get(names.INNER_MULTI_DISPATCH, "").split(",")
 

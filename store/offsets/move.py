@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.consumer_offset import steps_to_next
+from ...formats.hashing import utf8
 from ...formats.json_table import DATA_VERSION
 from ...formats.rocksdb_config import TableId, position_key, position_value
 from ..broker.profiles import profile_of
@@ -523,10 +524,10 @@ def _entries(path: Path, rows: _Rows) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of a database; None deletes the key."""
     for (table, topic, group), offsets in rows.items():
         if path.name != SECOND:
-            yield _encoded(f"{topic}@{group}"), _row_json(offsets)
+            yield utf8(f"{topic}@{group}"), _row_json(offsets)
             continue
         for queue, offset in offsets.items():
-            key = position_key(_encoded(group), _encoded(topic), queue, _TABLE_IDS[table])
+            key = position_key(utf8(group), utf8(topic), queue, _TABLE_IDS[table])
             yield key, None if offset is None else position_value(offset)
 
 
@@ -534,10 +535,6 @@ def _row_json(offsets: Mapping[int, int | None]) -> bytes:
     """The value for one topic and group in databases with JSON values."""
     row = {str(queue): offset for queue, offset in offsets.items() if offset is not None}
     return json.dumps({MEMBER_OF[CONSUMED]: row}, separators=(",", ":")).encode()
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _changed_rows(moves: Sequence[Move], positions: Sequence[Position]) -> _Rows:

@@ -21,6 +21,7 @@ import numpy as np
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Ints
 from ...formats.fixed import numbers_of
+from ...formats.hashing import utf8
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_KEY, MAX, MIN, UNITS
 from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, scan_messages
 from ..audit.verified import VerifiedLog, VerifiedRun
@@ -163,7 +164,7 @@ class DatabaseAudit(LogObserver):
     def _is_other(self, messages: Messages, at: int) -> bool:
         """Whether a tombstone's unit still has tags and time of the lost message: tag filters must pass over it."""
         assert self.database is not None
-        topic, queue_id = _bytes(messages.queue.topic), messages.queue.queue_id
+        topic, queue_id = utf8(messages.queue.topic), messages.queue.queue_id
         offset, *values = (int(column[at]) for column in _columns(messages))
         unit = dict(zip(UNIT.names or (), values, strict=True))
         try:
@@ -246,7 +247,7 @@ class DatabaseAudit(LogObserver):
     def _add_queue_changes(
         self, database: RocksDb, queue: QueueId, gone: dict[bytes, None], rows: dict[bytes, bytes | None]
     ) -> None:
-        topic, reach = _bytes(queue.topic), self.reach.get(queue)
+        topic, reach = utf8(queue.topic), self.reach.get(queue)
         there = RocksdbConsumeQueue(database, *queue)
         last = None if reach is None else reach.last
         # units of a queue without a message in the log are all wrong

@@ -12,7 +12,7 @@ import numpy as np
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import Ragged, encode, sizes
 from ...formats.derive.ragged import Ints
-from ...formats.hashing import crc31
+from ...formats.hashing import crc31, utf8
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, with_crc_item, without_crc
 from ...formats.tombstone import FILLER_BYTES_MAX, FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
@@ -228,7 +228,7 @@ def _tombstones(lost: LostUnits, times: Ints, gap: Ints, forms: Forms, bodies: M
     """
     names = [FILLER_TOPIC.decode() if q.topic.startswith(LMQ_PREFIX) else q.topic for q in lost.queues]
     light = np.array([name != q.topic for name, q in zip(names, lost.queues, strict=True)], np.bool_)[lost.queue]
-    topics = [name.encode("utf-8", "surrogateescape") for name in names]
+    topics = [utf8(name) for name in names]
     shapes = [forms.of(name) for name in names]
     own_time = np.array([shape.born_timestamp is None for shape in shapes], np.bool_)[lost.queue]
     born = np.array([shape.born_timestamp or 0 for shape in shapes], np.int64)[lost.queue]

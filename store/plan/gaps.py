@@ -15,7 +15,7 @@ import numpy as np
 
 from ...formats.derive import Columns
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.hashing import java_integer, java_string
+from ...formats.hashing import java_integer, java_string, utf8
 from ...formats.message import SMALLEST, TOPIC_BYTES_MAX_V1, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
@@ -118,7 +118,7 @@ class Forms(NamedTuple):
 
     def smallest(self, topic: str) -> int:
         """Return the bytes of the smallest tombstone of a topic, without the mark if that does not fit."""
-        size = len(topic.encode("utf-8", "surrogateescape"))
+        size = len(utf8(topic))
         around = SMALLEST + size + (size > TOPIC_BYTES_MAX_V1)
         around += CRC_ITEM_BYTES if self.append_crc else 0
         if topic == OP_TOPIC:

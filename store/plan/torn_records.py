@@ -34,7 +34,7 @@ from ...formats.client_batch import count_of
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive import decode, decode_one
 from ...formats.derive.ragged import Ints
-from ...formats.hashing import crc31, java_integer, java_string
+from ...formats.hashing import crc31, java_integer, java_string, utf8
 from ...formats.message import (
     COMPRESSION_MASK,
     MAGIC_V1,
@@ -101,7 +101,7 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
         mine = {record.position: record for record in records if _may_name(record, queue)}
         if not mine:
             continue
-        name = queue.topic.encode("utf-8", "surrogateescape")
+        name = utf8(queue.topic)
         units = units_at(snapshot, queue, positions)
         rows = zip(units.position.tolist(), units.size.tolist(), units.queue_offset.tolist(), strict=True)
         for position, size, offset in rows:
@@ -375,7 +375,7 @@ def _with_numbers(fields: dict[str, Any], text: bytes, messages: int) -> bytes:
 
 def _topic_of(units: LostUnits, row: int) -> bytes:
     """Return the topic of the queue of a unit, as bytes of a record."""
-    return units.queues[int(units.queue[row])].topic.encode("utf-8", "surrogateescape")
+    return utf8(units.queues[int(units.queue[row])].topic)
 
 
 def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
-from ...formats.hashing import java_string
+from ...formats.hashing import java_string, utf8
 from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT_KEY, MAX, UNITS
 from ...formats.topics import FILE as TOPICS
 from ..broker.snapshot import QueueId
@@ -118,8 +118,7 @@ class DatabaseWriter:
             return
         spool, rows = self._spool, {CHECKPOINT_KEY: _CHECKPOINT.pack(reach)}
         for queue in spool.queues:
-            topic = queue.topic.encode("utf-8", "surrogateescape")
-            key = formats.bound_key(topic, queue.queue_id, MAX)
+            key = formats.bound_key(utf8(queue.topic), queue.queue_id, MAX)
             rows[key] = _BOUND.pack(*spool.ends[queue])
         after = changed(self._path, {UNITS: UnitChanges(spool), BOUNDS: rows})
         for name in in_order(after.made):

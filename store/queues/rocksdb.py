@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.fixed import numbers_of
+from ...formats.hashing import utf8
 from ...formats.rocksdb import LOG_BLOCK_BYTES, LOG_PART, RECYCLED_TYPES, read_log
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.byte_reader import Closing, Unread, failed, fill_any, opened, pieces, read_at
@@ -287,7 +288,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
     def __init__(self, database: RocksDb, topic: str, queue_id: int) -> None:
         super().__init__(topic, queue_id, MappedFileQueue((), [], 0, []))
         self._database = database
-        self._topic = topic.encode("utf-8", "surrogateescape")
+        self._topic = utf8(topic)
         self._prefix = formats.queue_prefix(self._topic, queue_id)
 
     @cached_property
@@ -441,8 +442,7 @@ class RocksdbConsumeQueues(ConsumeQueues):
     @cached_property
     def dispatched(self) -> int:
         """Log position up to which the database has units, by its own CHECKPOINT_TOPIC row; 0 if it has none."""
-        key = formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX)
-        value = self.database.get(BOUNDS, key)
+        value = self.database.get(BOUNDS, formats.CHECKPOINT_KEY)
         if value is None or len(value) != formats.CHECKPOINT.sizeof():
             return 0
         return int(formats.CHECKPOINT.parse(value).physical_offset)

@@ -33,8 +33,9 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of
+from ...formats.hashing import utf8
 from ...formats.message import SMALLEST
-from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_TOPIC, MAX, MIN, UNITS
+from ...formats.rocksdb_consume_queue import BOUNDS, CHECKPOINT, CHECKPOINT_KEY, MAX, MIN, UNITS
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import pieces
 from ..disk.files import Content, Edit
@@ -458,15 +459,15 @@ def _bound_rows(spool: UnitSpool, dispatched: int, kept: Mapping[QueueId, QueueB
         if queue not in ends or ends[queue].queue_offset < bound.queue_offset:
             ends[queue] = bound
     rows = {
-        formats.bound_key(_topic_bytes(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
+        formats.bound_key(utf8(queue.topic), queue.queue_id, MAX): bytes(formats.BOUND.build(bound._asdict()))
         for queue, bound in ends.items()
     }
     for queue in spool.queues:
         if spool.has_holes(queue):  # a broker's bisection for the first unit would end at a hole
             begin = formats.BOUND.build(spool.first(queue)._asdict())
-            rows[formats.bound_key(_topic_bytes(queue.topic), queue.queue_id, MIN)] = bytes(begin)
+            rows[formats.bound_key(utf8(queue.topic), queue.queue_id, MIN)] = bytes(begin)
     checkpoint = CHECKPOINT.build({"physical_offset": dispatched})
-    rows[formats.bound_key(CHECKPOINT_TOPIC, 0, MAX)] = bytes(checkpoint)
+    rows[CHECKPOINT_KEY] = bytes(checkpoint)
     keys = sorted(rows)
     yield keys, [rows[key] for key in keys]
 
@@ -541,12 +542,8 @@ def _writer(rocksdict: Any, options: Any, path: Path) -> Any:
     return writer
 
 
-def _topic_bytes(topic: str) -> bytes:
-    return topic.encode("utf-8", "surrogateescape")
-
-
 def _prefix(queue: QueueId) -> bytes:
-    return formats.queue_prefix(_topic_bytes(queue.topic), queue.queue_id)
+    return formats.queue_prefix(utf8(queue.topic), queue.queue_id)
 
 
 def last_units(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:

@@ -18,6 +18,7 @@ from construct import ConstructError
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.fixed import numbers_of
+from ...formats.hashing import utf8
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, MIN, UNIT_BYTES, UNITS
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
@@ -212,8 +213,7 @@ class DatabaseState:
     # rows
 
     def _key(self, queue: QueueId, bound: bytes) -> bytes:
-        topic = queue.topic.encode("utf-8", "surrogateescape")
-        return formats.bound_key(topic, queue.queue_id, bound)
+        return formats.bound_key(utf8(queue.topic), queue.queue_id, bound)
 
     def bound(self, queue: QueueId, bound: bytes) -> BoundRow | None:
         """The `min` or `max` row of a queue, None if there is none. Raises RowDamage if it is too short."""
@@ -312,8 +312,7 @@ class DatabaseState:
                 return int(units["physical_offset"][at])
         if self.source is None or not 0 <= offset <= LARGEST_OFFSET:
             return None
-        topic = queue.topic.encode("utf-8", "surrogateescape")
-        value = self.source.get(UNITS, formats.unit_key(topic, queue.queue_id, offset))
+        value = self.source.get(UNITS, formats.unit_key(utf8(queue.topic), queue.queue_id, offset))
         if value is None or len(value) < UNIT_BYTES:
             return None
         return int(_UNIT.unpack(value[:UNIT_BYTES])[0])

@@ -24,6 +24,7 @@ from ...formats import message_properties as names
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import Ragged, decode, dtype_of, offset_of
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import utf8
 from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
@@ -333,7 +334,7 @@ def _is_message(record: Batch, damaged: DamagedRecord, queue: CompactedQueue, lo
             return False
         wanted |= {name: int(torn.columns.ints(name)[0]) for name in damaged.same}
     same = all(int(columns.ints(name)[0]) == value for name, value in wanted.items())
-    topic = columns.ragged("topic")[0] == queue.topic.encode("utf-8", "surrogateescape")
+    topic = columns.ragged("topic")[0] == utf8(queue.topic)
     sound = record.body_crc_ok is not None and bool(record.body_crc_ok[0]) and not tombstones(columns).any()
     return same and topic and sound and b"\0" not in columns.ragged("properties")[0]
 

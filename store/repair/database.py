@@ -25,6 +25,7 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consumer_offset import GROUP_TOPIC_MAP, OFFSET_TABLE
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import utf8
 from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.kinds import KINDS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
@@ -287,7 +288,7 @@ def compare(database: RocksDb, spool: UnitSpool, log_start: int, end: int) -> Wr
         rows += queue not in spool.ends and bound.physical_offset >= end
     rows += sum(1 for _ in odd_rows(database))
     units += _units_beyond(database, spool, log_start)
-    value = database.get(BOUNDS, formats.bound_key(formats.CHECKPOINT_TOPIC, 0, MAX))
+    value = database.get(BOUNDS, formats.CHECKPOINT_KEY)
     row = -1
     if value is not None and len(value) == formats.CHECKPOINT.sizeof():
         row = formats.CHECKPOINT.parse(value).physical_offset
@@ -313,8 +314,9 @@ def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
         offsets = rows["queue_offset"].astype(np.int64)
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first > len(rows):  # some offsets have no message
+            topic = utf8(queue.topic)
             wrong += sum(
-                database.get(formats.UNITS, _unit_key(queue, offset)) != unit.tobytes()
+                database.get(formats.UNITS, formats.unit_key(topic, queue.queue_id, offset)) != unit.tobytes()
                 for offset, unit in zip(offsets.tolist(), values_of(rows), strict=True)
             )
             continue
@@ -327,13 +329,8 @@ def _units_wrong(database: RocksDb, spool: UnitSpool, queue: QueueId) -> int:
     return wrong
 
 
-def _unit_key(queue: QueueId, offset: int) -> bytes:
-    return formats.unit_key(queue.topic.encode("utf-8", "surrogateescape"), queue.queue_id, offset)
-
-
 def _bound(database: RocksDb, queue: QueueId, which: bytes) -> QueueBound | None:
-    topic = queue.topic.encode("utf-8", "surrogateescape")
-    value = database.get(BOUNDS, formats.bound_key(topic, queue.queue_id, which))
+    value = database.get(BOUNDS, formats.bound_key(utf8(queue.topic), queue.queue_id, which))
     if value is None or len(value) != formats.BOUND.sizeof():
         return None
     found = formats.BOUND.parse(value)

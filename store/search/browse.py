@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ...formats.hashing import utf8
 from ..errors import StoreError
 from ..log.message import Message
 from ..queues.read import QueueSummary
@@ -155,7 +156,7 @@ class Browser:
         """Messages with their offsets in this queue, first ≤ k < stop. An LMQ, or a queue that gets copies, has
         messages of other topics, whose offsets in this queue only the units tell.
         """
-        own, numbers = queue.topic.encode("utf-8", "surrogateescape"), None
+        own, numbers = utf8(queue.topic), None
         for message in (each.message for each in found):
             if message.raw_topic == own:
                 yield message.queue_offset, message

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 
+from ...formats.hashing import utf8
 from ...formats.message_properties import UNIQ_KEY
 from ...formats.property_columns import PropertyItems
 from ..counted import counted
@@ -25,7 +26,7 @@ from ..log.batch import Batch, unwrapped
 from ..log.commit_log import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
-from .selection import Selection, Slice, matches, utf8
+from .selection import Selection, Slice, matches
 from .store import FoundMessage, Note, StoreReader, Via
 
 

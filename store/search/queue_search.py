@@ -17,6 +17,7 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Flags, Ints
+from ...formats.hashing import utf8
 from ...formats.property_columns import find as find_property
 from ...formats.topics import FILE as TOPICS
 from ...formats.topics import TOPIC_CONFIG_TABLE
@@ -46,7 +47,7 @@ from .log_search import (
     wanted_offsets,
     with_gaps,
 )
-from .selection import Selection, Slice, TimeRange, utf8
+from .selection import Selection, Slice, TimeRange
 from .store import FoundMessage, Note, StoreReader, Via
 
 _NAMED_MAX = 8

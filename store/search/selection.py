@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats import message_properties as names
+from ...formats.hashing import utf8
 from ..errors import InvalidInput, StoreError
 from ..log.message import MAX_BODY_BYTES, Message
 
@@ -490,11 +491,6 @@ def _has_part(keys: Ragged, key: bytes) -> Flags:
     for row in several.tolist():
         mask[row] = key in keys[row].split(separator)
     return mask & (len(key) > 0)
-
-
-def utf8(text: str) -> bytes:
-    """The bytes of a text from a command line or a directory name."""
-    return text.encode("utf-8", "surrogateescape")
 
 
 def queue_of(text: str) -> tuple[str, int | None]:

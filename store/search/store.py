@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...formats.hashing import utf8
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing, reading_rate
 from ..disk.file_queue import MappedFileQueue
@@ -540,7 +541,7 @@ def other_place(message: Message, queue: ConsumeQueue, number: int) -> str:
     name = f"{message.topic}/{message.queue_id}"
     if not message.is_of(queue.topic):
         return f"a message of {name}"
-    own = message.raw_topic == queue.topic.encode("utf-8", "surrogateescape")
+    own = message.raw_topic == utf8(queue.topic)
     here = (message.queue_id, message.queue_offset) == (queue.queue_id, number)
     return "" if here or not own or is_batch_record(message.sys_flag) else f"message {message.queue_offset} of {name}"
 

@@ -26,6 +26,7 @@ from ...formats import (
     topics,
 )
 from ...formats.derive.ragged import Ints
+from ...formats.hashing import utf8
 from ...formats.json_table import DATA_VERSION, STATE_VERSION, JsonTable
 from ...formats.kinds import KINDS
 from ...formats.lmq_consumer_offset import LMQ_OFFSET_TABLE
@@ -507,7 +508,7 @@ def timer_due(path: Path, unique_key: str) -> int | None:
     """
     if not unique_key or not is_rocksdb(path):
         return None
-    wanted = unique_key.encode("utf-8", "surrogateescape")
+    wanted = utf8(unique_key)
     with RocksDb.open(path) as database:
         for key, _ in database.items(rocksdb_store.TIMER):
             if key.endswith(wanted) and not rocksdb_store.is_text_key(key):

@@ -21,6 +21,7 @@ from ...formats.broker_identity import FILE as IDENTITY_FILE
 from ...formats.broker_identity import TEMPORARY
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.epoch_file import FILE as EPOCH_FILE
+from ...formats.hashing import utf8
 from ...formats.hashing_columns import java_hash_column
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ...formats.property_columns import PropertyItems
@@ -128,7 +129,7 @@ class CompactedQueue:
         hashes = np.where(keys.length > 0, hashes, _NO_KEYS)
         stored = ("physical_offset", "total_size", "queue_offset", "store_timestamp")
         numbers = (columns.ints(name).astype(np.int64) for name in stored)
-        foreign = ~columns.ragged("topic").equals(self.topic.encode("utf-8", "surrogateescape"))
+        foreign = ~columns.ragged("topic").equals(utf8(self.topic))
         foreign |= columns.ints("queue_id") != self.queue_id
         wrong = no_body if self._quick or batch.body_crc_ok is None else ~batch.body_crc_ok
         flags = (flag.astype(np.int64) for flag in (items.has_lost_items(), foreign, wrong))
