@@ -559,6 +559,13 @@ class Edit(NamedTuple):
     phase: Phase = Phase.PARTS
     content_id: bytes = b""
 
+    @classmethod
+    def create(
+        cls, path: Path | str, data: Content, reason: str, codes: tuple[str, ...] = (), size: int | None = None
+    ) -> Edit:
+        """The edit that makes a file of this content. size: bytes of the file, if zeros follow the content."""
+        return cls("create", str(path), reason, codes, length=size or len(data), pieces=((0, data),))
+
     def to_json(self) -> dict[str, Any]:
         """Fields of the JSON."""
         kind = "create" if self.kind == "rebuild" else self.kind

@@ -25,7 +25,7 @@ from ..broker.system_topics import LMQ_PREFIX, is_system_group
 from ..broker.topics import json_bytes, read_json
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
-from ..disk.files import Content, Edit
+from ..disk.files import Edit
 from ..disk.layout import CONFIG, Layout
 from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
 from ..findings.next_commands import proposed
@@ -477,12 +477,8 @@ def _edits(layout: Layout, moves: Sequence[Move], known: Sequence[Position], ver
         if database is None and keeps_databases(layout) and (counter_of(content) or 0) < 1:
             content[DATA_VERSION.member] = {"counter": 1}  # a broker imports no file without a counter
         data = json_bytes(content)
-        found.append(_create_edit(path, data, reason))
+        found.append(Edit.create(path, data, reason))
     return found, digest
-
-
-def _create_edit(path: Path, data: Content, reason: str) -> Edit:
-    return Edit("create", str(path), reason, length=len(data), pieces=((0, data),))
 
 
 def clamped_in_database(layout: Layout, bounds: Bounds) -> tuple[list[Edit], list[Clamped]]:
@@ -515,7 +511,7 @@ def _database_edits(path: Path, rows: _Rows, reason: str, codes: tuple[str, ...]
     entries = dict(_entries(path, rows))
     after = rewritten(path, entries, POSITIONS if path.name == SINGLE else DEFAULT)
     content_id = f"{after.digest}{sorted(entries.items())}".encode()
-    edits = [_create_edit(path / name, after.made[name], reason) for name in in_order(after.made)]
+    edits = [Edit.create(path / name, after.made[name], reason) for name in in_order(after.made)]
     edits = [edit._replace(codes=codes, content_id=content_id) for edit in edits]
     return edits + [Edit("move", str(path / name), reason, codes) for name in after.gone], after.digest
 

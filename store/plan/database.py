@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from ..audit.messages import DifferenceKind, LogObserver, Messages, compare, sca
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import QueueId, Snapshot
-from ..disk.files import Content, Edit
+from ..disk.files import Edit
 from ..errors import Unreadable
 from ..log.commit_log import CommitLog
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueue, RocksdbConsumeQueues, is_rocksdb, odd_rows
@@ -82,17 +83,6 @@ def queues_as_files(
         if copied is None:
             copied = CopiedQueues.of(database, snapshot.queue_file_bytes, lambda topic: not stores.in_files(topic))
         yield replace(snapshot, queues={**snapshot.queues, **copied.entries}), database
-
-
-def end_without_units(stores: QueueStores, database: RocksDb | None, queue: QueueId) -> int:
-    """Return the end of a queue without a unit that only the database has (all messages expired), 0 for others."""
-    if database is None or stores.in_files(queue.topic):
-        return 0
-    there, end = RocksdbConsumeQueue(database, *queue), 0
-    with suppress(Unreadable):  # an unreadable database is built anew
-        summary = there.summary()
-        end = summary.max_offset if summary.min_offset == summary.max_offset else 0
-    return end
 
 
 def _queues(database: RocksDb) -> list[QueueId]:
@@ -224,9 +214,13 @@ class DatabaseAudit(LogObserver):
         return found
 
     def changes(self) -> tuple[UnitChanges, dict[bytes, bytes | None]] | None:
-        """Return units to change and rows by key (None: delete); None if too many are to delete. Raises Unreadable."""
+        """Return units to change and rows by key (None: delete); None if too many are to delete, or if units cannot be
+        read. Raises Unreadable.
+        """
         database = self.database
         assert database is not None
+        if self.broken:
+            return None
         units = UnitChanges(self.missing)
         rows: dict[bytes, bytes | None] = dict.fromkeys(odd_rows(database))
         for queue in sorted({*_queues(database), *self.reach}):
@@ -292,80 +286,69 @@ _SPARSE = 8
 """If offsets lie farther apart than this, units are looked up one by one."""
 
 
-def database_edits(
-    stores: QueueStores,
-    database: RocksDb | None,
-    log: CommitLog,
-    log_end: int,
-    how: Dispatching,
-    verified: VerifiedLog | None = None,
-    rewritten: Sequence[int] = (),
-) -> tuple[list[Edit], DatabaseFix | None]:
-    """Return the edits that bring the database in line with the messages of a log that ends at `log_end`, none if it is
-    already, and the database to build, if it is lost or too much has to be deleted. verified: the part of the log that
-    is in order. rewritten: positions of records that the plan writes. Raises Unsupported, Unreadable.
+class QueueDatabase(NamedTuple):
+    """Where a broker has its queues, and its RocksDB of queues, None if it has none that can be opened.
+
+    verified: the part of the log that is in order. rewritten: positions of records that the plan writes.
     """
-    place = stores.database
-    assert place is not None
-    how = how._replace(slash_names=True)
-    audit = _audited(stores, database, log, log_end, how, verified, rewritten)
-    if database is not None:
-        changes = after = None
-        with suppress(Unreadable):
-            changes = None if audit.broken else audit.changes()
-            if changes is not None:
-                after = changed(place, {UNITS: changes[0], BOUNDS: changes[1]})
-        if changes is not None and after is not None:
-            units, rows = changes
-            digest = units.put.digest + _digest(units.gone) + _digest(rows)
-            return _edits_of(place, after, digest), None
-        audit = _audited(stores, None, log, log_end, how, None)
-    ends = () if database is None else _max_rows(database)
-    kept = expired_ends(ends, audit.missing, log.min_offset)
-    fix = DatabaseFix(place, audit.missing, log_end, kept)
-    return fix.edits(_REASON, _CODES), fix
 
+    stores: QueueStores
+    source: RocksDb | None
+    verified: VerifiedLog | None = None
+    rewritten: Sequence[int] = ()
 
-def database_touched(
-    stores: QueueStores,
-    database: RocksDb | None,
-    log: CommitLog,
-    log_end: int,
-    how: Dispatching,
-    verified: VerifiedLog | None = None,
-    rewritten: Sequence[int] = (),
-) -> list[Edit]:
-    """Return one edit in place of those of `database_edits`, none if there are none.
+    def end_without_units(self, queue: QueueId) -> int:
+        """Return the end of a queue without a unit that only the database has (all messages expired), 0 for others."""
+        if self.source is None or self.stores.in_files(queue.topic):
+            return 0
+        with suppress(Unreadable):  # an unreadable database is built anew
+            summary = RocksdbConsumeQueue(self.source, *queue).summary()
+            return summary.max_offset if summary.min_offset == summary.max_offset else 0
+        return 0
 
-    Builds nothing, and does not read the log for a lost database. Raises Unsupported.
-    """
-    place = stores.database
-    assert place is not None
-    library("make" if database is None else "change", place)
-    if database is not None:
-        with suppress(Unreadable):
-            how = how._replace(slash_names=True)
-            audit = _audited(stores, database, log, log_end, how, verified, rewritten)
-            changes = None if audit.broken else audit.changes()
-            if changes is not None and not any(changes):
-                return []
-    return [Edit("rebuild", str(place), _REASON, _CODES)]
+    def edits(
+        self, log: CommitLog, log_end: int, how: Dispatching, *, applicable: bool
+    ) -> tuple[list[Edit], DatabaseFix | None]:
+        """Return the edits that bring the database in line with the messages of a log that ends at `log_end`, none if
+        it is already, and the database to build, if it is lost or too much has to be deleted. Raises Unsupported,
+        Unreadable.
 
+        applicable: as in `RecoveryOptions`; if not, one edit is in place of all. Then nothing is built, and the log is
+        not read for a lost database.
+        """
+        place, how = self.stores.database, how._replace(slash_names=True)
+        if place is None:
+            return [], None
+        if not applicable:
+            library("make" if self.source is None else "change", place)
+            if self.source is not None:
+                with suppress(Unreadable):
+                    changes = self._audited(log, log_end, how).changes()
+                    if changes is not None and not any(changes):
+                        return [], None
+            return [Edit("rebuild", str(place), _REASON, _CODES)], None
+        audit = self._audited(log, log_end, how)
+        if self.source is not None:
+            changes = after = None
+            with suppress(Unreadable):
+                if (changes := audit.changes()) is not None:
+                    after = changed(place, {UNITS: changes[0], BOUNDS: changes[1]})
+            if changes is not None and after is not None:
+                units, rows = changes
+                digest = units.put.digest + _digest(units.gone) + _digest(rows)
+                return _edits_of(place, after, digest), None
+            audit = QueueDatabase(self.stores, None)._audited(log, log_end, how)
+        ends = () if self.source is None else _max_rows(self.source)
+        kept = expired_ends(ends, audit.missing, log.min_offset)
+        fix = DatabaseFix(place, audit.missing, log_end, kept)
+        return fix.edits(_REASON, _CODES), fix
 
-def _audited(
-    stores: QueueStores,
-    database: RocksDb | None,
-    log: CommitLog,
-    log_end: int,
-    how: Dispatching,
-    verified: VerifiedLog | None,
-    rewritten: Sequence[int] = (),
-) -> DatabaseAudit:
-    audit = DatabaseAudit(database, stores, log_end, rewritten=np.array(rewritten, np.int64))
-    audit.log_start = log.min_offset if how.multi_dispatch else None
-    scan_messages(log, [audit], how, crc=False, verified=verified)
-    audit.fill_holes()
-    return audit
+    def _audited(self, log: CommitLog, log_end: int, how: Dispatching) -> DatabaseAudit:
+        audit = DatabaseAudit(self.source, self.stores, log_end, rewritten=np.array(self.rewritten, np.int64))
+        audit.log_start = log.min_offset if how.multi_dispatch else None
+        scan_messages(log, [audit], how, crc=False, verified=self.verified)
+        audit.fill_holes()
+        return audit
 
 
 def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
@@ -378,21 +361,12 @@ def _digest(entries: Mapping[bytes, bytes | None]) -> bytes:
 
 def _edits_of(place: Path, after: Rewritten, digest: bytes) -> list[Edit]:
     digest += after.digest.encode()
-    edits = [_create_edit(place / name, after.made[name], digest) for name in in_order(after.made)]
-    return edits + [Edit("move", str(place / name), _REASON, _CODES) for name in after.gone]
+    made = (Edit.create(place / name, after.made[name], _REASON, _CODES) for name in in_order(after.made))
+    gone = (Edit("move", str(place / name), _REASON, _CODES) for name in after.gone)
+    return [*(edit._replace(content_id=digest) for edit in made), *gone]
 
 
 def _max_rows(database: RocksDb) -> Iterator[tuple[QueueId, QueueBound]]:
     """Yield the max rows that can be read."""
     with suppress(Unreadable):
         yield from last_units(database)
-
-
-def _create_edit(path: Path, data: Content, digest: bytes) -> Edit:
-    pieces = ((0, data),)
-    edit = Edit("create", str(path), _REASON, _CODES, length=len(data), pieces=pieces)
-    return edit._replace(content_id=digest)
-
-
-def _bytes(topic: str) -> bytes:
-    return topic.encode("utf-8", "surrogateescape")

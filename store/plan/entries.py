@@ -528,8 +528,7 @@ def state_edits(snapshot: Snapshot, last: int) -> Iterator[Edit]:
     if (committed, end) != state:
         data = f"committedIndex={committed}\nendIndex={end}\n".encode()
         reason = "no entry behind the last one may be named"
-        pieces = ((0, data),)
-        yield Edit("create", str(path), reason, ("I-053",), length=len(data), pieces=pieces)
+        yield Edit.create(path, data, reason, ("I-053",))
 
 
 class _IndexFixer:

@@ -165,14 +165,8 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
             raise Refused(f"{len(gap)} log files are missing", path=before.entry.path, hint="restore them")
         directory = snapshot.layout.commit_log_directories[0]
         for start in gap:
-            yield Edit(
-                "create",
-                str(directory / file_name(start)),
-                "in place of a missing log file, whose messages are lost",
-                ("I-002",),
-                length=size,
-                pieces=((0, blank),),
-            )
+            reason = "in place of a missing log file, whose messages are lost"
+            yield Edit.create(directory / file_name(start), blank, reason, ("I-002",), size)
 
 
 @dataclass

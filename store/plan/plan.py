@@ -20,7 +20,6 @@ from ..audit.batches import of_right_type
 from ..audit.messages import LogObserver, Tally, scan_messages
 from ..audit.queues import QueueAudit
 from ..audit.verified import PackedItems, VerifiedLog
-from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
@@ -33,16 +32,15 @@ from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, ext_edits, queue_edits
 from ..queues.references import commit_log_of
-from ..queues.rocksdb import RocksDb
 from ..settings.options import options_of
 from ..settings.read import Progress, delay_progress
 from ..start.log import Switches
 from ..start.outcome import Outcome
-from ..start.queue_stores import QueueStores, queue_stores
+from ..start.queue_stores import queue_stores
 from ..start.simulate import simulate
 from ..timer.start import timer_edits
 from .close import KeptLog, gap_finder, keep_log
-from .database import database_edits, database_touched, end_without_units, queues_as_files
+from .database import QueueDatabase, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
@@ -67,8 +65,7 @@ def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     if path.exists() and path.stat().st_size == PAGE_BYTES:
         made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
     else:
-        pieces = ((0, data),)
-        made = Edit("create", str(path), _REASON, _CODES, length=PAGE_BYTES, pieces=pieces)
+        made = Edit.create(path, data, _REASON, _CODES, PAGE_BYTES)
     return made._replace(phase=Phase.CHECKPOINT)
 
 
@@ -224,7 +221,7 @@ def make_plan(
             with_files,
             profile,
             outcome,
-            _Database(stores, database),
+            QueueDatabase(stores, database),
             options=options,
             reading=reading,
             progress=progress,
@@ -232,33 +229,11 @@ def make_plan(
         )
 
 
-class _Database(NamedTuple):
-    """Where a broker has its queues, and its RocksDB of queues, None if it has none that can be opened.
-
-    verified: the part of the log that is in order. rewritten: positions of records that the plan writes.
-    """
-
-    stores: QueueStores
-    source: RocksDb | None
-    verified: VerifiedLog | None = None
-    rewritten: Sequence[int] = ()
-
-    def edits(
-        self, log: CommitLog, log_end: int, how: Dispatching, *, applicable: bool
-    ) -> tuple[list[Edit], DatabaseFix | None]:
-        """Return the edits that bring the RocksDB in line with a log. applicable: as in `RecoveryOptions`."""
-        if self.stores.database is None:
-            return [], None
-        if applicable:
-            return database_edits(self.stores, self.source, log, log_end, how, self.verified, self.rewritten)
-        return database_touched(self.stores, self.source, log, log_end, how, self.verified, self.rewritten), None
-
-
 def _plan(
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
-    database: _Database,
+    database: QueueDatabase,
     *,
     options: RecoveryOptions,
     reading: Reading,
@@ -322,7 +297,7 @@ def _completed(
     options: RecoveryOptions,
     kept: KeptLog,
     builder: PlanBuilder,
-    database: _Database,
+    database: QueueDatabase,
 ) -> Plan:
     """Return the plan completed with the edits of the log, the queues, the index and the rest."""
     log, rules = kept.plan, profile.dispatch
@@ -549,7 +524,7 @@ class _Queues:
 
 
 def _queue_edits(
-    snapshot: Snapshot, builder: PlanBuilder, log: CommitLog, profile: Profile, database: _Database
+    snapshot: Snapshot, builder: PlanBuilder, log: CommitLog, profile: Profile, database: QueueDatabase
 ) -> _Queues:
     found, stores = _Queues(), database.stores
     for name in sorted(builder.queues):
@@ -568,7 +543,7 @@ def _queue_edits(
         if stores.in_files(name.topic) and not audit.is_sound:
             found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
         row = QueueRow(name, _min_offset(audit, fix, profile), fix.end)
-        end = 0 if row.max_offset else end_without_units(stores, database.source, name)
+        end = 0 if row.max_offset else database.end_without_units(name)
         found.rows.append(QueueRow(name, end, end) if end else row)
         found.completed += fix.missing
         found.beyond += fix.beyond

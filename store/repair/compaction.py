@@ -439,7 +439,7 @@ def _rebuilt_files(
                 for place, bytes_, content in ((there.log_path, length, data), (there.queue_path, size, units)):
                     path = os.fspath(place / file_name(start))
                     unused.discard(path)
-                    yield Edit("create", path, reason, ("I-182",), length=bytes_, pieces=((0, content),))
+                    yield Edit.create(path, content, reason, ("I-182",), bytes_)
         for path in sorted(unused):
             yield Edit("move", path, "rebuilt, or of a deleted topic", ("I-182",))
 
@@ -550,8 +550,7 @@ def _queue_edits(
             if data is not None and (cut or data != old):
                 path = os.fspath(queue.queue_path / file_name(file.start))
                 reason = f"{counted(len(units), 'unit')} of records in the compaction log"
-                pieces = ((0, data.rstrip(b"\0")),)
-                yield Edit("create", path, reason, ("I-163",), length=size, pieces=pieces)
+                yield Edit.create(path, data.rstrip(b"\0"), reason, ("I-163",), size)
     for stray in there.values():
         yield Edit("move", stray.path, "it has no file of the compaction log", ("I-160",))
 

@@ -11,7 +11,6 @@ queues (I-165). Everything else stays.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -336,7 +335,7 @@ def _edit(path: Path, data: bytes, reasons: list[str], moved: list[Clamped], rep
     codes = {code for code, _ in repaired} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
-    return Edit("create", str(path), reason, tuple(sorted(codes)), length=len(data), pieces=((0, data),))
+    return Edit.create(path, data, reason, tuple(sorted(codes)))
 
 
 def _proven(
@@ -556,7 +555,4 @@ def compaction_positions(
             del table[name]
         reasons.append(f"{counted(len(again), 'queue')} to be compacted again")
     if reasons:
-        data = json_bytes(content)
-        pieces = ((0, data),)
-        reason = "; ".join(reasons)
-        yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)
+        yield Edit.create(path, json_bytes(content), "; ".join(reasons), ("I-165",))

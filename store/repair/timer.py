@@ -562,8 +562,7 @@ def _check_edit(files: TimerFiles, old: TimerCheck, again: int, *, late: bool) -
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
         reason = f"the timer's progress, as the timer log shows it{twice}"
-        pieces = ((0, data),)
-        yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
+        yield Edit.create(path, data, reason, codes, PAGE_BYTES)
 
 
 def _is_only_older(old: TimerCheck, new: TimerCheck) -> bool:
