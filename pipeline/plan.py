@@ -14,6 +14,7 @@ from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import (
     Snapshot,
     directories_without_files,
+    known_topics,
     list_queues,
     topics_with_batches,
     usual_file_bytes,
@@ -203,7 +204,7 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
         units_per_file=sizes_of(layout).consume_queue.value // UNIT_BYTES,
         broker_version=version,
         options=dict(config),
-        batch_topics=tuple(sorted(topics_with_batches(layout, batches))) if knows_batches else (),
+        batch_topics=tuple(sorted(topics_with_batches(known_topics(layout), batches))) if knows_batches else (),
         batch_file_bytes=usual_file_bytes(layout, _BATCH_SIZE, batches.values()),
         ext_file_bytes=_ext_file_bytes(layout),
         index_slots=sizes_of(layout).index_slots.value if indexed else 0,

@@ -186,7 +186,7 @@ class Snapshot:
             timer_file_bytes=usual_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
             batch_queues=batches,
             batch_file_bytes=usual_file_bytes(layout, "mapperFileSizeBatchConsumeQueue", batches.values()),
-            batch_topics=topics_with_batches(layout, batches),
+            batch_topics=topics_with_batches(known_topics(layout), batches),
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
@@ -299,13 +299,18 @@ def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Directo
     return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
 
 
-def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
-    """Topics with batch queues: by topics.json if a broker can read it, else the topics of `queues`."""
+def known_topics(layout: Layout) -> Topics | None:
+    """topics.json, None if a broker, which starts all the same, cannot read it or finds no topic."""
     try:
         topics = Topics.read(layout.config)
-    except StoreError:  # a broker starts without topics.json
-        topics = None
-    if topics is None or not topics.known:
+    except StoreError:
+        return None
+    return topics if topics.known else None
+
+
+def topics_with_batches(topics: Topics | None, queues: Iterable[QueueId]) -> frozenset[str]:
+    """Topics with batch queues: by `known_topics`, else the topics of `queues`."""
+    if topics is None:
         return frozenset(queue.topic for queue in queues)
     return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
 

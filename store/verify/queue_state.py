@@ -25,15 +25,15 @@ import numpy as np
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
-from ..broker.snapshot import QueueId, list_entries
+from ..broker.snapshot import QueueId, known_topics, list_entries, topics_with_batches
 from ..broker.system_topics import LMQ_PREFIX
-from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from ..broker.topics import Topics
 from ..columns import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import queue_directories
 from ..disk.sizes import consume_queue_size
 from ..errors import Missing as MissingFile
-from ..errors import NoSpace, NotFound, StoreError
+from ..errors import NoSpace, NotFound
 from ..findings.findings import Findings
 from ..plan.observer import deleted_topics
 from ..queues.batches import BatchConsumeQueue
@@ -448,19 +448,12 @@ class QueueStates(Mergeable):
     @cached_property
     def topics(self) -> Topics | None:
         """topics.json, None if it cannot be read or names no topic."""
-        try:
-            topics = Topics.read(self._context.store.layout.config)
-        except StoreError:
-            return None
-        return topics if topics.known else None
+        return known_topics(self._context.store.layout)
 
     @cached_property
     def batch_topics(self) -> frozenset[str]:
         """Topics with batch queues, by topics.json."""
-        topics = self.topics
-        if topics is None or not self.batches:
-            return frozenset(queue.topic for queue in self.batch_paths)
-        return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
+        return topics_with_batches(self.topics if self.batches else None, self.batch_paths)
 
     @property
     def any_there(self) -> bool:
