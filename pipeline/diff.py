@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.differences import WAITING_MAX, Left, QueueDifferences, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogSplit, parts_of
 from ..store.arrow.stores import ReadOptions, as_path
-from ..store.errors import StoreError
 from ..store.log.commit_log import SPLIT_BYTES_MAX
 from .plan import names_of
 
@@ -96,15 +95,13 @@ def _all(pairs: Iterable[QueueDifferences]) -> tuple[Differences, Unsound]:
 
 def on_spark(spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]) -> tuple[Differences, Unsound]:
     """Compare by Spark tasks. Raises the error that a task met, or JobFailed."""
-    from .tasks import run_tasks
+    from .tasks import run_tasks, whole
 
     pairs = _pairs(a, b)
     tasks = tasks_of(pairs, config)
     answers = run_tasks(spark, "diff:compare_parts", tasks, [task["bytes"] for task in tasks])
     of: dict[str, list[Any]] = {name: [] for name in pairs}
-    for task, answer in zip(tasks, answers, strict=True):
-        if isinstance(answer, StoreError):
-            raise answer
+    for task, answer in zip(tasks, whole(answers), strict=True):
         of[task["name"]].append(answer)
 
     def compared() -> Iterator[QueueDifferences]:

@@ -18,7 +18,6 @@ from ..store.arrow.export_formats import ExportFormat, holds_note
 from ..store.arrow.log_rows import LogSplit, parts_of
 from ..store.arrow.stores import ReadOptions, place_of
 from ..store.disk.files import Files, write_new
-from ..store.errors import StoreError
 from ..store.log.commit_log import split_bytes_for
 from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish_job
 from ..store.put.on_damage import OnDamage
@@ -151,14 +150,11 @@ def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job
     """Return the job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
 
     def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogSplit]) -> list[Written]:
-        from .tasks import run_tasks
+        from .tasks import run_tasks, whole
 
         with session() as spark:
             answers = run_tasks(spark, "export:write", tasks_of(asked, how, stage, parts))
-        for answer in answers:
-            if isinstance(answer, StoreError):
-                raise answer
-        return answers
+        return whole(answers)
 
     return job
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.disk.files import Files
-from ..store.errors import StoreError
 from ..store.log.commit_log import splits
 from ..store.output.stage import Stage, publish_job
 from .index_files import slices_of
@@ -142,9 +141,8 @@ def _bytes_of(task: Task) -> int:
 
 def _answers(run: Run, name: str, tasks: Sequence[Task], sizes: Sequence[int]) -> Iterator[tuple[Task, dict[str, Any]]]:
     """Yield each task with its answer. Raises the first error."""
+    from .tasks import whole
+
     if not tasks:
         return
-    for task, answer in zip(tasks, run(f"rebuild_tasks:{name}", tasks, sizes), strict=True):
-        if isinstance(answer, StoreError):
-            raise answer
-        yield task, answer
+    yield from zip(tasks, whole(run(f"rebuild_tasks:{name}", tasks, sizes)), strict=True)

@@ -154,6 +154,14 @@ def run_tasks(
     return [told(answers[number]) for number in range(len(tasks))]
 
 
+def whole(answers: list[Any]) -> list[Any]:
+    """Return the answers of `run_tasks`. Raises the first error among them."""
+    for answer in answers:
+        if isinstance(answer, StoreError):
+            raise answer
+    return answers
+
+
 def told(answer: dict[str, Any]) -> Any:
     """Return the answer that `answer_of` wrapped, or its error."""
     if "answer" in answer:
