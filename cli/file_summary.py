@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
@@ -19,7 +18,7 @@ _LABEL = 28
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """The kind, the reason for it, the size, and the content."""
-    files = [what.path] if what.path.is_file() else _files_below(what.path)
+    files = [what.path] if what.path.is_file() else [child for child in what.path.rglob("*") if child.is_file()]
     return {
         "type": "file",
         "path": str(what.path),
@@ -61,7 +60,3 @@ def _value(name: str, value: Any, utc: bool) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value)
-
-
-def _files_below(path: Path) -> list[Path]:
-    return [child for child in path.rglob("*") if child.is_file()]

@@ -163,14 +163,11 @@ def _edits(found: Repair, applied: Applied | None, rows: int | None) -> list[str
 def _offsets(found: Repair, rows: int | None) -> list[str]:
     """Consumer offsets that are moved into their queues, with both values."""
     lines = (
-        f"  {row.before:>12,} -> {_after(row.after)} {row.group or 'delay level'} in {row.queue}"
+        f"  {row.before:>12,} -> {'removed' if row.after is None else f'{row.after:,}':<12}"
+        f" {row.group or 'delay level'} in {row.queue}"
         for row in found.clamped
     )
     return section("Wrong offsets:", lines, rows)
-
-
-def _after(offset: int | None) -> str:
-    return f"{offset:<12,}" if offset is not None else f"{'removed':<12}"
 
 
 def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:

@@ -89,16 +89,13 @@ def _expanded(word: str) -> Iterator[str]:
     elif is_uri(word):
         yield _place_of_uri(word)
     elif has_magic(word) and not Path(word).exists():
-        directories = [path for path in _matches(word) if Path(path).is_dir()]
+        found = sorted(glob(word))  # noqa: PTH207 - Path.glob takes no absolute pattern
+        directories = [path for path in found if Path(path).is_dir()]
         if not directories:
             raise Missing("no directory has such a name", path=word)
         yield from map(_absolute, directories)
     elif word:
         yield _absolute(word)
-
-
-def _matches(pattern: str) -> list[str]:
-    return sorted(glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
 
 
 def _absolute(path: str) -> str:

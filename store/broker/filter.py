@@ -79,7 +79,8 @@ def codes_of(operator: Operator, strings: Ragged, *more: Value) -> Ints | None:
     if isinstance(operator, TextTest):
         return _text_test_codes(operator, strings)
     if isinstance(operator, InList):
-        return _in_list_codes(operator, strings)
+        yes, no = (_FALSE, _TRUE) if operator.negated else (_TRUE, _FALSE)
+        return _is_one_of(strings, sorted(operator.texts), yes, no)
     if operator is equal and isinstance(more[0], str):
         return _is_one_of(strings, [more[0]], _TRUE, _FALSE)
     if isinstance(operator, Ordering) and type(more[0]) in (*BITS, float):
@@ -98,11 +99,6 @@ def _text_test_codes(operator: TextTest, strings: Ragged) -> Ints | None:
     search = _SEARCHES[operator.test]
     found = search(strings, text) != operator.negated if text else np.zeros(len(strings), bool)
     return np.where(found & _not_empty(strings), _TRUE, _FALSE)
-
-
-def _in_list_codes(operator: InList, strings: Ragged) -> Ints | None:
-    yes, no = (_FALSE, _TRUE) if operator.negated else (_TRUE, _FALSE)
-    return _is_one_of(strings, sorted(operator.texts), yes, no)
 
 
 def _is_one_of(strings: Ragged, texts: Sequence[str], yes: int, no: int) -> Ints | None:
@@ -419,17 +415,13 @@ def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
         return _coded(left.ids, [operator(one, value) for one in left.values], node)
     pair = left.ids * width + right.ids
     if len(left.values) * width <= _TABLE_MAX:
-        return _coded(pair, _all_pairs(operator, left.values, right.values), node)
+        return _coded(pair, [operator(one, other) for one in left.values for other in right.values], node)
     different, ids = np.unique(pair, return_inverse=True)
     found = [
         operator(left.values[one], right.values[other])
         for one, other in zip((different // width).tolist(), (different % width).tolist(), strict=True)
     ]
     return _coded(ids, found, node)
-
-
-def _all_pairs(operator: Operator, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
-    return [operator(one, other) for one in left for other in right]
 
 
 def _coded(ids: Ints, values: list[Value], node: Apply) -> Coded:

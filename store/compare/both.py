@@ -34,7 +34,7 @@ from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
 from ..search.store import StoreReader
 from ..settings.read import FILES, config_files, databases, read_config_file
-from ..settings.rocksdb import RocksdbEntry, read_entries
+from ..settings.rocksdb import read_entries
 from ..start.config_load import OFFSETS
 from ..timer.read import timer_wheel
 from .logs import LogsCompared, Note, PositionRange, compare_logs, differing_fields
@@ -183,7 +183,7 @@ def config(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
     unread: dict[str, StoreError] = {}
     files = [_files(store.layout, unread) for store in (a, b)]
     yield from _differing("config", "", *({name: one[name] for name in one.keys() - unread.keys()} for one in files))
-    bases = [_databases(store.layout) for store in (a, b)]
+    bases = [{path.name: path for path in databases(store.layout.config)} for store in (a, b)]
     for name in sorted(bases[0].keys() | bases[1].keys()):
         one, two = (_entries(base[name]) if name in base else None for base in bases)
         if one is None or two is None:
@@ -222,21 +222,13 @@ def _differing(part: str, name: str, a: Any, b: Any) -> Iterator[Differs]:
             yield Differs(part, place, ONLY_A if key in a else ONLY_B, a.get(key), b.get(key))
 
 
-def _databases(layout: Layout) -> dict[str, Path]:
-    return {path.name: path for path in databases(layout.config)}
-
-
-def _is_data_version(entry: RocksdbEntry) -> bool:
-    return any(record["type"] == "data_version" for record in entry.records)
-
-
 def _entries(path: Path) -> dict[str, Any]:
     try:
         with RocksDb.open(path) as database:
             return {
                 f"{path.name}: {each.family} {each.key!r}": each.value.hex()
                 for each in read_entries(database)
-                if each.file != OFFSETS and not _is_data_version(each)
+                if each.file != OFFSETS and all(record["type"] != "data_version" for record in each.records)
             }
     except StoreError as error:
         return {path.name: str(error)}

@@ -532,7 +532,6 @@ def _store_times(ends: Sequence[int | None], none: Ints) -> Ints | None:
     if not known:
         return None
     times = none + known[0]
-    times[-1] = known[-1]
-    if len(times) == 1:
-        times[0] = known[0]
+    if len(times) > 1:
+        times[-1] = known[-1]
     return times

@@ -156,7 +156,7 @@ def keep_log(
         *edits_of(entries, size, lmq, _NUMBERED),
     ]
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
-    files = [*_loaded_files(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
+    files = [LoadedFile(int(e.name), size, e) for e in (*(entries[start] for start in sorted(entries)), *twins)]
     tail = list(tail_edits(snapshot, files, end, stale))
     over = [*brought, *pieces, *restored, *lmq, *((c.position, c.data) for c in cut)]
     patched = patched_queue(snapshot, queue, entries, over, end)
@@ -240,10 +240,6 @@ OF_RECORDS = frozenset({RESTORED, CUT, _NUMBERED})
 """Reason and code of edits that write a record again in its place."""
 
 
-def _loaded_files(entries: dict[int, DirectoryEntry], size: int) -> list[LoadedFile]:
-    return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
-
-
 def units_behind(
     size: int, end: int, files_end: int, look: Callable[..., LostUnits], head: int = 0, *, sure: bool = False
 ) -> LostUnits:
@@ -287,15 +283,9 @@ def _right_headers(
     """Yield good records with a corrected header, and the queue of each."""
     for row, number in enumerate(elsewhere.queue.tolist()):
         piece = put_right(queue, elsewhere, row, 0, rules)
-        if piece is not None and not _is_there(queue, piece):
+        # if the log has exactly this record, its unit is wrong, not its header
+        if piece is not None and queue.read(piece[0], len(piece[1])) != piece[1]:
             yield piece, elsewhere.queues[number]
-
-
-def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
-    """Whether the log has exactly this record: then its unit is wrong, not its header."""
-    position, data = piece
-    file = queue.file_at(position)
-    return file is not None and queue.read_file(file, position - file.start, len(data)) == data
 
 
 def _put_right(

@@ -46,17 +46,12 @@ class Fill(NamedTuple):
     guessed: int = 0
 
 
-def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:
-    """Close a gap in which `units` name lost records.
+def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
+    """Close a gap in which `units` name lost records. smallest: bytes of the smallest tombstone of each, int64[n].
 
     Space too small for a record goes to a tombstone beside it, or without one into the properties of the record before.
     Raises Refused if there is none: no broker has left such a gap.
     """
-    return _fill(gap, units, _smallest(units, forms))
-
-
-def _fill(gap: Gap, units: LostUnits, smallest: Ints) -> Fill:
-    """As `fill`. smallest: bytes of the smallest tombstone of each unit, int64[n]."""
     units = units.take(units.size >= smallest)
     if gap.to_file_end:  # a tombstone up to the end of the file leaves no room for the BLANK
         units = units.take(units.end <= gap.end - BLANK.sizeof())
@@ -293,7 +288,7 @@ def _records(
             properties.append(mark + text + crc)
             body = _zeros(free - len(mark))
         made_bodies.append(body)
-    checksums = np.array([_crc(body) for body in made_bodies], np.int64)
+    checksums = np.array([crc31(body) for body in made_bodies], np.int64)
     filled = {**columns, "properties": Ragged.of(properties), "body": Ragged.of(made_bodies), "body_crc": checksums}
     made = encode(MESSAGE, filled)
     records = Ragged(made.buffer, made.starts, made.sizes).tolist()
@@ -303,10 +298,6 @@ def _records(
 @lru_cache(maxsize=256)
 def _zeros(length: int) -> bytes:
     return bytes(length)
-
-
-def _crc(body: bytes) -> int:
-    return crc31(body) if body else 0
 
 
 def _cut_apart(pieces: Iterable[Piece]) -> list[Piece]:

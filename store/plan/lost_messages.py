@@ -441,18 +441,13 @@ def _times_behind(gaps: Sequence[Gap], log: CommitLog) -> list[int | None]:
     ends = np.array([gap.end for gap in gaps], np.int64)
     for begin in range(0, len(gaps), _AT_ONCE):
         records = log.records(ends[begin : begin + _AT_ONCE])
-        times = dict(_times(records))
+        times = dict(zip(records.position.tolist(), records.columns.ints("store_timestamp").tolist(), strict=True))
         for i in range(begin, min(begin + _AT_ONCE, len(gaps))):
             found[i] = times.get(gaps[i].end)
     for i in reversed(range(len(gaps) - 1)):
         if found[i] is None and gaps[i + 1].begin == gaps[i].end:
             found[i] = found[i + 1]
     return found
-
-
-def _times(records: Batch) -> Iterator[tuple[int, int]]:
-    times = records.columns.ints("store_timestamp").tolist()
-    return zip(records.position.tolist(), times, strict=True)
 
 
 def _add_records(rows: list[dict[str, Any]], log: CommitLog) -> None:

@@ -514,11 +514,6 @@ def _configuration_confirms_size(snapshot: Snapshot) -> bool:
     return in_place and all(entry.size <= size or is_zero_from(entry, size) for entry in files)
 
 
-def _names_another_place(entry: DirectoryEntry) -> bool:
-    """Whether the first record of a file names another place than the file's name."""
-    return _begins_with_record(entry) and not _is_in_place(entry)
-
-
 def _begins_with_record(entry: DirectoryEntry) -> bool:
     """Whether a file begins with a record: with another name it would be a log file."""
     first = None if entry.directory else _first_record(entry)

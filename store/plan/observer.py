@@ -6,6 +6,7 @@ Also: the losses of consumer groups (`GroupLoss`), and which topics and queues c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from copy import copy
@@ -49,17 +50,15 @@ class GroupLoss:
     """Counts, per group and topic, lost messages that the group had not consumed. lost: the messages themselves."""
 
     progress: Progress
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     lost: LostMessages = field(default_factory=LostMessages)
 
     def add(self, messages: Messages) -> None:
         """Count lost messages of one queue."""
         self.lost.add(messages)
         for group, offset in self.progress.get(messages.queue, {}).items():
-            count = int((messages.offset >= offset).sum())
-            if count:
-                key = (group, messages.queue.topic)
-                self.counts[key] = self.counts.get(key, 0) + count
+            if count := int((messages.offset >= offset).sum()):
+                self.counts[group, messages.queue.topic] += count
 
     def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
         """Count the messages of a run, all of them lost. queues: the queues that count."""
@@ -68,8 +67,7 @@ class GroupLoss:
             for group, offset in self.progress.get(queue, {}).items():
                 count = queue_range.next - max(queue_range.first, offset)
                 if count > 0:
-                    key = (group, queue.topic)
-                    self.counts[key] = self.counts.get(key, 0) + count
+                    self.counts[group, queue.topic] += count
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows of the JSON."""

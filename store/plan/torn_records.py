@@ -308,12 +308,11 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, ru
     """
     position, size = int(units.position[row]), int(units.size[row])
     queue = units.queues[int(units.queue[row])]
-    file = log.file_at(position)
-    if file is None or not SMALLEST <= size <= RECORD_BYTES_MAX:
+    if not SMALLEST <= size <= RECORD_BYTES_MAX:
         return None
     if queue.topic.startswith(LMQ_PREFIX):
         return None  # its units name records of other topics
-    raw = log.read_file(file, position - file.start, size)
+    raw = log.read(position, size)
     topic = _topic_of(units, row)
     fields = _fields(raw, topic) if len(raw) == size else None
     if fields is None or not _is_plausible(fields, near_ms):

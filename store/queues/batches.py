@@ -104,7 +104,9 @@ class BatchConsumeQueue(Closing):
         if len(data) < UNIT_BYTES:
             return None
         units = np.frombuffer(data, dtype_of(UNIT))
-        return _batch_unit(number, units[0]) if is_valid(units)[0] else None
+        if not is_valid(units)[0]:
+            return None
+        return BatchUnit(number, *(int(units[name][0]) for name in BatchUnit._fields[1:]))
 
     def find(self, queue_offset: int) -> BatchUnit | None:
         """The batch with a queue offset: the last batch that begins at or before it.
@@ -188,10 +190,6 @@ class BatchConsumeQueue(Closing):
 def _units(data: bytes | bytearray) -> Units:
     """The whole units in some bytes."""
     return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
-
-
-def _batch_unit(number: int, unit: Any) -> BatchUnit:
-    return BatchUnit(number, *(int(unit[name]) for name in BatchUnit._fields[1:]))
 
 
 class SparseUnits(NamedTuple):

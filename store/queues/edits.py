@@ -253,7 +253,7 @@ def _relink_units(data: Bytes, entry: DirectoryEntry, named: Ints, *, last: bool
         size = int(named_here[named_here > offset].min(initial=offset)) - offset
         if not size and offset in named_here:
             size = min(UNIT_BYTES_MIN, len(data) - offset)
-        if size and _fits(size):
+        if UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX:
             new = _ext_unit(normalized[offset:], size)
             normalized = normalized.copy()
             normalized[offset : offset + len(new)] = np.frombuffer(new, np.uint8)
@@ -275,10 +275,6 @@ def _damaged_unit(data: Bytes, path: str) -> int | None:
     except ExtDamage as damage:
         return damage.offset
     return None
-
-
-def _fits(size: int) -> bool:
-    return UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX
 
 
 def _ext_unit(data: Bytes, size: int) -> bytes:

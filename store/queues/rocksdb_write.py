@@ -205,13 +205,10 @@ def _changed_files(path: Path, copy: Path) -> tuple[dict[str, Content], tuple[st
     made: dict[str, Content] = {
         name: mapped(pieces(file))
         for name, file in after.items()
-        if not file.is_symlink() and (name not in before or not _same_content(file, before[name]))
+        if not file.is_symlink()
+        and (name not in before or any(a != b for a, b in zip_longest(pieces(file), pieces(before[name]))))
     }
     return made, tuple(sorted(before.keys() - after.keys()))
-
-
-def _same_content(file: Path, other: Path) -> bool:
-    return all(one == two for one, two in zip_longest(pieces(file), pieces(other)))
 
 
 _BOUND = numbers_of(formats.BOUND)

@@ -520,12 +520,8 @@ class DatabaseQueue:
         found = np.zeros(len(numbers), UNIT_DTYPE)
         possible = np.flatnonzero((numbers >= 0) & (numbers <= LARGEST_OFFSET))
         if len(possible):
-            at = numbers[possible]
-            found[possible] = gather(self._read, at, UNIT_DTYPE)
+            found[possible] = gather(partial(self.state.read, self.queue), numbers[possible], UNIT_DTYPE)
         return found
-
-    def _read(self, first: int, count: int) -> Units:
-        return self.state.read(self.queue, first, count)
 
 
 StartedQueue = QueueState | DatabaseQueue

@@ -193,7 +193,7 @@ class ConfigLoss:
         one = self.loaded[GROUPS]
         known = {key[2] for key in self._taken(one)}
         own = {key[2] for key in self._proved(one)}
-        named = {key[2] for key in self._offsets_proved()}
+        named = {key[2] for key in self._proved(self._offsets) | self._taken(self._offsets)}
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proved = own | (named if self.ran or _present(one) else set())
         proper = {group for group in known if not is_system_group(group)}
@@ -294,9 +294,6 @@ class ConfigLoss:
     @property
     def _offsets(self) -> LoadedConfig:
         return self.loaded.get(LMQ_OFFSETS) or self.loaded[OFFSETS]
-
-    def _offsets_proved(self) -> dict[_Key, int]:
-        return self._proved(self._offsets) | self._taken(self._offsets)
 
     def _taken(self, one: LoadedConfig) -> dict[_Key, int]:
         return self._entries_of_file(one)[0]

@@ -429,7 +429,8 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     if file is None or (problem is not None and not problem.gives_up):
         taken = backup
     if problem is not None:
-        instead = taken is not file and _is_whole(taken)  # the broker reads the .bak, as if the file were missing
+        # the broker reads the .bak, as if the file were missing
+        instead = taken is not file and taken is not None and taken.problem is None
         text = f"cannot be read: {problem.reason}{'; its .bak is whole' if instead else ''}"
         level = Severity.WARNING if instead else None
         context.findings.add(
@@ -442,10 +443,6 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
         mend = _repair_of(path) if taken is file else ""
         for text in _odd_epochs(context, taken):
             context.findings.add("I-170", os.fspath(taken.path), text, repair=mend)
-
-
-def _is_whole(file: ConfigFile | None) -> bool:
-    return file is not None and file.problem is None
 
 
 def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:

@@ -376,10 +376,9 @@ class _Chains:
         )
 
     def _add(self, code: str, number: int, text: str, severity: Severity | None = None) -> None:
-        more: dict[str, Any] = {} if severity is None else {"severity": severity}
         at = items_offset(self._file.slots) + number * ITEM_BYTES
         text = f"item {number}: {text}"
-        add(self._context, code, self._file, text, offset=at, length=ITEM_BYTES, **more)
+        add(self._context, code, self._file, text, offset=at, length=ITEM_BYTES, severity=severity)
 
 
 def links_of(newest: npt.NDArray[np.int32], numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:

@@ -192,16 +192,6 @@ def key_of(relative: Ints, key_hash: Ints) -> Ints:
     return relative << _HASH_BITS | key_hash & ((1 << _HASH_BITS) - 1)
 
 
-def among(some: Ints, known: Ints) -> Flags:
-    """Return which of the numbers are among the known ones: bool[n]."""
-    ordered = np.sort(known)
-    if not len(ordered):
-        return np.zeros(len(some), np.bool_)
-    at = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
-    found: Flags = ordered[at] == some
-    return found
-
-
 def surplus(one: Ints, other: Ints) -> Flags:
     """Return which numbers `one` has more often than `other`, bool[n]; of equal numbers the last ones."""
     order = np.argsort(one, kind="stable")

@@ -25,7 +25,7 @@ from ..log.message import tombstones
 from ..settings.options import options_of
 from .context import Mergeable, Records, VerifyContext, covered_of, is_gone
 from .index_files import index_files
-from .index_items import ExpectedItems, ItemCursor, Picked, among, asked_for, item_from, key_of, surplus
+from .index_items import ExpectedItems, ItemCursor, Picked, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 
 _STRAYS_AT_ONCE = 4096
@@ -112,7 +112,8 @@ class IndexCompare(Mergeable):
             self._add_strays(picked.take(stray))
             picked = picked.take(~stray)
         wanted = ExpectedItems.of(records)
-        if len(wanted.record) == len(picked) and self._same(wanted, picked):
+        alike = np.array_equal(wanted.position, picked.position) and np.array_equal(wanted.key_hash, picked.key_hash)
+        if alike:
             self._check_times(picked, wanted.store_timestamp)
             if self._tags_from is None and self._context.profile.dispatch.index_tags:
                 tagged = records.properties.find(names.TAGS).length > 0
@@ -122,9 +123,6 @@ class IndexCompare(Mergeable):
             self._report_lacking(records, wanted)
         else:
             self._compare_multisets(records, wanted, picked, begin)
-
-    def _same(self, wanted: ExpectedItems, picked: Picked) -> bool:
-        return bool((wanted.position == picked.position).all() and (wanted.key_hash == picked.key_hash).all())
 
     def _compare_multisets(self, records: Records, wanted: ExpectedItems, picked: Picked, begin: int) -> None:
         """Compare both sides as multisets."""
@@ -144,7 +142,7 @@ class IndexCompare(Mergeable):
         if self._context.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
-        known = among(keys, allowed)
+        known = np.isin(keys, allowed)
         twice = picked.take(extra & known)
         self._report_items("I-102", twice, _twice(len(np.unique(twice.position))))
         self._report_unasked(records, picked.take(extra & ~known))
@@ -207,7 +205,7 @@ class IndexCompare(Mergeable):
         """Return which records are of the topic and queue of this run: bool[n]."""
         scope, kept = self._context.scope, np.ones(len(rows), np.bool_)
         if scope.topic is not None:
-            kept &= among(rows, records.of_topic(scope.topic))
+            kept &= np.isin(rows, records.of_topic(scope.topic))
             if scope.queue_id is not None:
                 kept &= records.ints("queue_id")[rows] == scope.queue_id
         return kept
@@ -219,9 +217,9 @@ class IndexCompare(Mergeable):
         at = np.searchsorted(records.position, extra.position, side="right") - 1
         begins = records.position[at] == extra.position
         lost = tombstones(records.columns)[at] & (extra.position < records.ends[at])
-        self._report_items("I-100", extra.take(lost), _lost, Severity.INFO)
+        self._report_items("I-100", extra.take(lost), lambda _: _LOST, Severity.INFO)
         rolled_back = begins & (records.transaction[at] == SysFlag.ROLLBACK) & ~lost
-        self._report_items("I-106", extra.take(rolled_back), _rolled_back)
+        self._report_items("I-106", extra.take(rolled_back), lambda _: _ROLLED_BACK)
         rest = extra.take(~rolled_back & ~lost)
         starts = begins[~rolled_back & ~lost]
         self._report_items(
@@ -316,6 +314,8 @@ _NO_FILE = "the index file that had its keys is missing"
 _LACKING = "the index lacks one of its keys"
 _NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it and all messages behind it are not indexed"
+_LOST = "its message is lost: a query finds the record in its place"
+_ROLLED_BACK = "its record is a rollback, which is not indexed"
 
 
 def _of_record(position: Ints, text: str) -> Callable[[int], str]:
@@ -326,14 +326,6 @@ def _twice(records: int) -> Callable[[int], str]:
     """A start after a crash puts the items of one record again, a broker that starts over those of many."""
     why = "after a crash (B10)" if records == 1 else "that index old records again (B20)"
     return lambda _: f"this key of its record is indexed twice, as by brokers {why}"
-
-
-def _lost(_: int) -> str:
-    return "its message is lost: a query finds the record in its place"
-
-
-def _rolled_back(_: int) -> str:
-    return "its record is a rollback, which is not indexed"
 
 
 def _no_record(picked: Picked) -> Callable[[int], str]:

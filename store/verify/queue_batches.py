@@ -116,17 +116,12 @@ def _skip(context: VerifyContext, check: BatchCheck, messages: Messages, begin: 
     if valid and position > int(messages.position[-1]):
         _note_missing(check, messages, begin, len(messages.position))
         return len(messages.position)
-    read = position >= context.log.start and _is_covered(context, position)
+    read = position >= context.log.start and bool(covered_of(context).has(np.array([position], np.int64))[0])
     if read or not valid:
         what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
         _report(context, check, "I-062" if valid else "I-061", check.next, what)
     check.next += 1
     return begin
-
-
-def _is_covered(context: VerifyContext, position: int) -> bool:
-    """Return whether the pass has read this log position."""
-    return bool(covered_of(context).has(np.array([position], np.int64))[0])
 
 
 def _note_missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:

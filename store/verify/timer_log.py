@@ -301,8 +301,7 @@ def entries_fill_the_log(context: VerifyContext) -> None:
         mine = [item for item in log.ranges if file.start <= item.position < file.end]
         for item in mine:
             _report_odd_range(context, log, file, item, last)
-        closed = any(item.kind == "blank" for item in mine)
-        if not closed and not last and not mine:
+        if not last and not mine:
             text = "the file is full but has no BLANK: a start reads no later file"
             context.findings.add("I-126", file.path, text, offset=file.size, length=0)
 
@@ -312,7 +311,7 @@ def _report_odd_range(context: VerifyContext, log: TimerLog, file: MappedFile, i
     if item.kind == "blank":
         return
     entries = log.entries.position
-    behind = bool(len(entries)) and bool((entries >= item.position).any())
+    behind = bool((entries >= item.position).any())
     if item.kind == "zeros":
         if last and not behind:
             if offset == 0 and file.start > 0:

@@ -18,7 +18,7 @@ from mqstore.formats.tombstone import LOST_ITEM
 from mqstore.store.disk.file_queue import MappedFile, MappedFileQueue, file_name
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _cut_apart, encoded, fill, padded
+from mqstore.store.plan.fill import SMALLEST_FILLER, PatchedQueue, _cut_apart, encoded, fills, padded
 from mqstore.store.plan.gaps import Forms, Gap
 
 from .tombstones import BARE_RECORD, FORMS, MADE_MS, lost
@@ -87,7 +87,7 @@ def test_of_pieces_over_one_another_the_later_counts() -> None:
 
 def test_a_gap_is_closed_without_a_byte_left() -> None:
     gap = Gap(1000, 3000, False, 5)
-    closed = fill(gap, lost((1200, 300, "a"), (1500, 200, "b")), FORMS)
+    closed = fills([gap], lost((1200, 300, "a"), (1500, 200, "b")), FORMS)[0]
     assert closed.fillers == [(1000, 200), (1700, 1300)] and closed.blank is None
     pieces = sorted(encoded([closed], FORMS, {}))
     assert sum(len(data) for _, data in pieces) == 2000
@@ -97,27 +97,27 @@ def test_a_gap_is_closed_without_a_byte_left() -> None:
 def test_a_rest_too_small_goes_to_the_tombstone_beside_it() -> None:
     gap = Gap(1000, 2000, False, 5)
     units = lost((1000 + SMALLEST, 300, "a"), (1400, 400, "b"), (1802, 190, "c"))
-    closed = fill(gap, units, FORMS)
+    closed = fills([gap], units, FORMS)[0]
     assert closed.lost.position.tolist() == [1000, 1400, 1802]
     assert closed.lost.size.tolist() == [SMALLEST + 300 + (1400 - 1300 - SMALLEST), 402, 198]
     assert not closed.fillers and closed.blank is None
     assert sum(len(data) for _, data in encoded([closed], FORMS, {})) == gap.end - gap.begin
-    to_end = fill(Gap(1000, 2000, True, 5), lost((1000, 995, "a")), FORMS)
+    to_end = fills([Gap(1000, 2000, True, 5)], lost((1000, 995, "a")), FORMS)[0]
     assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
 
 
 def test_a_gap_too_small_for_any_record() -> None:
     size = SMALLEST_FILLER - 1
-    padded = fill(Gap(1000, 1000 + size, False, 5, 800), lost(), FORMS)
+    padded = fills([Gap(1000, 1000 + size, False, 5, 800)], lost(), FORMS)[0]
     assert padded.padding == size
     with pytest.raises(Refused, match="too few for a record"):
-        fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
+        fills([Gap(1000, 1000 + size, False, 5)], lost(), FORMS)
 
 
 @pytest.mark.parametrize("time", [0, 5])
 def test_all_has_a_time(time: int) -> None:
     """That of the record before; where there is none, of the recovery (I-027)."""
-    made = encoded([fill(Gap(0, 1000, False, time), lost((0, 300, "TopicA")), FORMS)], FORMS, {})
+    made = encoded(fills([Gap(0, 1000, False, time)], lost((0, 300, "TopicA")), FORMS), FORMS, {})
     records = [MESSAGE.parse(data) for _, data in made]
     assert len(records) == 2
     assert {(r.store_timestamp, r.born_timestamp) for r in records} == {(time or MADE_MS,) * 2}
@@ -140,7 +140,7 @@ def test_padding_keeps_the_checksum_of_the_whole(append_crc: bool) -> None:
 
 def test_large_fillers_are_split() -> None:
     size = (8 << 20) + 50
-    closed = fill(Gap(0, size, False, 5), lost(), FORMS)
+    closed = fills([Gap(0, size, False, 5)], lost(), FORMS)[0]
     assert sum(part for _, part in closed.fillers) == size
     assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
 
@@ -151,7 +151,7 @@ def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:
     small = forms.smallest("topic")
     large = small + len(LOST_ITEM) + len(forms.of("topic").properties)
     units = lost((0, small, "topic"), (small, large, "topic"))
-    closed = fill(Gap(0, small + large + 100, True, 5), units, forms)
+    closed = fills([Gap(0, small + large + 100, True, 5)], units, forms)[0]
     assert len(closed.lost) == 2
     data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
     (tmp_path / f"{0:020d}").write_bytes(data.ljust(small + large + 100, b"\0"))
@@ -171,7 +171,7 @@ def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
     for size in sizes:
         rows.append((position, size, "topic"))
         position += size
-    closed = fill(Gap(0, position + 100, True, 5), lost(*rows), forms)
+    closed = fills([Gap(0, position + 100, True, 5)], lost(*rows), forms)[0]
     data = b"".join(data for _, data in sorted(encoded([closed], forms, {})))
     (tmp_path / f"{0:020d}").write_bytes(data.ljust(position + 100, b"\0"))
     log = CommitLog.of_file(tmp_path / f"{0:020d}")

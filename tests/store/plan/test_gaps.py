@@ -13,7 +13,7 @@ from mqstore.formats.tombstone import FILLER_TOPIC
 from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.fill import encoded, fill
+from mqstore.store.plan.fill import encoded, fills
 from mqstore.store.plan.gaps import Forms, Gap, is_for_service
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
@@ -33,7 +33,7 @@ def test_every_delayed_record_has_room_for_a_tombstone(generations: tuple[str, .
     smallest = len(MESSAGE.build({**BARE_RECORD, "topic": topic, "properties": waiting}))
     assert forms.smallest(SCHEDULE_TOPIC) <= smallest
     for size in range(smallest, forms.whole(SCHEDULE_TOPIC) + 1):
-        (piece,) = encoded([fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms)], forms, {})
+        (piece,) = encoded(fills([Gap(0, size, False, 5)], lost((0, size, SCHEDULE_TOPIC)), forms), forms, {})
         properties = parse(MESSAGE.parse(piece[1]).properties)
         assert properties["LOST"] == "t" and properties["REAL_QID"] == "0", size
         small = properties["REAL_TOPIC"] == FILLER_TOPIC.decode()
@@ -44,7 +44,7 @@ def test_a_tombstone_for_the_revive_service_has_a_time() -> None:
     """That of 5.1 parses it before it looks at anything else, and stops at a record without."""
     topic = f"{REVIVE_TOPIC}cluster"
     size = FORMS.whole(topic)
-    (piece,) = encoded([fill(Gap(0, size, False, 5), lost((0, size, topic)), FORMS)], FORMS, {})
+    (piece,) = encoded(fills([Gap(0, size, False, 5)], lost((0, size, topic)), FORMS), FORMS, {})
     assert parse(MESSAGE.parse(piece[1]).properties) == {"LOST": "t", "TIMER_DELIVER_MS": "0"}
     assert is_for_service(topic.encode()) and not is_for_service(b"TopicA")
 
