@@ -146,7 +146,7 @@ def _wanted(
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
     from ..store.disk.files import Files
     from ..store.salvage.runs import SalvageSource, images_of
-    from ..store.salvage.salvage import check_target, look, write
+    from ..store.salvage.salvage import check_target, look, open_if_written, write
 
     found = images_of(images, common.warn)
     if to is not None:
@@ -164,6 +164,8 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
             size = sum(run.length for run in done.log.runs)
             bar = stack.enter_context(common.progress("writing", size))
             write(done, to, wanted, Files(), _teller(bar.advance))
+        else:
+            done.open_transactions = open_if_written(done, wanted)
     if to is not None and done.has_log:
         done.left = _settle(to, wanted, common)
     return done
@@ -212,8 +214,8 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
     if done.written is not None:
         record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
     if to is not None:
-        record |= {"left": done.left, "open_transactions": done.open_transactions}
-    return record
+        record["left"] = done.left
+    return record | {"open_transactions": done.open_transactions}
 
 
 _OF_RESTORED = ("tombstones", "fillers", "unplaced", "version")
@@ -245,9 +247,9 @@ def _text(record: Mapping[str, Any]) -> str:
         )
     if record["to"] is not None:
         lines += _made(record)
-        if record["open_transactions"]:
-            count = counted(record["open_transactions"], "open transaction is", "open transactions are")
-            lines.append(f"  {count} unknown to brokers, which find them in rocksdbstore: it is not restored")
+    if record["open_transactions"]:
+        count = counted(record["open_transactions"], "open transaction is", "open transactions are")
+        lines.append(f"  {count} unknown to brokers, which find them in rocksdbstore: it is not restored")
     return page_of(lines)
 
 

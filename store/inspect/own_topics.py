@@ -26,6 +26,7 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.delay_offset import FILE as DELAY_FILE
+from ...formats.derive import Columns
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string, utf8
 from ...formats.op_record import offsets_in
@@ -48,7 +49,7 @@ from ..disk.files import has_log_changed_by_session
 from ..disk.lock import holder
 from ..log.batch import Batch, good_records
 from ..log.commit_log import batches
-from ..log.message import tombstones
+from ..log.message import Mark, tombstones
 from ..queues.read import ConsumeQueue
 from ..queues.references import of_queue
 from ..queues.rocksdb import is_rocksdb
@@ -555,18 +556,39 @@ def _op_records(store: StoreReader, note: Note) -> OpRecords:
 
 def _decided_positions(store: StoreReader, note: Note) -> set[int]:
     """Return the positions of half messages that op records of transactions in a RocksDB name (spec 4.10)."""
-    read = topic_records(store, ROCKSDB_OP_TOPIC, note)
-    texts = (text for batch in read for text in _items(batch).find(names.TRANS_OFFSET).tolist())
-    return {number for text in texts if (number := _number(text, -1)) >= 0}
+    return {number for batch in topic_records(store, ROCKSDB_OP_TOPIC, note) for number in _ended(batch)}
+
+
+def _ended(batch: Batch) -> Iterator[int]:
+    """The positions of half messages that these op records name."""
+    texts = _items(batch).find(names.TRANS_OFFSET).tolist()
+    return (number for text in texts if (number := _number(text, -1)) >= 0)
 
 
 def _committed(store: StoreReader) -> set[int]:
     """Scan the log for commit records, and return the positions of the half messages that they name."""
     found: set[int] = set()
     for batch in good_records(store.log.scan(crc=False, reuse=True)):
-        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
-        rows = np.flatnonzero(state == SysFlag.COMMIT)
-        if len(rows):
-            places = batch.columns.ints("prepared_transaction_offset")[rows]
-            found |= set(places[places >= 0].tolist())
+        found |= _commits(batch.columns)
     return found
+
+
+def _commits(columns: Columns) -> set[int]:
+    """The positions of the half messages that commit records name."""
+    rows = np.flatnonzero(columns.ints("sys_flag") & TRANSACTION_MASK == SysFlag.COMMIT)
+    places = columns.ints("prepared_transaction_offset")[rows]
+    return set(places[places >= 0].tolist())
+
+
+def open_in(log: Iterable[Columns]) -> int:
+    """The number of transactions that a broker finds only in a RocksDB, and that no record of these decides."""
+    found, given_up, decided = dict[str, Transaction](), set[str](), set[int]()
+    for columns in log:
+        batch = Batch(columns, columns.ints("physical_offset"), Mark.NONE, None)
+        topic = columns.ragged("topic")
+        _add(found, batch.take(topic.equals(utf8(ROCKSDB_HALF_TOPIC))), in_rocksdb=True)
+        over = batch.take(topic.equals(utf8(CHECKED_TOO_OFTEN)))
+        given_up.update(_keys(over, _items(over)))
+        decided |= _commits(columns)
+        decided.update(_ended(batch.take(topic.equals(utf8(ROCKSDB_OP_TOPIC)))))
+    return sum(decided.isdisjoint(row.positions) and key not in given_up for key, row in found.items())

@@ -24,11 +24,13 @@ from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, decode, decode_one
 from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE, PROPERTIES_BYTES_MAX, SMALLEST
+from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..log.scan import WINDOW_BYTES
 from ..log.window import PlainChain, Window, check, number_at, walk
 from . import runs
 from .runs import Grade, SalvageRun, SalvageSource, Sources, append, grades, plausible, runs_of, structural
 
+_HALF = ROCKSDB_HALF_TOPIC.encode()
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
 """Most bytes that are in front of the body, with the two lengths behind it."""
 _KEPT_FRAGMENTS = 100_000
@@ -62,6 +64,8 @@ class Carved:
     joined: int = 0
     blanks: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
+    #: There are half messages of a broker that keeps their transactions in a RocksDB.
+    in_rocksdb: bool = False
 
     def note(self, fragment: Fragment) -> None:
         """Count a fragment, and keep it unless there are too many."""
@@ -157,6 +161,7 @@ class _Carver:
     def _take(self, columns: Columns, body_crc_ok: Flags | None = None) -> Ints:
         """Add records; return their grades. body_crc_ok: of the first ones, if known."""
         grade = grades(columns, body_crc_ok)
+        self._found.in_rocksdb |= bool(columns.ragged("topic").equals(_HALF).any())
         at, position = columns.starts, columns.ints("physical_offset")
         found = runs_of(self._number, at + self._at, position, columns.ints("total_size").astype(np.int64), grade)
         for run in found:

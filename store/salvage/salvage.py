@@ -37,7 +37,7 @@ from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
-from ..inspect.own_topics import TransactionState, transactions
+from ..inspect.own_topics import TransactionState, open_in, transactions
 from ..put.new_message import COPIED, WriterOptions
 from ..put.producer import refused_copies
 from ..put.queue_kinds import without_blocking_names
@@ -561,6 +561,12 @@ def open_in_database(store: StoreReader) -> int:
         return 0
     open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
     return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
+
+
+def open_if_written(salvaged: Salvaged, wanted: SalvageRequest) -> int:
+    """As `open_in_database` of the new store."""
+    runs = salvaged.log.runs if salvaged.found.in_rocksdb else ()  # most images are read once
+    return open_in(c.take(wanted.selection.rows(c)) for run in runs for c in batches_of(run, salvaged.sources))
 
 
 def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:
