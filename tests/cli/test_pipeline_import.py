@@ -138,8 +138,9 @@ def test_options_that_ask_for_a_rocksdb_are_refused_before_anything_is_read(tmp_
     root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
     pq.write_table(table_of(root, body="plain"), tmp_path / "a.parquet")
     sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
-    imports = ["pipeline", "import", str(tmp_path / "a.parquet"), "--to", str(new), "--as-broker", "5.3", *sizes]
-    compacts = ["pipeline", "compact", str(root), "--topic", "*", "--to", str(new), *sizes]
+    same = ["--to", str(new), "--as-broker", "5.3", *sizes]
+    imports = ["pipeline", "import", str(tmp_path / "a.parquet"), *same]
+    compacts = ["pipeline", "compact", str(root), "--topic", "*", *same]
     said = set()
     for words in (imports, compacts):
         ended = run_here([*words, "--set", "storeType=defaultRocksDB"])
