@@ -383,6 +383,30 @@ def test_a_store_that_changed_since(root: Path) -> None:
     assert everything(root)["abort"] == before["abort"]
 
 
+class WholeSeconds(Files):
+    """A file system that keeps no fractions of seconds."""
+
+    def set_times(self, path: Path, accessed_ns: int, modified_ns: int) -> None:
+        super().set_times(path, accessed_ns // 10**9 * 10**9, modified_ns // 10**9 * 10**9)
+
+
+@pytest.mark.parametrize("files", [Files(), WholeSeconds()])
+def test_a_copy_of_the_store_with_other_times(files: Files, root: Path, tmp_path: Path) -> None:
+    """The copies of the files that the session moved have new times, too."""
+    before = everything(root)
+    _, applied = recover(root, CONFIG, VERSION)
+    assert applied.session and list((root / ".mqstore").rglob("*.moved"))
+    copy = shutil.copytree(root, tmp_path / "copy", copy_function=shutil.copy)
+    with pytest.raises(Refused, match="changed since"):
+        take_back(copy, files)
+    take_back(copy, files, force=True)
+    assert contents(copy) == contents_of(before)
+    steps = Journal.load(copy, copy / ".mqstore" / applied.session).steps
+    for name in before.keys() & {step.path for step in steps}:
+        assert (copy / name).stat().st_mtime_ns // 10**9 == before[name][2] // 10**9, name
+    assert not barriers(Layout.open(copy, CONFIG))
+
+
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("made", [False, True])
 def test_a_rocksdb_that_was_written_to_since(made: bool, merged: bool, root: Path) -> None:
