@@ -363,6 +363,10 @@ def reporting_unreadable(unread: str, common: Common, store: Path | None) -> Ite
                 raise
             if isinstance(error, NotFound):
                 say(str(error))
+        finally:
+            for directory, begin in noted.expired.items():
+                gone = f"the broker deleted the log files before {begin} during this command"
+                say(f"{gone}; what was not read of them is left out: {directory}")
     ranges = list(noted)
     if ranges:
         for one in ranges[1:_SHOWN]:

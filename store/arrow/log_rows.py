@@ -24,7 +24,7 @@ import pyarrow as pa
 from ...formats.derive.program import Noting
 from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
-from ..disk.byte_reader import UnreadRanges, each_noting, noting, reading_rate
+from ..disk.byte_reader import UnreadRanges, each_noting, note_expired, noting, reading_rate
 from ..disk.layout import is_uri
 from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, StoreError, Unreadable
@@ -217,6 +217,8 @@ def items_of(
     with log.queue:
         if is_uri(part.store) and not _still_has(log, part):
             raise changed(part.store)
+        if part.split is not None and part.split.start < log.min_offset:  # expired since the parts were made
+            note_expired(log.queue.directories[0], log.min_offset)
         items = each_noting(_scan_all(log, part.split, crc, noting), noted)
         ends = part.split is None or part.behind or part.split.stop >= log.max_file_end
         for item in items if tails else _without_trailing_damage(items, goes_on=not ends):

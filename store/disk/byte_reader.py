@@ -247,11 +247,14 @@ class Unread(NamedTuple):
 class UnreadRanges:
     """The unreadable ranges found so far; false if there are none.
 
-    around: callers that can go around a range do so; otherwise a range is an error at once.
+    around: callers that can go around a range do so; otherwise a range is an error at once. expired: by directory, the
+    position before which a broker deleted files while they were read; their bytes are not unreadable, but no longer
+    asked for.
     """
 
     def __init__(self, *, around: bool) -> None:
         self.around = around
+        self.expired: dict[str, int] = {}
         self._of_path: dict[str, list[Unread]] = {}
 
     def add(self, unread: Unread) -> None:
@@ -260,6 +263,10 @@ class UnreadRanges:
         if unread not in known:
             known.append(unread)
             known.sort(key=lambda each: each.offset)
+
+    def add_expired(self, directory: str, begin: int) -> None:
+        """Add that files before position `begin` were deleted."""
+        self.expired[directory] = max(begin, self.expired.get(directory, 0))
 
     def __bool__(self) -> bool:
         return bool(self._of_path)
@@ -298,6 +305,8 @@ def _pass_on(own: UnreadRanges, outer: UnreadRanges | None) -> None:
     if outer is not None and outer is not own:
         for unread in own:
             outer.add(unread)
+        for directory, begin in own.expired.items():
+            outer.add_expired(directory, begin)
 
 
 def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
@@ -320,7 +329,7 @@ def each_noting(items: Iterator[T], own: UnreadRanges) -> Iterator[T]:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def refusing() -> Iterator[UnreadRanges]:
     """Refuse to build on unreadable bytes: raise UnreadableRange at the end of this block at the latest, even if code
     inside went on without the bytes.
     """
@@ -328,7 +337,7 @@ def refusing() -> Iterator[None]:
     own = UnreadRanges(around=False)
     token = _NOTED.set(own)
     try:
-        yield
+        yield own
     finally:
         _NOTED.reset(token)
         _pass_on(own, outer)
@@ -342,6 +351,12 @@ def note(unread: Unread) -> None:
     if found is None or not found.around:
         raise failed(unread)
     found.add(unread)
+
+
+def note_expired(directory: str, begin: int) -> None:
+    """Note that a broker deleted the files before position `begin` while they were read."""
+    if (found := _NOTED.get()) is not None:
+        found.add_expired(directory, begin)
 
 
 def failed(unread: Unread) -> UnreadableRange:

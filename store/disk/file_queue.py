@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..counted import counted
-from ..errors import UnreadableRange, from_os_error
+from ..errors import Missing, UnreadableRange, from_os_error
 from . import byte_reader
 from .byte_reader import Closing, Unread
 from .compressed import (
@@ -226,10 +226,13 @@ class MappedFileQueue(Closing, Windows):
     files: the files that hold the stream. file_size: bytes of a whole file, as configured or learned from the files; 0
     if unknown. foreign: entries that are not files of this stream. aside: reading leaves the page cache unchanged.
     stop: from this stream position on another process writes, so the bytes are read as zeros; None: nobody writes.
+    begins_now: says where the stream begins once a file is gone (`lock.expiring`); gone_before: what it said last.
     """
 
     aside = False
     stop: int | None = None
+    begins_now: Callable[[MappedFile], int] | None = None
+    gone_before = 0
 
     def __init__(
         self, directories: tuple[str, ...], files: list[MappedFile], file_size: int, foreign: list[ForeignEntry]
@@ -282,7 +285,7 @@ class MappedFileQueue(Closing, Windows):
     @property
     def start(self) -> int:
         """Position of the first byte; 0 for an empty queue."""
-        return self.files[0].start if self.files else 0
+        return self.files[0].start if self.files else self.gone_before
 
     @property
     def end(self) -> int:
@@ -331,7 +334,7 @@ class MappedFileQueue(Closing, Windows):
         Raises UnreadableRange, Unreadable.
         """
         size = max(0, min(size, file.size - offset))
-        if (self.aside or self.stop is not None) and not file.compressed:
+        if (self.aside or self.stop is not None or self.begins_now) and not file.compressed:
             data = bytearray(size)
             return bytes(data[: self.read_into(file, offset, memoryview(data))])
         end = _known_end(file)
@@ -345,6 +348,10 @@ class MappedFileQueue(Closing, Windows):
         except UnreadableRange as error:  # the file cannot even be opened
             room[:] = bytes(len(room))
             return len(room), [Unread(file.path, offset, len(room), error.reason)]
+        except Missing:
+            if self.has_expired(file):
+                return 0, []
+            raise
         aside = self.aside and not file.compressed
         end = _known_end(file)
         got = byte_reader.fill_any(descriptor, room, offset, file.path, end=end, aside=aside)
@@ -374,7 +381,12 @@ class MappedFileQueue(Closing, Windows):
 
         `offset` itself if the file system cannot tell.
         """
-        found = byte_reader.next_data(self.descriptor(file), offset)
+        try:
+            found = byte_reader.next_data(self.descriptor(file), offset)
+        except Missing:
+            if self.has_expired(file):
+                return None
+            raise
         return found if found is not None and found < file.size else None
 
     def first_data(self, file: MappedFile, offset: int = 0) -> int | None:
@@ -404,6 +416,13 @@ class MappedFileQueue(Closing, Windows):
     def is_deleted(self, file: MappedFile) -> bool:
         """Whether the file was deleted, so that only the open descriptor keeps its bytes. Raises as `grown_bytes`."""
         return not file.compressed and not os.fstat(self.descriptor(file)).st_nlink
+
+    def has_expired(self, file: MappedFile) -> bool:
+        """Whether a broker has deleted a listed file, and all before it: the stream begins later now."""
+        if self.begins_now and (begin := self.begins_now(file)):
+            self.files, self.gone_before = [one for one in self.files if one.start >= begin], begin
+            self.__dict__.pop("_starts", None)
+        return file.start < self.gone_before
 
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:

@@ -16,12 +16,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
 from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, from_os_error, os_errors
-from .byte_reader import open_regular
+from .byte_reader import note_expired, open_regular
+from .file_queue import MappedFile, MappedFileQueue
 from .files import Files, OpenFile, empty
 from .layout import JOURNAL, where_instead
 
@@ -83,6 +85,27 @@ def _ask(descriptor: int) -> int | None:
     question = bytes(Flock(fcntl.F_WRLCK, os.SEEK_SET, *LOCKED_RANGE, 0))
     found = Flock.from_buffer_copy(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     return None if found.type == fcntl.F_UNLCK else max(0, found.pid)
+
+
+def expiring(queue: MappedFileQueue, lock: Path, *, told: bool = False) -> MappedFileQueue:
+    """Return the queue; files that a broker deletes after the listing, while it holds the lock, hold nothing from then
+    on. A broker deletes the oldest ones: any other file that is gone stays an error.
+
+    told: note it for the user (`byte_reader.note_expired`).
+    """
+    queue.begins_now = partial(_begins_now, queue.directories, lock, told)
+    return queue
+
+
+def _begins_now(directories: tuple[str, ...], lock: Path, told: bool, file: MappedFile) -> int:
+    """See `MappedFileQueue.begins_now`."""
+    used = holder(lock) not in (None, os.getpid())
+    begin = MappedFileQueue.open(directories).start if used else 0
+    if begin <= file.start:
+        return 0
+    if told:
+        note_expired(directories[0], begin)
+    return begin
 
 
 def note_held(key: tuple[int, int]) -> bool:

@@ -297,7 +297,7 @@ class LogScan:
         files = self._log.files
         previous: MappedFile | None = None
         for number, whole in enumerate(files):
-            if not (self._begins_before(whole) and self._is_asked_for(whole)):
+            if self._is_gone(whole) or not (self._begins_before(whole) and self._is_asked_for(whole)):
                 continue
             later = files[number + 1 :]  # behind the end of the scan, too: they decide what a break is
             # a file that is too long reaches into the place of the next file, which counts there
@@ -310,6 +310,9 @@ class LogScan:
                 self._mark = Mark.AFTER_DAMAGE
                 self._ended_without_blank = False
             yield from self._file(file, max(0, self._start - file.start), later)
+            if self._is_gone(file):
+                previous, self._mark, self._ended_without_blank = None, Mark.NONE, False
+                continue
             previous = file
             if content.problem and (file.end < self._stop or self._to_the_end):
                 expected = max(whole.size, self._log.queue.file_size)
@@ -317,6 +320,10 @@ class LogScan:
                 previous = file._replace(size=file.size + lost.size)
                 yield lost
                 self._mark = Mark.AFTER_DAMAGE if lost.size else self._mark
+
+    def _is_gone(self, file: MappedFile) -> bool:
+        """Whether the file has expired meanwhile: then the log begins behind it, and what is not read is no damage."""
+        return file.start < self._log.queue.gone_before
 
     def _is_asked_for(self, file: MappedFile) -> bool:
         """Whether the file begins before the end of the scan; a broken compressed file may be empty."""
@@ -333,7 +340,7 @@ class LogScan:
         while at < file.size and file.start + at < self._stop:
             at = yield from self._chain(file, items, at)
             self._stopped = file.start + at
-            if at >= file.size or file.start + at >= self._stop:
+            if at >= file.size or file.start + at >= self._stop or self._is_gone(file):
                 break
             blank = items.blank(at)
             if blank is None:
@@ -382,6 +389,8 @@ class LogScan:
             self._begin_chain(items, found)
             return found
         at_end = not any(self._has_good_record(other) for other in later)
+        if self._is_gone(file):  # a later file, too: nobody can tell any more what the break was
+            return file.size
         yield from self._up_to_the_end(file, items, at, at_end)
         if not at_end:
             self._mark = Mark.AFTER_DAMAGE

@@ -32,6 +32,7 @@ from ..broker.system_topics import LITE_PREFIX, is_system_topic
 from ..columns import dictionary
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, queue_directories, queue_directory
+from ..disk.lock import expiring
 from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..log.batch import messages
 from ..log.commit_log import Batch, CommitLog, RecordNames, RecordPlaces
@@ -45,11 +46,13 @@ REGION_BYTES = 64 << 20
 
 
 def commit_log_of(layout: Layout, files: MappedFileQueue | None = None, *, rate_bytes: int | None = None) -> CommitLog:
-    """The log of a store, with the queues that name its records. files: its files, if they are open already.
+    """The log of a store, with the queues that name its records. files: its files, if they are listed already; else
+    those that a running broker deletes meanwhile hold nothing.
 
     rate_bytes: read at most so many bytes a second. Raises Unreadable.
     """
-    files = layout.commit_log_files() if files is None else files
+    if files is None:
+        files = expiring(layout.commit_log_files(), layout.lock, told=True)
     return CommitLog(files, layout.dledger, rate_bytes, naming=QueueReferences(layout))
 
 

@@ -138,7 +138,7 @@ class Follower:
         self.position = position
         self._layout = layout
         self._note = note
-        self._log = commit_log_of(layout)
+        self._log = commit_log_of(layout, layout.commit_log_files())
         self._delivered: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
         self._broken: tuple[int, int, float] | None = None
 
@@ -283,7 +283,7 @@ class Follower:
     def _reopen(self) -> None:
         """List the files again."""
         self._log.queue.close()
-        self._log = commit_log_of(self._layout)
+        self._log = commit_log_of(self._layout, self._layout.commit_log_files())
 
     # -- what may go wrong ----------------------------------------------------------------------
 

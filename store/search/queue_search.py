@@ -228,6 +228,7 @@ def records_at(
         for places, batch in batches(store.log, window):
             if len(batch) < len(places):
                 missing = places.position[~np.isin(places.position, batch.position)]
+                missing = missing[missing >= store.log_files.gone_before]  # expired meanwhile
                 newer = (missing >= end) & last_first
                 behind, lost = behind.and_at(missing[newer]), lost.and_at(missing[~newer])
             if behind.units and len(batch):

@@ -18,6 +18,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing, reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_queues_of, queue_directories
+from ..disk.lock import expiring
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
 from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
@@ -167,8 +168,8 @@ class StoreReader(Closing):
 
     @cached_property
     def log_files(self) -> MappedFileQueue:
-        """The files of the commit log."""
-        return self.layout.commit_log_files()
+        """The files of the commit log; those that a running broker deletes meanwhile hold nothing."""
+        return expiring(self.layout.commit_log_files(), self.layout.lock, told=True)
 
     @cached_property
     def queues(self) -> ConsumeQueues:

@@ -204,6 +204,8 @@ class VerifyContext:
         limit = scope.max_duration_s
         self._end_s = None if limit is None else time.monotonic() + limit
         self.findings = Findings()
+        #: Files of the log when the run began.
+        self.files = store.log_files.files
         begin = store.log_files.start
         self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
         self.now_ms = clock_ms() if now_ms is None else now_ms
@@ -272,6 +274,16 @@ class VerifyContext:
     def live(self) -> bool:
         """Whether somebody writes: what is behind the log end now may be records a moment later."""
         return self._changing or holder(self.store.layout.lock) not in (None, os.getpid())
+
+    def begin_now(self) -> int:
+        """Return where the log begins now, and let `log.start` follow: a running broker deletes the oldest files, and
+        the files of queues, whose records were read before.
+        """
+        files = self.store.log_files
+        if self.live and files.files and not os.path.exists(files.files[0].path):  # noqa: PTH110
+            files.has_expired(files.files[0])
+        self.log.start = max(self.log.start, files.gone_before)
+        return self.log.start
 
     def begin_reading(self) -> None:
         """Give the pass over the log at least half of the time limit, now that the checks before it are done."""

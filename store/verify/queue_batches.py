@@ -139,6 +139,8 @@ def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchChe
         unit = now.find(missing.first) if now is not None else None
         if unit is not None and unit.physical_offset == missing.position:
             continue  # a running broker has made it since
+        if missing.end <= context.begin_now():
+            continue  # it has expired since
         text = f"{check.queue} has no unit for message {missing.first}, record at"
         text += f" {missing.position}"
         if not check.units.files.files:

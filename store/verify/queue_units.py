@@ -187,7 +187,7 @@ class QueuePass:
         self._reader = check.reader
         log = context.log
         self._whole = log.complete and not context.scope.quick and not context.live
-        self._log_start, self._log_end = log.start, log.end
+        self._log_start, self._log_end = context.begin_now(), log.end
         self._next = log.next_offset.get(check.queue) if self._whole else None
         # units behind the last message that was read may be dead, or name messages that were not read yet
         seen = log.next_offset.get(check.queue, 0)
@@ -390,7 +390,7 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         return
     dispatched = queues.dispatched_to(queue)
     for missing in check.missing:
-        if context.live and _made_since(queues, missing, queue):
+        if missing.end <= context.begin_now() or (context.live and _made_since(queues, missing, queue)):
             continue
         text = f"is missing: it is for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}

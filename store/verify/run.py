@@ -26,7 +26,7 @@ from ..counted import counted
 from ..disk.byte_reader import aside, noting
 from ..disk.layout import has_topic, queue_directories
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, UnreadableRange, Unsupported
-from ..findings.catalogue import GROUPS, group_of
+from ..findings.catalogue import GROUPS, Severity, group_of
 from ..findings.findings import Finding, order
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
@@ -173,7 +173,7 @@ def _run_until_settled(
     jobs: int,
     looked_at: CheckedParts | None,
 ) -> VerifyContext:
-    """Run the checks, again if the store has changed meanwhile and was not known to change."""
+    """Run the checks; again if the store has changed meanwhile and was not known to change, or has outlived damage."""
     changing = False
     for attempt in range(_ATTEMPTS):
         context = VerifyContext(store, scope, now_ms, stop or never, changing=changing)
@@ -186,11 +186,19 @@ def _run_until_settled(
             if last:
                 raise
         else:
-            if known or last or before == _signature(store):
+            is_settled = not _has_outlived(context) if known else before == _signature(store)
+            if last or is_settled:
                 return context
         changing = True
         store = StoreReader(store.layout.root, store.config, rate_bytes=store.rate_bytes)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _has_outlived(context: VerifyContext) -> bool:
+    """Return whether a log file in which something is wrong has expired since: what follows from that is over, too."""
+    begin = context.begin_now()
+    gone = {file.path for file in context.files if file.start < begin} if context.log.stopped_at is None else set()
+    return any(one.severity > Severity.INFO and one.path in gone for one in context.findings)
 
 
 def _signature(store: StoreReader) -> list[tuple[str, int, int]]:

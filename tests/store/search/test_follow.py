@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.formats.message_properties import format_properties
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
 from mqstore.store.log.batch import messages
@@ -166,9 +167,9 @@ def test_a_file_that_grows(root: Path, grown: Grown, notes: list[str], monkeypat
     path.write_bytes(data[:written])
     listed = commit_log_of
 
-    def grow(layout: Layout) -> CommitLog:
+    def grow(layout: Layout, files: MappedFileQueue) -> CommitLog:
         nonlocal written
-        found, written = listed(layout), written + 123
+        found, written = listed(layout, files), written + 123
         path.write_bytes(data[:written])
         return found
 
