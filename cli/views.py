@@ -56,10 +56,14 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
     for row in record["levels"]:
         wait = "unknown" if row["delay_ms"] is None else f"{row['delay_ms'] / 1000:g} s"
         first, last = row["first_deliver_timestamp"], row["last_deliver_timestamp"]
-        due = "" if first is None else f"  due {_time(first, common)} … {_time(last, common)}"
+        due = f"{row['overdue']:,} overdue"
+        if first is not None:
+            due += f"  due {_time(first, common)} … {_time(last, common)}"
+        elif row["pending"]:
+            wait, due = "not in messageDelayLevel", "never delivered by a broker without the level"
         yield (
             f"  level {row['level']:>2} ({wait}): {counted(row['messages'], 'message', form=',')},"
-            f" {row['pending']:,} pending, {row['overdue']:,} overdue{due}"
+            f" {row['pending']:,} pending, {due}"
         )
 
 

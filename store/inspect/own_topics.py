@@ -174,9 +174,9 @@ def scanned(store: StoreReader, topic: str, behind: int | None = None) -> Iterat
 
 @dataclass
 class Level:
-    """One delay level; times in ms since 1970, None if nothing is pending.
+    """One delay level; times in ms since 1970, None if nothing is pending, or no broker delivers it.
 
-    delay_ms: None for a level that the broker does not have. delivered: next queue offset to deliver, None if
+    delay_ms: None for a level that messageDelayLevel does not have. delivered: next queue offset to deliver, None if
     delayOffset.json lacks the level: then all messages count as pending.
     """
 
@@ -189,19 +189,18 @@ class Level:
     first_deliver_timestamp: int | None = None
     last_deliver_timestamp: int | None = None
 
-    def add(self, offsets: Ints, due: Ints, now_ms: int) -> None:
-        """Count messages of the level by queue offset and deliver time."""
+    def add(self, offsets: Ints, due: Ints | None, now_ms: int) -> None:
+        """Count messages of the level by queue offset and deliver time; due: None if no broker delivers them."""
+        pending = offsets >= (self.delivered or 0)
         self.messages += len(offsets)
-        waiting = due[offsets >= (self.delivered or 0)]
-        if not len(waiting):
+        self.pending += int(pending.sum())
+        if due is None or not pending.any():
             return
-        self.pending += len(waiting)
-        self.overdue += int((waiting <= now_ms).sum())
-        first, last = int(waiting.min()), int(waiting.max())
-        if self.first_deliver_timestamp is not None and self.last_deliver_timestamp is not None:
-            first = min(first, self.first_deliver_timestamp)
-            last = max(last, self.last_deliver_timestamp)
-        self.first_deliver_timestamp, self.last_deliver_timestamp = first, last
+        due = due[pending]
+        self.overdue += int((due <= now_ms).sum())
+        known = (self.first_deliver_timestamp, self.last_deliver_timestamp)
+        times = [int(due.min()), int(due.max()), *(time for time in known if time is not None)]
+        self.first_deliver_timestamp, self.last_deliver_timestamp = min(times), max(times)
 
 
 @dataclass
@@ -228,7 +227,8 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     A message counts as delivered if its queue offset lies before that of delayOffset.json, and the log reaches beyond
     the time when it was due. A killed broker may have delivered more than it had noted.
     """
-    known = options_of(store.layout).delay_levels.value
+    options = options_of(store.layout)
+    known = options.delay_levels.value
     progress = delay_progress(store.layout.config)
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
@@ -248,7 +248,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
                 wait_ms = known[queue_id] if 0 <= queue_id < len(known) else None
                 levels[number] = Level(number, wait_ms, progress.get(number))
             mine = queue_ids == queue_id
-            levels[number].add(offsets[mine], due[mine], now_ms)
+            levels[number].add(offsets[mine], None if options.lacks_level(number) else due[mine], now_ms)
     return Delays(now_ms, [levels[number] for number in sorted(levels)])
 
 

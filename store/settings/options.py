@@ -270,6 +270,12 @@ class BrokerOptions:
         except InvalidInput:
             return None
 
+    def lacks_level(self, level: int) -> bool:
+        """Whether the configured messageDelayLevel ends before this level: no broker reads the queue of such a level.
+        Raises InvalidInput.
+        """
+        return self.delay_levels.is_given and level > len(self.delay_levels.value)
+
     @cached_property
     def multi_dispatch(self) -> BrokerOption[bool]:
         """enableMultiDispatch: messages are also in queues that they name."""

@@ -34,11 +34,13 @@ from .family import Family, RecordRole, due_of, named, places_of
 if TYPE_CHECKING:
     from ..inspect.timer_records import Scanned, TimerRecords
     from ..inspect.timers import Timer
+    from ..settings.options import BrokerOptions
 
 
 _WHEEL_LOST = "B33"
 _NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
 _DUE = "the message is due: a running broker delivers it"
+_NO_LEVEL = "no broker delivers the message until the option has the level again"
 _NO_TARGET = "no broker can deliver it: it has no valid REAL_TOPIC and REAL_QID"
 _HALTS = f"{HALTING_BROKERS} deliver no message behind one without a valid REAL_TOPIC and REAL_QID"
 
@@ -51,6 +53,12 @@ class Waiting:
         self._version = version
         self.timer: Timer | None = None
         """The message as `inspect --timers` shows it."""
+
+    @property
+    def _options(self) -> BrokerOptions:
+        from ..settings.options import options_of
+
+        return options_of(self._store.layout)
 
     @cached_property
     def ops(self) -> dict[int, Message]:
@@ -172,6 +180,11 @@ class Waiting:
         if reached is not None and reached > message.queue_offset:
             reason = "the broker has delivered it, but the delivered record is not in the log"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
+        if self._options.lacks_level(level):
+            option = self._options.delay_levels
+            evidence.append(Evidence(f"{option.name}={option.text} has no level {level}", "broker configuration"))
+            reason = f"{option.name} ends before delay level {level}: {_NO_LEVEL}"
+            return Judgement(DeliveryVerdict.NEVER_DELIVERED, reason, tuple(evidence), code="I-146")
         missing = named(self._store, message, places_of(message)[0]).misses(_NO_DELIVERY)
         if missing is not None and missing.verdict is DeliveryVerdict.NOT_DISPATCHED:
             return missing.with_evidence(*evidence)
@@ -204,12 +217,11 @@ class Waiting:
         return None
 
     def due_ms(self, message: Message) -> int | None:
-        """Return when the record of a delay level fires (spec 01, 1.11)."""
-        from ..settings.options import options_of
-
-        levels = options_of(self._store.layout).delay_levels.value
-        wait_ms = delay_ms(message.properties.get(names.DELAY, ""), levels)
-        return None if wait_ms is None else message.store_timestamp + wait_ms
+        """Return when the record of a delay level fires (spec 01, 1.11); None if that is not known, or never."""
+        wait_ms = delay_ms(message.properties.get(names.DELAY, ""), self._options.delay_levels.value)
+        if wait_ms is None or self._options.lacks_level(message.queue_id + 1):
+            return None
+        return message.store_timestamp + wait_ms
 
     def _timed(self, records: list[Message]) -> Judgement:
         from ..inspect.timers import NO_CHAIN, TimerMessageState

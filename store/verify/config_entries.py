@@ -118,6 +118,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
         return
     option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
+    yield from _levels_without_broker(context)
     skipped = {lost.delay_level: lost.before or 0 for lost in config_start_of(context).lost_delays if lost.skips}
     clamps = context.profile.version >= _CLAMPS_SINCE
     for row in config_tables(context).entries("delay_offset"):
@@ -126,14 +127,14 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
             text = f"delay level {level}: offset {offset} is past message {skipped[level]}, which was not delivered:"
             yield FileFault(row.path, f"{text} it is due after the newest record of the log")
             continue
-        if not 1 <= level <= levels:
+        bounds = queue_bounds(context).of(QueueId(SCHEDULE_TOPIC, level - 1))
+        if not 1 <= level <= levels and bounds is None:
             text = f"delay level {level} is not one of 1 to {levels}"
             # where no message has expired, a level without a queue delivered nothing
             guess = level > levels and not given and (context.log.start > 0 or offset == 0)
             text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
             yield FileFault(row.path, text, Severity.WARNING if guess else None)
             continue
-        bounds = queue_bounds(context).of(QueueId(SCHEDULE_TOPIC, level - 1))
         if bounds is None and context.log.start > 0:
             continue
         first, end = bounds or (0, 0)
@@ -147,6 +148,23 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
         table, _, level = str(row.values.get("name", "")).partition(".")
         if row.values.get("problem") and table in OFFSET_TABLES:
             yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is not a whole number")
+
+
+def _levels_without_broker(context: VerifyContext) -> Iterator[FileFault]:
+    """Yield levels with messages that wait, but that the configured messageDelayLevel does not have any more."""
+    options, store = options_of(context.store.layout), context.store
+    if not options.delay_levels.is_given or store.queues_problem:
+        return
+    rows = config_tables(context).entries("delay_offset")
+    reached = {row.values["delay_level"]: row.values["offset"] for row in rows}
+    for topic, queue_id, path in store.queues.of_topic(SCHEDULE_TOPIC):
+        level, (first, end) = queue_id + 1, queue_bounds(context).of(QueueId(topic, queue_id)) or (0, 0)
+        waiting = end - max(first, reached.get(level, 0))
+        if waiting > 0 and options.lacks_level(level):
+            text = f"{counted(waiting, 'message waits', 'messages wait', form=',')} in delay level {level}"
+            text += f", but {options.delay_levels.name} ends at level {len(options.delay_levels.value)}"
+            more = f"no broker delivers messages of level {level} until the option has {level} levels again"
+            yield FileFault(path, f"{text}: {more}", Severity.WARNING, repair="")
 
 
 @counted_by_file(after, "I-152")

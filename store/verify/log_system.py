@@ -132,7 +132,7 @@ def scheduled(context: VerifyContext, records: Records) -> None:
             elif waits[row]:
                 what += ": the broker drops the message"
             _report_record(context, records, "I-045", row, what, repair=repair)
-        elif min(level or 0, levels) != int(queue_id[row]) + 1:
+        elif min(level or 0, max(levels, int(queue_id[row]) + 1)) != int(queue_id[row]) + 1:
             what = f"DELAY {java_string(delays[row])!r} in queue {queue_id[row]}"
             _report_record(context, records, "I-045", row, what)
 

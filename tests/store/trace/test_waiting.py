@@ -260,3 +260,21 @@ def test_a_delay_level_that_stands_still(version: str, verdicts: list[str], tmp_
     if version == "4.9":
         assert judged[1].reason.startswith("delay level 1 stands still before the message: ")
         assert found[1].next_commands[0].startswith("mqstore verify ")
+
+
+def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
+    """Nothing is damaged: the message is delivered once the option has the level again."""
+    root = tmp_path / "store"
+    answer = put(root, "orders", "--delay-level", "3")
+    short = {"messageDelayLevel": "1s 5s"}
+    judged = one(root, answer["unique_key"], short).for_all
+    assert judged is not None and judged.verdict is DeliveryVerdict.NEVER_DELIVERED
+    assert judged.until_timestamp is None and "ends before delay level 3" in judged.reason
+    option = ["--set", "messageDelayLevel=1s 5s"]
+    told = run_here(["inspect", str(root), "--delays", *option]).stdout
+    assert "level  3 (not in messageDelayLevel): 1 message, 1 pending, never delivered" in told
+    assert "0 of them overdue" in told and "due 2" not in told
+    told = run_here(["verify", str(root), "--only", "config,commit_log", *option]).stdout
+    assert "[I-146]" in told and "I-045" not in told and "Damaged" not in told
+    config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
+    assert "I-146" not in run_here(["verify", str(root), "--only", "config", *option]).stdout
