@@ -42,7 +42,7 @@ def _messages(
     from ..store.search.log_search import found_in, time_bounds
     from ..store.search.store import Via
 
-    start = time_bounds(store, selection.times)[0] if earlier else store.log_end.position
+    start = time_bounds(store, selection.times, common.warn)[0] if earlier else store.log_end.position
 
     def idle() -> None:
         out.flush()

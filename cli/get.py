@@ -69,6 +69,10 @@ def get(
     A compaction topic is read from its compaction log, as a broker reads it: --offset starts at the next message
     that compaction has kept.
 
+    --since and --until go by the clock of the broker. In a log above 64 MiB whose times rise, get reads only the files
+    and queue units near these times, and says on stderr what was left out: a clock that was wrong for a while may have
+    given such times to other messages. dump reads the whole log.
+
     Keys are looked up in the index. If the index lacks a key, the log is scanned, and the answer says so
     (found_by). --message-id takes both ids of a message: the broker's offset message id and the client's unique
     key. Bodies that the producer compressed are printed decompressed.

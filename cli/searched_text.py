@@ -29,7 +29,7 @@ def searched_text(store: StoreReader, utc: bool) -> str:
     parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
     if not parts:
         units = counted(searched.units, "queue unit") if searched.units else "no queue unit"
-        parts.append(f"{units} of that time, and no record")
+        parts.append(f"{units} and no record")
     if searched.index_files:
         files = counted(searched.index_files, "index file")
         parts.append(f"{files} with {counted(searched.index_items, 'item')}")
@@ -37,13 +37,12 @@ def searched_text(store: StoreReader, utc: bool) -> str:
 
 
 def _times(store: StoreReader, utc: bool) -> str:
-    """The store times of the searched records, or of the log if none were searched."""
+    """The store times of the searched records, or of the first and the last of the log if none were searched."""
     first_ms, last_ms = store.searched.first_ms, store.searched.last_ms
-    whose = "they were"
-    if first_ms is None or last_ms is None:
-        start = store.log_files.start
-        first_ms = store.store_time(start + store.payload_at(start))
-        last_ms, whose = store.log_end.store_timestamp, "the records of the log were"
+    if first_ms is not None and last_ms is not None:
+        return f"they were stored {time_text(first_ms, utc)} … {time_text(last_ms, utc)}"
+    start = store.log_files.start
+    first_ms, last_ms = store.store_time(start + store.payload_at(start)), store.log_end.store_timestamp
     if first_ms is None or last_ms is None:
         return "the log has no record"
-    return f"{whose} stored {time_text(first_ms, utc)} … {time_text(last_ms, utc)}"
+    return f"the first record of the log was stored {time_text(first_ms, utc)}, the last {time_text(last_ms, utc)}"

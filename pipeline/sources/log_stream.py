@@ -23,14 +23,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ...store.arrow.data_set import changed_before, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
-from ...store.arrow.stores import ALWAYS, ReadOptions, open_log
+from ...store.arrow.stores import ReadOptions, open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
 from ...store.log.commit_log import SPLIT_BYTES_MAX, CommitLog, splits
 from ...store.search.follow import LiveEnd
-from ...store.search.log_search import DamageWarning, time_bounds
-from ...store.search.store import StoreReader
+from ...store.search.log_search import DamageWarning
 from .parts import PassedOver, StorePartition
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -182,10 +181,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._end(root).position()
         if isinstance(start, int):
             return max(start, first)
-        if self._ask.times.since_ms > ALWAYS.since_ms:
-            with StoreReader(root, self._ask.broker_config) as store:
-                return max(first, time_bounds(store, self._ask.times)[0])
-        return first
+        return first  # also with `since`: the times of a log may step back
 
     def _start(self, root: str) -> int:
         """Return where the log begins now."""

@@ -9,11 +9,12 @@ this log; `dump` shows them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import reduce
 from itertools import dropwhile, islice
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..broker.filter import Where
 from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
-from ..errors import Corrupted, InvalidInput, NotFound
+from ..errors import Corrupted, InvalidInput, NotFound, StoreError
 from ..log.batch import messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
@@ -36,7 +37,9 @@ from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
-"""How far the clock of a broker may have stepped back before a search by time misses messages."""
+"""How far a store time may lie below an earlier one in a log that counts as in the order of time."""
+SMALL_LOG_BYTES = 64 << 20
+"""A log up to this size is read whole, whatever times are asked for."""
 
 _BEHIND_MAX = 1000
 """At most this many messages after the end of all queues are examined for what queues lack."""
@@ -60,7 +63,7 @@ def search_log(
     first ≤ k < stop. most: at most so many messages, the first ones. Memory: one batch; with reverse 16 bytes for each
     record found.
     """
-    ranges = [time_bounds(store, selection.times)] if ranges is None else ranges
+    ranges = [time_bounds(store, selection.times, note)] if ranges is None else ranges
     if not reverse:
         for batch in _scan(store, selection, ranges, offsets, most, note):
             yield from found_in(batch, Via.SCAN)
@@ -172,7 +175,7 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
     """
     end = None
     selection = Selection(topic=topic, queue_id=queue_id, whole=True).of_queues(store.layout)
-    for batch in _scan(store, selection, [time_bounds(store, TimeRange())], None, None, note):
+    for batch in _scan(store, selection, [(store.log_files.start, store.log_files.end)], None, None, note):
         late = np.flatnonzero(batch.columns.ints("store_timestamp") >= time_ms)
         offsets = selection.numbers(batch)
         if len(late):
@@ -184,27 +187,66 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
     return end
 
 
-def time_bounds(store: StoreReader, times: TimeRange) -> Range:
-    """The part of the log with messages of these times, in whole files.
+def time_bounds(store: StoreReader, times: TimeRange, note: Note) -> Range:
+    """The part of the log with messages of these times, in whole files: all of it, unless the log is large and known
+    times rise.
 
-    Goes by the first two records of each file, with some slack for clocks that stepped back: leaves out files before
-    all that begin later, and after all that begin earlier. So a first record with a damaged time excludes no other
-    records if a second one follows. If the times exist only in damaged records, all files are searched.
+    Then files before all that begin later, and after all that begin earlier, are left out, with some slack for a clock
+    that stepped back, and noted: only a scan shows a clock that was ahead for less than a file. All files are searched
+    if times exist only in damaged records.
     """
     start, stop = store.log_files.start, store.log_files.end
     if not times.bounded or times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS:
         return start, stop
-    found = [(file.start, _first_times(store, file.start)) for file in store.log_files.files]
-    begins = [(begin, first_ms) for begin, first_ms in found if first_ms]
+    if store.log_files.size <= SMALL_LOG_BYTES or not times_rise(store, note):
+        return start, stop
+    begins = [(file.start, _first_times(store, file.start)) for file in store.log_files.files]
     for begin, first_ms in begins:
-        if max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
+        if first_ms and max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
             break
-        start = begin
+        start = begin if first_ms else start
     for begin, first_ms in reversed(begins):
-        if min(first_ms) < times.until_ms + CLOCK_SLACK_MS:
+        if first_ms and min(first_ms) < times.until_ms + CLOCK_SLACK_MS:
             break
-        stop = begin
-    return start, max(start, stop)
+        stop = begin if first_ms else stop
+    stop = max(start, stop)
+    if left := sum(not start <= begin < stop for begin, _ in begins):
+        note_left_out(f"{left} of {counted(len(begins), 'log file')}", note)
+    return start, stop
+
+
+def times_rise(store: StoreReader, note: Note) -> bool:
+    """Whether the store times that are cheap to read rise along the log; else a search has to read all, which is noted.
+
+    They are those of the first records of log files, and of the first and the last record of index files.
+    """
+    known = [(file.start, time_ms) for file in store.log_files.files for time_ms in _first_times(store, file.start)]
+    rise = not step_back(time_ms for _, time_ms in sorted([*known, *_index_times(store)], key=itemgetter(0)))
+    if not rise:
+        note("the store times of the log step back by more than an hour: its order does not narrow the search")
+    return rise
+
+
+def step_back(times: Iterable[int]) -> bool:
+    """Whether one of the store times (ms) of later and later records lies below an earlier one, beyond the slack."""
+    known = np.fromiter(times, np.int64)
+    return bool((np.maximum.accumulate(known) - known > CLOCK_SLACK_MS).any())
+
+
+def note_left_out(what: str, note: Note) -> None:
+    """Note what a search by time has not read because of the times of records beside it."""
+    wrong = "if the clock of the broker was wrong for a while, wanted messages may be among them"
+    note(f"{what} left out by the store times around them; {wrong}: `mqstore dump` reads the whole log")
+
+
+def _index_times(store: StoreReader) -> list[Range]:
+    """Position and store time of the first and the last record of each sound index file, if the log has them."""
+    start, stop, found = store.log_files.start, store.log_files.end, list[Range]()
+    with suppress(StoreError), noting():
+        for header in [file.header for file in store.index.files if file.last and file.consistent]:
+            found.append((header.begin_physical_offset, header.begin_timestamp))
+            found.append((header.end_physical_offset, header.end_timestamp))
+    return [(at, ms) for at, ms in found if start <= at < stop and EARLIEST_MS <= ms < LATEST_MS]
 
 
 def _first_times(store: StoreReader, begin: int) -> list[int]:
@@ -332,7 +374,7 @@ def _scan_gap(
     store: StoreReader, selection: Selection, lack: QueueGap, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of a gap that the log has."""
-    start, stop = time_bounds(store, selection.times)
+    start, stop = time_bounds(store, selection.times, _silent)
     start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
     own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
     return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
@@ -506,9 +548,8 @@ def selected(
     either = [one._replace(topic=name) for name in names] or [one]
     around, crc = on_damage != "raise", crc or one.asks_crc
     with noting(around=around):
-        start, stop = time_bounds(store, times)
         end = store.log_end.position
-    items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
+    items = store.log.scan(crc=crc, reuse=True)
     batches = _readable(store, each_noting(items, UnreadRanges(around=around)), end, on_damage)
     return _selected(map(_split_batches, batches) if inner else batches, either)
 

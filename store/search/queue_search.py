@@ -36,14 +36,18 @@ from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
+    SMALL_LOG_BYTES,
     Range,
     behind_of,
     found_in,
     gap_text,
     lost_behind,
     note_behind,
+    note_left_out,
     queue_gaps_of,
+    step_back,
     time_bounds,
+    times_rise,
     wanted_offsets,
     with_gaps,
 )
@@ -68,10 +72,12 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     topic = selection.topic
     assert topic is not None
     numbers = [selection.queue_id] if selection.queue_id is not None else _queue_ids(store, topic)
-    missing: list[int] = []
-    within = time_bounds(store, selection.times) if selection.times.bounded else None
+    missing, left_out = list[int](), list[int]()
+    within = _within(store, selection.times, note)
     queues = [store.queues.open(topic, number) for number in numbers]
-    streams = [_places(store, queue, selection, part, within, missing.append) for queue in queues]
+    streams = [_places(store, queue, selection, part, within, missing.append, left_out.append) for queue in queues]
+    if left := sum(left_out):
+        note_left_out(f"{left} of {counted(store.searched.units + left, 'queue unit')}", note)
     offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
     behind = behind_of(store, selection, offsets)
     reached = behind.reached(store, topic)
@@ -88,6 +94,14 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
     found = _note_missing(found, topic, missing, note)
     return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
+
+
+def _within(store: StoreReader, times: TimeRange, note: Note) -> Range | None:
+    """The log files with messages of these times; None if all units have to be read."""
+    small = store.log_end.position - store.log_files.start <= SMALL_LOG_BYTES
+    if not times.bounded or small or not times_rise(store, note):
+        return None
+    return time_bounds(store, times, lambda _: None)  # the units left out are noted
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:
@@ -124,18 +138,22 @@ def _places(
     part: Slice,
     within: Range | None,
     missing: Callable[[int], None],
+    left_out: Callable[[int], None],
 ) -> Iterator[RecordPlaces]:
     """The places that the units of a queue point at, which may be of wanted messages.
 
-    within: the part of the log with messages of the wanted times, None for all. missing: as for `of_queue`.
+    within: the part of the log with messages of the wanted times, None for all. missing: as for `of_queue`. left_out:
+    called with the number of units that are not read because of their times.
     """
     offset, count, reverse = part
     summary = store.queue_summary(queue)
     start = summary.min_offset if offset is None else max(offset, queue.first_offset)
     begin = start if offset is None or store.log_files.start > 0 else offset  # if the log begins at 0, nothing expired
     stop = summary.max_offset if count is None else min(summary.max_offset, begin + count)
-    if within is not None:
+    if within is not None and start < stop:
+        asked = stop - start
         start, stop = _within_files(store, queue, (start, stop), within, selection.times)
+        left_out(asked - max(0, stop - start))
     end = store.log_end.position
     store.searched.units += max(0, stop - start)
     # also units of other tags: a wrong tags code would hide a message
@@ -157,20 +175,25 @@ def _within_files(store: StoreReader, queue: ConsumeQueue, units: Range, within:
     start = max(units[0], first_at(queue, summary, begin, int)[0])
     stop = min(units[1], first_at(queue, summary, end, int)[1])
     files = sum(begin <= file.start < end for file in store.log_files.files)
-    return _within_times(store, queue, (start, stop), times, _PARTS * files) if files <= _FEW_FILES else (start, stop)
+    if files > _FEW_FILES:
+        return start, stop
+    found = _within_times(store, queue, (start, stop), times, _PARTS * files)
+    return units if found is None else found
 
 
-def _within_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range:
+def _within_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: TimeRange, parts: int) -> Range | None:
     """Divide units start ≤ k < stop into `parts`, read the times at their ends, and return the range from the first to
     the last part that may have records of these times; repeat with that range while it shrinks.
 
-    Bisection could be misled by a clock that was wrong for a while. Here every part in which the clock went back is
-    kept; a clock that was wrong only between the two ends of a part goes unnoticed.
+    None if the times step back, so that they do not tell where others are; a clock that was wrong only between the two
+    ends of a part goes unnoticed.
     """
     start, stop = units
     while stop - start > max(parts, _PARTS):
         numbers = [*range(start, stop - 1, -(-(stop - start) // parts)), stop - 1]
         known = [(one, time_ms) for one in numbers if (time_ms := stored_at(queue, one, store.store_time)) is not None]
+        if step_back(time_ms for _, time_ms in known):
+            return None
         ends = [(start, None), *known, (stop - 1, None)]
         kept = [(a, b) for (a, first_ms), (b, last_ms) in pairwise(ends) if a < b and _covers(times, first_ms, last_ms)]
         if not kept:
@@ -184,7 +207,7 @@ def _within_times(store: StoreReader, queue: ConsumeQueue, units: Range, times: 
 
 def _covers(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool:
     """Whether records of these times may lie between records of the two others; None is an unknown time."""
-    if first_ms is None or last_ms is None or last_ms < first_ms - CLOCK_SLACK_MS:
+    if first_ms is None or last_ms is None:
         return True
     return first_ms - CLOCK_SLACK_MS < times.until_ms and last_ms + CLOCK_SLACK_MS >= times.since_ms
 

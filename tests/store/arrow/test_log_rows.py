@@ -17,6 +17,7 @@ from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore, Unreadable
 from mqstore.store.log.commit_log import Split
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.search.log_search import search_log, selected
 from mqstore.store.search.selection import Selection, TimeRange
@@ -26,6 +27,7 @@ from ...damage import ALL_KINDS, Victim
 from ...mishaps import Mishap
 from ...slices import pick, rng
 from ...stores import NAMES, unpack
+from ..put.writing import NOW, TINY, writer
 from .rows import FAST, ask_of, damage, rows
 
 
@@ -44,6 +46,20 @@ def cut_anywhere(root: Path, seed: str) -> None:
         assert rows(ask, parts) == kept, f"cut at {cuts}"
         inside = [one for one in lost if (one.position or 0) < end]
         assert damage(ask, parts) == inside, f"cut at {cuts}"
+
+
+def test_times_in_no_order(tmp_path: Path) -> None:
+    """Whatever the times at which files begin: rows are asked for by time in all of a log."""
+    times = [NOW + n * 7919 % 300 * 3_600_000 for n in range(300)]
+    with writer(tmp_path, config=TINY) as out:
+        for time_ms in times:
+            out.append(NewMessage(b"T", b"x" * 120, store_timestamp=time_ms))
+    wanted = TimeRange(NOW, NOW + 48 * 3_600_000)
+    ask = replace(ask_of(tmp_path, fields="store_timestamp"), times=wanted, split_bytes=8192)
+    parts = parts_of(ask)
+    assert len(parts) > 4 and len(rows(ask, parts)) == 48
+    with StoreReader(tmp_path) as store:
+        assert sum(map(len, selected(store, since=wanted.since_ms, until=wanted.until_ms))) == 48
 
 
 def planned(root: Path) -> None:

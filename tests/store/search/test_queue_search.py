@@ -92,10 +92,27 @@ def test_a_long_hole_is_not_read_unit_by_unit(tmp_path: Path) -> None:
 HOUR_MS = 3_600_000
 
 
+def by_time(store: StoreReader, topic: str | None, times: TimeRange) -> tuple[int, Notes]:
+    """How many messages of these times a search gives, and what it says."""
+    notes = Notes()
+    return len(positions(find(store, Selection(topic, times=times), note=notes))), notes
+
+
+@pytest.fixture(params=[True, False], ids=["large", "small"])
+def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the logs of a test count as large."""
+    if request.param:
+        monkeypatch.setattr("mqstore.store.search.log_search.SMALL_LOG_BYTES", 0)
+        monkeypatch.setattr("mqstore.store.search.queue_search.SMALL_LOG_BYTES", 0)
+    return bool(request.param)
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "file_size"), [(8 * HOUR_MS, 16384), (-8 * HOUR_MS, 16384), (8 * HOUR_MS, 1 << 20)]
 )
-def test_times_of_a_clock_that_was_wrong_for_a_while(ahead_ms: int, file_size: int, tmp_path: Path) -> None:
+def test_times_of_a_clock_that_was_wrong_for_a_while(
+    ahead_ms: int, file_size: int, large: bool, tmp_path: Path
+) -> None:
     """An hour, an hour by a wrong time zone, an hour: each time is found with the topic as without it."""
     times = [NOW + n * 36_000 + (ahead_ms if 100 <= n < 200 else 0) for n in range(300)]
     config = BrokerConfig({**TINY, "mappedFileSizeCommitLog": str(file_size)})
@@ -106,12 +123,46 @@ def test_times_of_a_clock_that_was_wrong_for_a_while(ahead_ms: int, file_size: i
         for begin_ms in times[::23]:
             asked = TimeRange(begin_ms, begin_ms + HOUR_MS // 2)
             wanted = sum(time_ms in asked for time_ms in times)
-            assert len(positions(find(store, Selection("T", times=asked)))) == wanted
-            assert len(positions(find(store, Selection(times=asked)))) == wanted
+            for topic in ("T", None):
+                found, notes = by_time(store, topic, asked)
+                assert found == wanted and not any("left out" in note for note in notes)
+                assert large or not notes
 
 
-def test_a_clock_in_order_leaves_few_units(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_index", [True, False])
+def test_a_clock_that_was_wrong_for_less_than_a_file(with_index: bool, large: bool, tmp_path: Path) -> None:
+    """Records at which files of the log begin do not show it, those of the index may: else what is left out is said."""
+    times = [NOW + n * 36_000 + (12 * HOUR_MS if 80 <= n < 130 else 0) for n in range(300)]
+    config = BrokerConfig({**TINY, "mappedFileSizeCommitLog": "16384"})
+    with writer(tmp_path, config=config) as out:
+        for time_ms in times:
+            out.append(NewMessage(b"T", b"x" * 120, store_timestamp=time_ms, properties=b"KEYS\1key\2"))
+    if not with_index:
+        shutil.rmtree(tmp_path / "index")
+    with StoreReader(tmp_path, config) as store:
+        assert len(store.log_files.files) > 3
+        for topic in ("T", None):
+            found, notes = by_time(store, topic, TimeRange(times[80], times[129] + 1))
+            said = any("left out by the store times around them" in note for note in notes)
+            assert (found == 50) if with_index or not large else (found < 50 and said)
+            assert large == bool(notes)
+
+
+def test_times_in_no_order(large: bool, tmp_path: Path) -> None:
+    times = [NOW + n * 7919 % 300 * HOUR_MS for n in range(300)]
+    with writer(tmp_path, config=BrokerConfig(TINY)) as out:
+        for time_ms in times:
+            out.append(NewMessage(b"T", b"x" * 120, store_timestamp=time_ms))
+    with StoreReader(tmp_path, BrokerConfig(TINY)) as store:
+        for topic in ("T", None):
+            found, notes = by_time(store, topic, TimeRange(NOW, NOW + 48 * HOUR_MS))
+            assert (found, [note[:39] for note in notes]) == (48, ["the store times of the log step back by"] * large)
+
+
+@pytest.mark.parametrize("large", [True], indirect=True)
+def test_a_clock_in_order_leaves_few_units(large: bool, tmp_path: Path) -> None:
     """And asks few records of their time."""
+    assert large
     times = [NOW + n * HOUR_MS for n in range(1000)]
     config = BrokerConfig({**TINY, "mappedFileSizeCommitLog": str(1 << 20)})
     with writer(tmp_path, config=config) as out:
@@ -125,8 +176,8 @@ def test_a_clock_in_order_leaves_few_units(tmp_path: Path) -> None:
             return super().store_time(position)
 
     with Asked(tmp_path, config) as store:
-        found = positions(find(store, Selection("T", times=TimeRange(times[734], times[736]))))
-        assert len(found) == 2
+        found, notes = by_time(store, "T", TimeRange(times[734], times[736]))
+        assert found == 2 and notes[0].endswith("`mqstore dump` reads the whole log")
         assert store.searched.units < 20 and len(asked) < 100
 
 
