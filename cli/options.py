@@ -182,8 +182,8 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     the store or with a broker's own files; a journal that already exists there can still be used.
     """
     from ..store.disk.file_queue import MappedFileQueue
-    from ..store.disk.layout import is_file_of_store
     from ..store.errors import Missing
+    from ..store.inspect.recognise import is_file_of_store
 
     if not directory.is_dir():
         raise Missing("no such directory", path=directory)

@@ -92,8 +92,8 @@ def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
 
 def _refuse_a_store(path: Path, target: Path) -> None:
     """Raises InvalidInput for a file of a store, which is input, and for `-`, which elsewhere means stdout."""
-    from ..store.disk.layout import is_file_of_store
     from ..store.errors import InvalidInput
+    from ..store.inspect.recognise import is_file_of_store
 
     if str(path) == "-":
         raise InvalidInput("- is not accepted as a path", hint="name one")

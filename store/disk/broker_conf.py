@@ -234,6 +234,11 @@ class BrokerConfig(Mapping[str, str]):
         return self.get_paths(_LOG) + (self.get_paths(_READ_ONLY_LOG) if several else [])
 
     @property
+    def names_no_log(self) -> bool:
+        """The broker's complete configuration leaves the commit log where it is by default."""
+        return self._whole and _LOG not in self
+
+    @property
     def unread_log_paths(self) -> list[str]:
         """The read-only log directories that no broker reads."""
         read = self.log_paths

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ..counted import counted
 from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
 from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
@@ -40,11 +41,11 @@ COMPACTION_LOG, COMPACTION_QUEUES = "compactionLog", "compactionCq"
 KV_STORE = "kvStore"
 TIERED_INDEX_FILES = "tiered_index_file"
 
-_DIRECTORIES = frozenset(
+DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
     | {COMPACTION, ROCKSDB_STORE, ROCKSDB_CONSUME_QUEUE, KV_STORE, JOURNAL, TIERED_INDEX_FILES}
 )
-_FILES = frozenset({"abort", "abort.bak", "lock", "checkpoint", "timerwheel"})
+FILES = frozenset({"abort", "abort.bak", "lock", "checkpoint", "timerwheel"})
 DLEDGER_PREFIX = "dledger-"
 ROCKSDB_CURRENT = "CURRENT"
 """A file that every RocksDB has."""
@@ -62,33 +63,13 @@ def is_uri(path: str) -> bool:
     return _URI.match(path) is not None
 
 
-def is_file_of_store(path: Path) -> bool:
-    """Whether a file, by its name and place, is one that brokers write, so that no other file may take its place.
-
-    The name alone decides for an existing file of a log or queue, whatever directory a link leads to. Any other path
-    is decided by the part of a store that it lies in, existing or not: a broker does not start beside a name that it
-    does not know.
-    """
-    from ...formats import broker_identity, epoch_file
-
-    if path.is_dir():
-        return False
-    if len(path.name) == NAME_DIGITS and path.name.isdecimal() and path.is_file():
-        return True
-    for root in path.parents:
-        if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
-            first = path.relative_to(root).parts[0]
-            known = first in _DIRECTORIES or first in _FILES or first.startswith(DLEDGER_PREFIX)
-            return known or first.removesuffix(".bak") in (epoch_file.FILE, *broker_identity.FILES)
-    return False
-
-
 class Layout:
     """Paths of one store. `Layout.open` examines an existing store, `Layout.of` accepts any root.
 
     commit_log_directories: in the order of the configuration, or sorted. commit_log_origin: `default`, `configuration`,
-    `found` or `dledger`. dledger: the data directory, None without DLedger. The other paths are those that a broker
-    uses, whether they exist or not.
+    `found` or `dledger`. dledger: the data directory, None without DLedger. aside: directories with files of the log
+    that a broker does not read, as far as its configuration is known: they were found beside a `commitlog` with files,
+    or a whole configuration names none. The other paths are those that a broker uses, whether they exist or not.
     """
 
     def __init__(
@@ -104,6 +85,7 @@ class Layout:
         self.commit_log_directories = commit_log_directories
         self.commit_log_origin = commit_log_origin
         self.dledger = dledger
+        self.aside: tuple[Path, ...] = ()
         #: Directory that has the journal instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None
         #: Readers treat the log as ending at this position; see `MappedFileQueue.hold_still`.
@@ -126,7 +108,11 @@ class Layout:
         config = config or BrokerConfig()
         root = Path(root)
         directories, origin, dledger = _commit_log(root, config)
-        return cls(root, config, directories, origin, dledger)
+        layout = cls(root, config, directories, origin, dledger)
+        default = root / COMMIT_LOG
+        if origin == "found" and (default in directories or config.names_no_log):
+            layout.aside = tuple(path for path in directories if path != default)
+        return layout
 
     @classmethod
     def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
@@ -141,6 +127,15 @@ class Layout:
         if not any(path.exists() for path in layout._parts):
             raise NotAStore("not a message store", path=root, hint=where_instead(layout.root))
         return layout
+
+    def as_started(self) -> Layout:
+        """This store as a start finds it: without the log directories `aside`, which only readers know."""
+        if not self.aside:
+            return self
+        started = Layout(self.root, self.broker_config, (self.root / COMMIT_LOG,), "default")
+        started.aside, started.journal_place = self.aside, self.journal_place
+        started.log_stop, started.queue_stops = self.log_stop, self.queue_stops
+        return started
 
     @property
     def _parts(self) -> tuple[Path, ...]:
@@ -172,8 +167,13 @@ class Layout:
 
     @cached_property
     def unread_log(self) -> str:
-        """Why brokers do not read some directories that the configuration seems to name for the log; "" if they do."""
+        """Why brokers do not read some directories that have files of the log; "" if they read all."""
         config = self.broker_config
+        if self.aside:
+            there = counted(len(_log_files(self.aside[0])), "file of this log is", "files of this log are")
+            known = "storePathCommitLog does not name"
+            unknown = "a broker reads only if storePathCommitLog names the directory"
+            return f"{there} in {self.aside[0]}, which {known if config.names_no_log else unknown}"
         if config.unsplit_log_paths:
             return config.unsplit_log_paths
         why = "readOnlyCommitLogStorePaths works only if storePathCommitLog is a list (`DIRECTORY,` is enough)"
@@ -262,8 +262,8 @@ class Layout:
             ForeignEntry(os.fspath(self.root / name), "unknown to a broker")
             for name in sorted(_names(self.root))
             if name not in own
-            and name not in _DIRECTORIES
-            and name not in _FILES
+            and name not in DIRECTORIES
+            and name not in FILES
             and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
         ]
 
@@ -450,7 +450,7 @@ def _log_files(directory: Path) -> list[MappedFile]:
 
 def _subdirectories(root: Path) -> list[Path]:
     """Directories that might be another part of the commit log: unknown names, and directories inside them."""
-    strange = (path for path in _directories(root) if path.name not in _DIRECTORIES)
+    strange = (path for path in _directories(root) if path.name not in DIRECTORIES)
     first = [path for path in strange if not path.name.startswith(DLEDGER_PREFIX)]
     return [*first, *(path for parent in first for path in _directories(parent))]
 
@@ -498,7 +498,7 @@ def where_instead(root: Path, otherwise: str = _LACKS) -> str:
     if not root.exists():
         begun = f"{root.parent}/.{root.name}{UNFINISHED}"
         return f"run the job again that was making it, or remove {begun}" if os.access(begun, os.F_OK) else otherwise
-    if root.name in _DIRECTORIES or _log_files(root):
+    if root.name in DIRECTORIES or _log_files(root):
         return _parent_hint(root)
     if (root / "store" / COMMIT_LOG).is_dir():
         return f"did you mean {root / 'store'}?"

@@ -420,7 +420,7 @@ def _restart(layout: Layout, generation: Generation, queues: list[_DescribedQueu
     if layout.dledger is not None:
         return None
     profile, file_bytes = profile_of(generation.version), sizes_of(layout).commit_log.value
-    entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+    entries = [e for path in layout.as_started().commit_log_directories for e in list_entries(path)]
     entries.sort(key=lambda entry: entry.name)
     if in_use and entries and _is_odd(entries[-1], file_bytes):
         entries.pop()  # the broker is creating it

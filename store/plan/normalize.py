@@ -21,7 +21,7 @@ from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_w
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit
-from ..disk.layout import DLEDGER_PREFIX, Layout
+from ..disk.layout import COMMIT_LOG, DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
 from ..findings.next_commands import Given, NextCommand, aside, converting, proposed, salvaging, settings
@@ -56,7 +56,7 @@ def normalize(
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
-        raise Refused(reason, path=snapshot.layout.root)
+        raise Refused(reason, path=snapshot.layout.root, hint=back_hint(snapshot.layout))
     if lock.is_dir():
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
@@ -111,6 +111,20 @@ def normalize(
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def back_hint(layout: Layout) -> str | None:
+    """Return a hint for log files that readers found where no broker looks; None for another `unread_log`."""
+    if not layout.aside:
+        return None
+    target = layout.root / COMMIT_LOG
+    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
+    sources = " ".join(f"{NextCommand((os.fspath(path),))}/*" for path in layout.aside)
+    read = [path for path in (target, *layout.aside) if list_entries(path)]
+    option = {"storePathCommitLog": ",".join(map(os.fspath, read))}
+    move = f"{made}mv {sources} {NextCommand((os.fspath(target),))}"
+    there = f"if the broker reads them there, add {NextCommand(settings(option))}"
+    return f"move them back (`{move}`); {there}; if nobody needs them, move them out of the store"
 
 
 def _other_length(snapshot: Snapshot) -> str:

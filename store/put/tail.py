@@ -350,6 +350,10 @@ def check_layout(layout: Layout, version: str | None) -> None:
             path=layout.root,
             hint=f"`{then}` makes a plain store of it",
         )
+    if layout.aside:
+        from ..plan.normalize import back_hint
+
+        raise Refused(layout.unread_log, path=layout.root, hint=back_hint(layout))
     check_queue_database(layout, version)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value

@@ -260,6 +260,8 @@ def analyze(
     """
     options = options or RecoveryOptions()
     options.check()
+    if layout.aside:  # what was proved, was proved of the log that readers see
+        layout, proved = layout.as_started(), None
     if proved is not None and proved.files is not None and not proved.files.still_holds(layout):
         proved = None
     seen = None if options.replica else proved.seen if proved is not None else Fingerprint.of(layout)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,33 @@ def check_answers(name: str, root: Path, *options: str) -> None:
 
 
 # -- several directories --------------------------------------------------------------------------
+
+
+def test_a_log_file_that_was_moved_aside_is_read_but_not_by_a_broker(tmp_path: Path) -> None:
+    """A start would cut queues and give numbers again: all say that, and their hint mends it."""
+    root = unpack("5.3.3-clean", tmp_path)
+    assert run_here(["verify", str(root)]).code == 0
+    aside = root / "bad dir"
+    aside.mkdir()
+    (root / "commitlog" / file_name(262144)).rename(aside / file_name(262144))
+    broker_conf = tmp_path / "broker.conf"
+    broker_conf.write_text("brokerName=a\n")
+    assert len(offsets("dump", str(root))) == len(list(messages("5.3.3-clean")))
+    why = f"1 file of this log is in {aside}, which "
+    for options in ([], ["--set", "fileReservedTime=48"], ["--broker-config", str(broker_conf)]):
+        verified = run_here(["verify", str(root), *options])
+        assert verified.code == 1 and "Do not start a broker: " in verified.stdout and why in verified.stdout
+        recovered = run_here(["recover", str(root), "--format", "json", *options])
+        found = json.loads(recovered.stdout)
+        assert (recovered.code, found["plan"], why in found["refusal"]) == (1, None, True)
+        assert found["prediction"]["log_end"] <= 262144, "of the files that a broker reads"
+        for command in (["recover", "--apply", "--yes"], ["repair", "--all"], ["put"]):
+            refused = run_here([command[0], str(root), *(["T", "x"] if command == ["put"] else command[1:]), *options])
+            assert (refused.code, why in refused.stderr) == (5, True), (command, refused)
+    assert run_here(["recover", str(root), "--set", f"storePathCommitLog={root}/commitlog,{aside}"]).code == 0
+    hint = refused.stderr.split("`")[1]
+    subprocess.run(hint, shell=True, check=True)
+    assert run_here(["verify", str(root), "--broker-config", str(broker_conf)]).code == 0
 
 
 @pytest.mark.parametrize("command", ["recover", "repair"])

@@ -61,6 +61,36 @@ def test_directories_that_form_one_log_are_found(tmp_path: Path) -> None:
     assert layout.foreign == []
 
 
+def aside(layout: Layout) -> list[str]:
+    return [os.path.relpath(path, layout.root) for path in layout.aside]
+
+
+def test_a_start_reads_no_directory_that_was_only_found_beside_the_log(tmp_path: Path) -> None:
+    log(tmp_path / "commitlog", 0, 8)
+    log(tmp_path / "bad", 16)
+    layout = Layout.open(tmp_path, BrokerConfig({"fileReservedTime": "48"}))
+    assert (directories(layout), aside(layout)) == (["commitlog", "bad"], ["bad"])
+    assert "1 file of this log is in" in layout.unread_log and "only if storePathCommitLog" in layout.unread_log
+    started = layout.as_started()
+    assert (directories(started), started.unread_log) == (["commitlog"], layout.unread_log)
+    named = Layout.open(tmp_path, BrokerConfig({"storePathCommitLog": "commitlog,bad"}))
+    assert (aside(named), named.unread_log, named.as_started() is named) == ([], "", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "known"), [({}, []), ({"storePathCommitLog": "log2"}, []), ({"fileReservedTime": "48"}, ["log2"])]
+)
+def test_a_whole_configuration_says_where_the_log_is_not(
+    options: dict[str, str], known: list[str], tmp_path: Path
+) -> None:
+    """Without one, a log that is whole in another directory is likely the one that brokers read."""
+    log(tmp_path / "log2", 0, 8)
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "checkpoint").touch()
+    layout = Layout.open(tmp_path, BrokerConfig(options, whole=bool(options)))
+    assert (directories(layout), aside(layout)) == (["log2"], known)
+
+
 def test_a_copy_of_the_log_is_no_part_of_it(tmp_path: Path) -> None:
     log(tmp_path / "commitlog", 0, 8)
     log(tmp_path / "backup", 0, 8)
