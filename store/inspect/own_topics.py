@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ from ...formats.hashing import java_string, utf8
 from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ..broker.dispatch import dispatch
+from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
@@ -42,21 +44,21 @@ from ..broker.system_topics import (
     ROCKSDB_OP_TOPIC,
     SCHEDULE_TOPIC,
     TRANSACTION_GROUP,
-    delay_ms,
 )
 from ..counted import counted
 from ..disk.files import has_log_changed_by_session
 from ..disk.lock import holder
+from ..errors import StoreError
 from ..log.batch import Batch, good_records
 from ..log.commit_log import batches
 from ..log.message import Mark, tombstones
+from ..queues.ext import tags_codes
 from ..queues.read import ConsumeQueue
 from ..queues.references import of_queue
 from ..queues.rocksdb import is_rocksdb
-from ..queues.rocksdb_copy import database_loss
-from ..queues.units import is_valid
+from ..queues.units import is_used, is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, gap_text, never_delivered, queue_gaps_of, units_lost_behind
-from ..search.queue_search import in_place, note_units
+from ..search.queue_search import in_place, note_loss_in, note_units
 from ..search.selection import Selection
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
@@ -241,7 +243,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")
         offsets = batch.columns.ints("queue_offset").astype(np.int64)
-        due = _due(batch, known)
+        due = due_times(store, batch, now_ms)
         for queue_id in np.unique(queue_ids).tolist():
             number = queue_id + 1
             if number not in levels:
@@ -252,12 +254,29 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     return Delays(now_ms, [levels[number] for number in sorted(levels)])
 
 
-def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
-    """Return when each message of a batch fires; a broker delivers one without DELAY at once."""
+def due_times(store: StoreReader, batch: Batch, now_ms: int) -> Ints:
+    """Return when brokers deliver each message of a batch of delay levels, asked at `now_ms`: int64[n].
+
+    The time is in the unit of the message, by the levels that the broker had; without a unit a dispatch makes it of the
+    record. A message that would wait longer than its level does now is delivered at once, as is one without DELAY.
+    """
+    levels = options_of(store.layout).delay_levels.value
+    made = dispatch(batch, OWN_QUEUES._replace(delay_levels=levels)).units
+    queue_ids, offsets = (batch.columns.ints(name).astype(np.int64) for name in ("queue_id", "queue_offset"))
     stored = batch.columns.ints("store_timestamp").astype(np.int64)
-    texts = PropertyItems(batch.columns.ragged("properties")).find(names.DELAY)
-    waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
-    return stored + np.array([waits[text] for text in texts], np.int64)
+    due = stored.copy()
+    due[made.record] = made.tags_code
+    for queue_id in np.unique(queue_ids).tolist():
+        rows = np.flatnonzero(queue_ids == queue_id)
+        with suppress(StoreError), store.queues.open(SCHEDULE_TOPIC, queue_id) as queue:
+            units = queue.stream.lookup(offsets[rows], around=True)
+            codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
+            known &= is_used(units) & (units["physical_offset"] == batch.position[rows])
+            due[rows[known]] = codes[known]
+        if 0 <= queue_id < len(levels):
+            asked = np.maximum(stored[rows], now_ms)
+            due[rows] = np.where(due[rows] > asked + levels[queue_id], asked, due[rows])
+    return np.maximum(due, stored)
 
 
 def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool = True) -> str:
@@ -485,13 +504,6 @@ def _transaction_ends(store: StoreReader) -> TransactionPositions:
 
 def _given_up_noted(store: StoreReader) -> bool:
     return _GIVES_UP_SILENTLY not in generation_of(store.layout).candidates
-
-
-def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
-    """Note that a RocksDB has lost data, unless a broker is writing to it."""
-    written = holder(store.layout.lock) is not None
-    if not written and (loss := database_loss(path)) is not None:
-        note(f"{what}: {path.name}: {loss.sentence}")
 
 
 def _given_up(store: StoreReader, note: Note) -> set[str]:

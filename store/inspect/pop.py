@@ -30,11 +30,12 @@ from ..log.batch import Batch
 from ..log.commit_log import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..search.find import silent
+from ..search.queue_search import note_loss_in
 from ..search.store import Note, StoreReader
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules
-from .own_topics import any_lacking, note_loss_in, note_lost, queue_records, unreliable
+from .own_topics import any_lacking, note_lost, queue_records, unreliable
 from .timer_records import Scanned, TimerRecords
 from .timers import TimerMessageState, timers
 

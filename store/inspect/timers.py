@@ -25,10 +25,10 @@ from ..counted import counted
 from ..disk.checkpoint import read_timer_check
 from ..errors import StoreError
 from ..log.commit_log import RecordPlaces, batches
+from ..search.queue_search import note_loss_in
 from ..search.store import Note, StoreReader
 from ..settings.rocksdb import TimersKept, timers_kept
 from ..timer.read import NO_NUMBER, NOWHERE, TimerEntries
-from .own_topics import note_loss_in
 from .timer_records import (
     BY_KEY,
     BY_TOPIC,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.consume_queue_ext import (
     ADDRESS_BASE,
     END,
@@ -28,7 +29,7 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MIN,
 )
 from ...formats.derive import Columns, decode, dtype_of
-from ...formats.derive.ragged import Bytes, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.fixed import numbers_of
 from ...formats.message import LATEST_MS
 from ..disk.byte_reader import Unread, note
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ..broker.dispatch import Units
     from ..columns import Dictionary
     from .filter_bits import BloomFilter, ConsumerFilter
+    from .read import ConsumeQueue
 
 
 WINDOW_BYTES = 1 << 18
@@ -120,6 +122,21 @@ def ext_units_at(files: MappedFileQueue, positions: Ints) -> dict[int, ExtUnit]:
         if position not in found and (one := ext_unit(files, position)) is not None:
             found[position] = one
     return found
+
+
+def tags_codes(codes: Ints, layout: Layout, queue: ConsumeQueue) -> tuple[Ints, Flags]:
+    """The tags codes of units of a queue, int64[n]: those in consumequeue_ext instead of their addresses. bool[n]:
+    which are known. Raises Unreadable.
+    """
+    codes, known = codes.copy(), np.ones(len(codes), np.bool_)
+    beside = np.flatnonzero(codes <= EXT_ADDRESS_MAX)
+    if len(beside):
+        with MappedFileQueue.open(layout.consume_queue_ext / queue.topic / str(queue.queue_id)) as files:
+            found = ext_units_at(files, codes[beside] - ADDRESS_BASE)
+        units = [found.get(position) for position in (codes[beside] - ADDRESS_BASE).tolist()]
+        known[beside] = [unit is not None for unit in units]
+        codes[beside] = [0 if unit is None else unit.tags_code for unit in units]
+    return codes, known
 
 
 def _wanted_units(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:

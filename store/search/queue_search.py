@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
+from ..disk.lock import holder
 from ..errors import Missing, NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches, merged
@@ -32,6 +34,7 @@ from ..log.message import Message, is_batch_record
 from ..queues.batches import BatchConsumeQueue, SparseRange, sparse_units, summary_of
 from ..queues.read import ConsumeQueue, first_at, offset_at, stored_at
 from ..queues.references import UnitPlaces, of_queue
+from ..queues.rocksdb_copy import database_loss
 from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
@@ -276,6 +279,13 @@ def note_units(count: int, of: str, where: str, note: Note) -> None:
     """Note where `count` units of a topic or queue point, if there are any."""
     if count:
         note(f"{counted(count, f'unit of {of} points', f'units of {of} point')} {where}")
+
+
+def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
+    """Note that a RocksDB has lost data, unless a broker is writing to it."""
+    written = holder(store.layout.lock) is not None
+    if not written and (loss := database_loss(path)) is not None:
+        note(f"{what}: {path.name}: {loss.sentence}")
 
 
 def in_place(batch: Batch, topic: str, places: UnitPlaces) -> Flags:

@@ -17,7 +17,7 @@ from ...formats.op_record import offsets_in
 from ...formats.property_columns import PropertyItems
 from ..broker.load_rules import undeliverable
 from ..broker.profiles import profile_of
-from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC, delay_ms
+from ..broker.system_topics import HALF_TOPIC, HALTING_BROKERS, OP_TOPIC, ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from ..counted import counted
 from ..errors import NotFound, StoreError
 from ..log.batch import messages
@@ -218,10 +218,14 @@ class Waiting:
 
     def due_ms(self, message: Message) -> int | None:
         """Return when the record of a delay level fires (spec 01, 1.11); None if that is not known, or never."""
-        wait_ms = delay_ms(message.properties.get(names.DELAY, ""), self._options.delay_levels.value)
-        if wait_ms is None or self._options.lacks_level(message.queue_id + 1):
+        if self._options.lacks_level(message.queue_id + 1):
             return None
-        return message.store_timestamp + wait_ms
+        import numpy as np
+
+        from ..inspect.own_topics import due_times
+
+        batch = self._store.log.records(np.array([message.position], np.int64))
+        return int(due_times(self._store, batch, self._now_ms)[0]) if len(batch) else None
 
     def _timed(self, records: list[Message]) -> Judgement:
         from ..inspect.timers import NO_CHAIN, TimerMessageState

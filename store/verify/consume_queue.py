@@ -30,7 +30,6 @@ from ..disk.layout import QueueDirectory, queue_directories
 from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import is_pre_fill, is_valid
-from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 _HEAD = dtype_of(HEAD)
 _SECOND_MS = 1000
+_OTHER_LEVELS = "; brokers go by the unit, and messageDelayLevel may have had such a level (--set messageDelayLevel=…)"
 
 
 @after("I-079")
@@ -95,8 +95,6 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     found = ext_units_at(files, positions)
     files.close()
     rows, texts, guessed = [], [], []
-    option = options_of(context.store.layout).delay_levels
-    levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
     wanted = zip(positions.tolist(), messages.tags_code.tolist(), messages.store_timestamp.tolist(), strict=True)
     gone = [noted for file in files.files for noted in noted_of(file.path)]
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
@@ -108,8 +106,8 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
         elif unit.tags_code != tags_code:
             text = f"its tags code is {unit.tags_code}, not {tags_code}"
             wait_ms = unit.tags_code - stored_ms
-            guess = levels_guessed and wait_ms > 0 and wait_ms % _SECOND_MS == 0
-            text += f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
+            guess = queue.topic == SCHEDULE_TOPIC and wait_ms > 0 and wait_ms % _SECOND_MS == 0
+            text += _OTHER_LEVELS if guess else ""
         elif unit.msg_store_time != stored_ms:
             text = f"its time is {unit.msg_store_time}, not {stored_ms}"
         else:
@@ -223,19 +221,17 @@ def _compare_tags(
 def report_waits(context: VerifyContext, check: QueueCheck) -> None:
     """Report messages whose delay is that of no level and of no other message, after the pass over the log.
 
-    If the levels are a guess, such a message may have a level of its own.
+    Such a message may have waited alone in its level, by a messageDelayLevel that is not known or has changed since.
     """
-    guess = not options_of(context.store.layout).delay_levels.is_given
-    why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
-    more = {"severity": Severity.WARNING} if guess else {}
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
     offsets = np.array([message.offset for message in alone], np.int64)
     check.reader.report(
         context.findings,
         "I-065",
         offsets,
-        lambda row: _wrong_tags(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked) + why,
-        **more,
+        lambda row: _wrong_tags(check, **vars(alone[row])) + _OTHER_LEVELS,
+        severity=Severity.WARNING,
+        repair="",
     )
 
 

@@ -109,8 +109,7 @@ def test_one_message_alone_proves_no_level_and_is_no_error(tmp_path: Path) -> No
         found = [f for f in verify(store, Scope(), now_ms=NOW_MS).findings if f.code == "I-065"]
     assert [f.severity for f in found] == [Severity.WARNING]
     assert LEVELS in found[0].message
-    usual = format_levels(parse_levels())
-    assert [f.code for f in errors(root, f"{LEVELS}={usual}")] == ["I-065"]
+    assert not errors(root, f"{LEVELS}={format_levels(parse_levels())}"), "the option may have changed since"
 
 
 def test_a_damaged_time_is_an_error_whatever_the_levels(own_levels: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.system_topics import TIMER_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.inspect.own_topics import TransactionState, transactions
+from mqstore.store.inspect.own_topics import TransactionState, delays, transactions
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
@@ -278,3 +279,20 @@ def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
     assert "[I-146]" in told and "I-045" not in told and "Damaged" not in told
     config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
     assert "I-146" not in run_here(["verify", str(root), "--only", "config", *option]).stdout
+
+
+@pytest.mark.parametrize(("levels", "wait_ms"), [("1s 5s 2h", 10_000), ("1s 5s 1s", None)])
+def test_a_delay_that_the_option_has_changed_since(levels: str, wait_ms: int | None, tmp_path: Path) -> None:
+    """A broker goes by the time in the unit, and delivers at once what waits longer than its level does now."""
+    root = tmp_path / "store"
+    answer = put(root, "orders", "--delay-level", "3")
+    stored = one(root, answer["unique_key"]).store_timestamp or 0
+    now_ms, option = stored + 2_000, {"messageDelayLevel": levels}
+    found = one(root, answer["unique_key"], option, now_ms=now_ms)
+    due = now_ms if wait_ms is None else stored + wait_ms
+    assert found.for_all is not None and found.for_all.until_timestamp == due
+    assert found.for_all.verdict is DeliveryVerdict.NOT_DUE
+    assert next(event.timestamp for event in found.events if event.event is EventKind.DUE) == due
+    with StoreReader(root, BrokerConfig(option)) as store:
+        [level] = delays(store, now_ms, lambda _: None).levels
+    assert (level.first_deliver_timestamp, level.last_deliver_timestamp, level.overdue) == (due, due, wait_ms is None)
