@@ -180,7 +180,8 @@ def _behind_the_log(before: JudgedRecovery) -> str:
     if plan is not None and (plan.gone or plan.brought or plan.without_log or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
-    return f"; {counted(behind, 'unit', form=',')} of queues point behind the end of the log" if behind else ""
+    point = counted(behind, "queue unit points", "queue units point", form=",")
+    return f"; {point} behind the end of the log" if behind else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:
