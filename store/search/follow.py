@@ -1,10 +1,11 @@
 """Following a live commit log: each message once, as soon as it is complete (`tail -f`).
 
 A broker writes through a memory map into files that it created full of zeros. So the log ends where the next record is
-not complete. A record is complete when its fields add up, its body has its checksum and the last byte of its properties
-is written. A record that stays broken while good ones follow is damage: it is noted and skipped. A starting broker may
-truncate the log and write on from there: so the records delivered last are checked again, and reading continues after
-the last one that still exists.
+not complete. A record is complete when its fields add up, its body has its checksum and its properties have no zero
+byte: they have no checksum, and a read during the write may lack some of their bytes. It is also complete if an earlier
+read has seen a record behind it. A record that stays broken while good ones follow is damage: it is noted and skipped.
+A starting broker may truncate the log and write on from there: so the records delivered last are checked again, and
+reading continues after the last one that still exists.
 
 With inotify, a change of a file's length or name ends a wait at once. Writes through a memory map give no event, so
 waits begin short and double while nothing happens.
@@ -141,6 +142,8 @@ class Follower:
         self._log = commit_log_of(layout, layout.commit_log_files())
         self._delivered: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
         self._broken: tuple[int, int, float] | None = None
+        #: Log position of the last record that was seen: those in front of it are complete when they are read again.
+        self._seen = 0
 
     def batches(self, idle: Callable[[], None] = _nothing) -> Iterator[Batch]:
         """Yield new records in log order, forever; a batch is valid until the next one is taken.
@@ -228,10 +231,13 @@ class Follower:
         window = items.peek(at, max(size, WINDOW_BYTES))
         starts, _ = walk(window, items.frame)
         checked = check(window, items.frame, starts)
-        good = checked.whole & checked.in_place & _written(checked.columns.ragged("properties"))
+        good = checked.whole & checked.in_place
         if checked.body_crc_ok is not None:
             good &= checked.body_crc_ok
-        count = len(good) if good.all() else int(np.argmin(good))
+        checked = checked.take(slice(0, _leading(good)))
+        written = _written(checked.columns.ragged("properties")) | (checked.position < self._seen)
+        self._seen = max([self._seen, *checked.position[-1:].tolist()])
+        count = _leading(written)
         if not count:
             return None
         checked = checked.take(slice(0, count))
@@ -283,6 +289,7 @@ class Follower:
     def _reopen(self) -> None:
         """List the files again."""
         self._log.queue.close()
+        self._seen = 0
         self._log = commit_log_of(self._layout, self._layout.commit_log_files())
 
     # -- what may go wrong ----------------------------------------------------------------------
@@ -334,7 +341,7 @@ class Follower:
             found = int(batch.position[0]) - payload
             if damaged is None and found == self.position:
                 damaged = batch.take(slice(0, 1))
-                if len(batch) == 1:
+                if len(batch) == 1 and not _ends_written(damaged):
                     continue
             if damaged is not None:
                 return self._deliver(damaged)
@@ -352,17 +359,32 @@ class Follower:
         self.position, self._broken = end, None
 
     def _deliver(self, damaged: Batch) -> Batch:
-        """Deliver a record with good ones after it: it is not being written, even if its body's checksum is wrong."""
+        """Deliver a record that is not being written: good ones follow, or it is whole but for zeros in properties."""
         self._note(f"the record at {self.position} has a damaged body or properties")
         self.position, self._broken = damaged.end, None
         return damaged
 
 
+def _ends_written(record: Batch) -> bool:
+    """Whether the body has its checksum and the last byte of the properties is written."""
+    body_ok = record.body_crc_ok is None or bool(record.body_crc_ok.all())
+    return body_ok and record.columns.ragged("properties").tolist()[0][-1:] not in (b"", b"\0")
+
+
+def _leading(good: Flags) -> int:
+    """How many of the first ones are good."""
+    return len(good) if good.all() else int(np.argmin(good))
+
+
 def _written(properties: Ragged) -> Flags:
-    """bool[n]: whether the last byte of the text is not zero, as it is before it is written."""
-    last = np.maximum(properties.start + properties.length - 1, 0)
-    written: Flags = (properties.buffer[last] != 0) | (properties.length == 0)
-    return written
+    """bool[n]: whether no byte of the text is zero, as all are before they are written."""
+    found = np.ones(len(properties), np.bool_)
+    rows = np.flatnonzero(properties.length > 0)
+    if len(rows):
+        text = properties[rows]
+        edges = np.stack([text.start, text.start + text.length], axis=1).ravel()
+        found[rows] = ~np.logical_or.reduceat(np.append(text.buffer == 0, False), edges)[::2]
+    return found
 
 
 _PATIENCE_S = 2.0

@@ -301,6 +301,48 @@ def test_damage_is_told_and_passed_over(
     assert len(notes) == 1 and f"at {begin} are damaged: skipped" in notes[0]
 
 
+def _with_zeros(root: Path, text: str, begin: int, count: int) -> tuple[bytes, bytes]:
+    """The first log file, and the same with zeros from byte `begin` of the properties of a message on."""
+    whole = log_file(root, 0).read_bytes()
+    at = whole.index(f"KEYS\1{text}".encode()) + begin
+    return whole, whole[:at] + bytes(count) + whole[at + count :]
+
+
+@pytest.mark.parametrize("begin", [0, 3])
+def test_properties_that_are_half_written(root: Path, follower: Follower, notes: list[str], begin: int) -> None:
+    """The read got the page before the write, and the next page, with the last byte, after it."""
+    put(root, "second", "third")
+    whole, torn = _with_zeros(root, "second", begin, 4)
+    second = int.from_bytes(whole[:4], "big")
+    third = second + int.from_bytes(whole[second : second + 4], "big")
+    log_file(root, 0).write_bytes(torn[:third] + bytes(FILE_BYTES - third))
+    assert bodies(follower) == [b"first"]
+    log_file(root, 0).write_bytes(whole)
+    found = [each for batch in iter(follower.poll, None) for each in messages(batch)]
+    assert [(each.stored_body, each.properties["KEYS"]) for each in found] == [
+        (text, text.decode()) for text in (b"second", b"third")
+    ]
+    assert notes == []
+
+
+def test_zeros_in_properties_of_a_producer(
+    root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come as soon as they are read with a record behind them, or have stayed as they are."""
+    put(root, *(f"{number:02}" for number in range(8)), "last")
+    for text in ("00", "03", "04", "last"):
+        log_file(root, 0).write_bytes(_with_zeros(root, text, 5, 1)[1])
+    for _ in range(3):
+        found = bodies(follower)
+        if found[-1:] == [b"07"]:
+            break
+    assert follower.poll() is None and notes == []
+    monkeypatch.setattr(follow_module, "_BROKEN_SECONDS", 0.0)
+    follower._broken = None
+    assert bodies(follower) == [] and bodies(follower) == [b"last"]
+    assert len(notes) == 1
+
+
 def test_idle_is_told_and_ends_it(follower: Follower) -> None:
     calls: list[int] = []
 
