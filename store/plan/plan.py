@@ -326,7 +326,8 @@ def _completed(
     if index is not None:
         edits += index_edits(snapshot, index)
     follows = snapshot.layout.dledger is not None or snapshot.layout.broker_config.is_slave
-    counts_behind = index is not None and options.policy is Policy.KEEP and not follows
+    grows = snapshot.layout.log_stop is not None  # what is behind the end was stored and indexed since
+    counts_behind = index is not None and options.policy is Policy.KEEP and not (follows or grows)
     closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # otherwise queues name every message
     behind = (log.end, builder.last_timestamp) if counts_behind and (gone or not queues.beyond) else None
     checkpoint = _checkpoint(snapshot, index, builder, profile)

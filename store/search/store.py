@@ -378,7 +378,7 @@ class StoreReader(Closing):
     @property
     def in_use(self) -> bool:
         """Whether a process holds the store's lock: a broker, or a tool that changes the store."""
-        from ..disk.lock import holder  # imported here, as most readers do not need it
+        from ..disk.lock import holder
 
         return holder(self.layout.lock) is not None
 

@@ -24,8 +24,10 @@ from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
+from mqstore.store.put.writer import StoreWriter
 from mqstore.store.queues.edits import QueueHole
 from mqstore.store.recover.recovery import replan
+from mqstore.store.search.store import StoreReader, hold_still
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases, stores
@@ -185,6 +187,25 @@ def test_index_items_behind_the_end_of_the_log(name: str, count: int, tmp_path: 
         overwrite(root / "commitlog", 256 << 10, (256 << 10) + 145_071, bytes((256 << 10) - 145_071))
     plan = kept(root, name[:3], config)
     assert (plan.lost_messages - plan.lost.messages, plan.touches("index")) == (count, True)
+
+
+def test_what_a_broker_stores_meanwhile_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index items are read behind the end that the log had."""
+    root, config = light("5.3.3-clean", tmp_path)
+    layout = Layout.open(root, config)
+    with monkeypatch.context() as patch:
+        patch.setattr("mqstore.store.disk.lock.holder", lambda _: 1)
+        hold_still(layout)
+    with StoreReader(root, config) as reader:
+        newest = reader.log_end.store_timestamp
+    assert newest is not None
+    keys = names.format_properties({"KEYS": "k"})
+    with StoreWriter.open(root, config) as store:
+        for number in range(5):
+            store.append(NewMessage(b"TopicA", b"later", properties=keys, store_timestamp=newest + 5000 * (number + 1)))
+    (root / "abort").touch()
+    assert layout.log_stop is not None
+    assert replan(layout, "5.3", RecoveryOptions(Policy.KEEP, NOW, ("5.3",))).lost_messages == 0
 
 
 @pytest.mark.parametrize("queue", ["TopicA/0", "TopicB/2"])
