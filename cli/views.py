@@ -71,15 +71,20 @@ def _timers_text(record: Record, common: Common) -> Iterator[str]:
     counts = ", ".join(f"{record[state]:,} {state}" for state in _TIMER_STATES)
     where = " (in RocksDB)" if record["engine"] == "rocksdb" else ""
     yield f"timers{where}: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
+    rows, live = record["timers"], record["live"]
     if record["again"]:
-        yield f"  {record['again']:,} will be delivered once too often"
-    if record["timers"]:
+        when = "would be delivered once too often if the broker were killed now"
+        yield f"  {record['again']:,} {when if live else 'will be delivered once too often'}"
+    if live:
+        rows = [row | {"again": False} for row in rows]
+    if rows:
         read = record["read_timestamp"]
         begin = _time(read, common) if read else "the first timer"
-        yield f"  a broker continues at {begin}, in the timer queue at offset {record['queue_offset']:,}"
+        goes_on = "after a kill a broker would continue" if live else "a broker continues"
+        yield f"  {goes_on} at {begin}, in the timer queue at offset {record['queue_offset']:,}"
     for hour in record["hours"]:
         yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
-    yield from _folded([row for row in record["timers"] if _needs_attention(row, common)], _timer, common)
+    yield from _folded([row for row in rows if _needs_attention(row, common)], _timer, common)
     lost = [row for row in record["cancels"] if not row["effective"]]
     yield from _folded(lost, _cancel, common)
 

@@ -214,13 +214,15 @@ class Timers:
     """All timer messages that the log still has, by position, and those that only entries know.
 
     read_timestamp, queue_offset: from where a broker reads the wheel (or the RocksDB) and the timer topic's queue.
-    engine: wheel or RocksDB.
+    engine: wheel or RocksDB. live: a process uses the store: a broker writes timercheck once a second, and continues
+    from memory, so `again` counts messages that come again only if it is killed now.
     """
 
     now_ms: int
     read_timestamp: int = 0
     queue_offset: int = 0
     engine: Engine = Engine.WHEEL
+    live: bool = False
     rows: list[Timer] = field(default_factory=list)
     cancels: list[Cancel] = field(default_factory=list)
 
@@ -238,6 +240,7 @@ class Timers:
             "engine": self.engine.value,
             "read_timestamp": self.read_timestamp,
             "queue_offset": self.queue_offset,
+            "live": self.live,
             **{state.value: sum(row.state is state for row in self.rows) for state in TimerMessageState},
             "overdue": sum(row.overdue for row in self.rows),
             "again": sum(row.again for row in self.rows),
@@ -260,13 +263,13 @@ def timers(
     if kept is not None and kept.unread:
         kept = None
     if records is None and not store.layout.timer_wheel.exists() and kept is None:
-        return Timers(now_ms)
+        return Timers(now_ms, live=store.in_use)
     wheel = wheel_of(store, now_ms, note, started)
     chained = entries_of(store, wheel)
     _note_chain_ends(chained, note)
     if kept is not None:
         wheel, chained = with_database(wheel, chained, kept, now_ms, note)
-    found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
+    found = Timers(now_ms, wheel.read_ms, wheel.queue_offset, live=store.in_use)
     found.engine = Engine.WHEEL if kept is None else Engine.ROCKSDB
     if records is not None:
         facts = facts_of(records, scanned, wheel, chained)

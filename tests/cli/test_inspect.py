@@ -204,3 +204,20 @@ def test_units_that_point_nowhere_are_no_way_to_the_end(tmp_path: Path) -> None:
 def test_a_terabyte(tmp_path: Path) -> None:
     """1,024 files, 2,000 topics x 8 queues, 100 bytes a record."""
     check_huge(tmp_path / "store", 1024, 2000, 8, 200)
+
+
+def test_timers_of_a_running_broker_come_again_only_if_it_is_killed(tmp_path: Path) -> None:
+    """It writes timercheck once a second, and continues from what it knows."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    check = root / "config" / "timercheck"
+    data = check.read_bytes()
+    read_ms = int.from_bytes(data[:8], "big")
+    check.write_bytes((read_ms - 60_000).to_bytes(8, "big") + data[8:])
+    words = ["inspect", str(root), "--timers", "--now", str(read_ms)]
+    free = run_here(words)
+    with held(root):
+        used, told = run_here(words), run_here([*words, "--format", "ndjson"])
+    assert "will be delivered once too often" in free.stdout and "(again)" in free.stdout
+    assert "would be delivered once too often if the broker were killed now" in used.stdout
+    assert "(again)" not in used.stdout and "a broker would continue at" in used.stdout
+    assert '"live":true' in told.stdout
