@@ -28,6 +28,7 @@ from ..packing import pack
 from ..store.offsets.moved import planned, positions
 from ..store.put.faults import CountingFiles, Killed, KilledFiles
 from .datadriven import run_here
+from .held import held
 from .json_schema import errors
 
 _schema = cache(schema_of)
@@ -130,6 +131,15 @@ def test_what_was_cut_off_is_ended_before_a_plan_is_made(tmp_path: Path) -> None
 def moved(root: Path, wish: str, files: Files) -> None:
     found = planned(root, wish)
     apply(Layout.open(root), found.plan, lambda: found.plan, files, command="offsets")
+
+
+def test_queues_behind_the_log_are_told_unless_a_broker_runs(tmp_path: Path) -> None:
+    """A running broker writes units right behind their records, without a start."""
+    root = stores.unpack("5.5.0-lmq-poison", tmp_path)
+    assert "before a start dispatches the rest" in run_here(["offsets", str(root)]).stderr
+    with held(root):
+        used = run_here(["offsets", str(root)])
+    assert used.code == 0 and "dispatches the rest" not in used.stderr
 
 
 def test_only_a_plan_needs_queues_that_are_not_behind_the_log(tmp_path: Path) -> None:
