@@ -141,6 +141,7 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     from ..formats.commit_log import DLEDGER, PLAIN
     from ..store.disk.file_queue import MappedFileQueue
     from ..store.disk.layout import Layout
+    from ..store.disk.lock import expiring
     from ..store.inspect.recognise import DLEDGER_DATA, STORE
     from ..store.log.commit_log import CommitLog
     from ..store.queues.references import commit_log_of
@@ -156,7 +157,8 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
         return CommitLog.of_file(what.path, frame=frame, rate_bytes=common.rate)
     data = what.path / DLEDGER_DATA
     directory = data if frame is DLEDGER and data.is_dir() else what.path
-    files = MappedFileQueue.open(directory)
+    lock = Layout.of(directory.parent.parent if frame is DLEDGER else directory.parent).lock
+    files = expiring(MappedFileQueue.open(directory), lock, told=True)
     return CommitLog(files, directory if frame is DLEDGER else None, common.rate)
 
 

@@ -140,9 +140,13 @@ def test_verify_leaves_out_damage_of_files_that_are_gone(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_use")
-@pytest.mark.parametrize("command", [["dump"], ["stats"], ["get", "--grep", "x"], ["get", "--topic", "T"], ["verify"]])
+@pytest.mark.parametrize(
+    "command",
+    [["dump"], ["dump", "of a directory"], ["stats"], ["get", "--grep", "x"], ["get", "--topic", "T"], ["verify"]],
+)
 def test_commands_go_on_and_say_it_once(root: Path, command: list[str]) -> None:
-    words = [command[0], str(root), *command[1:], *SIZES]
+    path = root / "commitlog" if "of a directory" in command else root
+    words = [command[0], str(path), *(word for word in command[1:] if word != "of a directory"), *SIZES]
     whole = run_here(words)
     with when_file_is_read(1, lambda: expire(root, 4)):
         answer = run_here(words)
