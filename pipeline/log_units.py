@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..formats.consume_queue import UNIT, UNIT_BYTES
-from ..formats.derive import dtype_of
+from ..formats.consume_queue import UNIT_BYTES
 from ..formats.derive.ragged import Flags, Ints
 from ..store.broker.dispatch import Dispatched, Units, dispatch
 from ..store.broker.profiles import profile_of
@@ -29,13 +28,13 @@ from ..store.log.message import Mark
 from ..store.queues.batches import batch_units
 from ..store.queues.ext import BitMaps, ExtWriter
 from ..store.queues.references import commit_log_of
+from ..store.queues.units import UNIT_DTYPE
 from ..store.queues.write import BatchQueuesWriter
 from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan
 
 _NO_PLACE = "its topic, queue or queue offset cannot be stored in a file"
-_UNIT_DTYPE = dtype_of(UNIT)
 
 
 @dataclass
@@ -140,7 +139,7 @@ class LogReader:
         """Write the units of batch queues (spec 02, 2.7), and return the others."""
         mine = _of_topics(units, [name in self._store.batch_topics for name in made.topics])
         rest, units = units.take(~mine), units.take(mine)
-        whole = batch_units(batch.columns, units.record, rows_of(units, _UNIT_DTYPE))
+        whole = batch_units(batch.columns, units.record, rows_of(units, UNIT_DTYPE))
         base, sizes = (whole[name].astype(np.int64) for name in ("msg_base_offset", "batch_size"))
         placeless = (base < 0) | (sizes < 0)
         if placeless.any():

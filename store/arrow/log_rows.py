@@ -30,6 +30,7 @@ from ..disk.workers import Forked, cores
 from ..errors import InvalidInput, StoreError, Unreadable
 from ..inspect.stats import Stats
 from ..inspect.stats_dimensions import noting_of
+from ..log.batch import DAMAGED
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split, scan_split, split_bytes_for, splits
 from ..log.message import Mark
 from ..search.log_search import OnDamage, Time, selected
@@ -38,8 +39,7 @@ from ..search.store import StoreReader
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
 from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, ReadOptions, changed, open_log, with_notes
 
-_DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
-_TAIL_KINDS = (*_DAMAGE_KINDS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
+_TAIL_KINDS = (*DAMAGED, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
 """The kinds that become rows if what follows the last message is asked for too."""
 
 
@@ -223,9 +223,9 @@ def items_of(
         ends = part.split is None or part.behind or part.split.stop >= log.max_file_end
         for item in items if tails else _without_trailing_damage(items, goes_on=not ends):
             if not isinstance(item, Batch):
-                if ask.fails and item.kind in _DAMAGE_KINDS:
+                if ask.fails and item.kind in DAMAGED:
                     raise Unreadable(item.reason, path=part.store, offset=item.position)
-                if item.kind in (_TAIL_KINDS if tails else _DAMAGE_KINDS):
+                if item.kind in (_TAIL_KINDS if tails else DAMAGED):
                     yield Damage(part.store, item.position, item.size, item.told)
             elif not part.behind and item.mark <= Mark.AFTER_DAMAGE:
                 yield item

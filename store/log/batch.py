@@ -55,6 +55,7 @@ class ExtentKind(StrEnum):
     STALE_BYTES = "stale_bytes"
 
 
+DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 NO_FILE = "no file holds this range"
 """The reason of what is MISSING."""
 

@@ -31,7 +31,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..errors import Refused
-from ..log.batch import Batch, Extent, ExtentKind
+from ..log.batch import DAMAGED, Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..settings.options import options_of
 from ..start.dledger import DledgerIndexFile, entries_that_follow, heads_of, index_directory, member_state, units_of
@@ -47,7 +47,6 @@ from .unreferenced import LostMessagePlace, Unplaced, pairs_of
 _HEAD = dtype_of(HEAD)
 _SMALLEST_ENTRY = HEADER_BYTES + SMALLEST_FILLER
 _RIGHT_HEAD = "corrects the header of an entry: its record is whole", "I-052"
-_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
 class NeighbourEntry(NamedTuple):
@@ -170,7 +169,7 @@ class EntryFinder(LogObserver):
         if extent.kind is ExtentKind.BLANK:
             if self._damaged < 0 and extent.position == self.end:
                 self.end = extent.end
-        elif extent.kind in _DAMAGED and self._damaged < 0:
+        elif extent.kind in DAMAGED and self._damaged < 0:
             self._damaged = extent.position
 
     def _close_gap(self, begin: int, after: NeighbourEntry, time: int) -> None:

@@ -66,7 +66,7 @@ class BatchConsumeQueue(Closing):
     @cached_property
     def stream(self) -> FileUnits:
         """The units as arrays."""
-        return FileUnits(self.files, dtype_of(UNIT))
+        return FileUnits(self.files, BATCH_UNIT_DTYPE)
 
     @property
     def first(self) -> int:
@@ -80,7 +80,7 @@ class BatchConsumeQueue(Closing):
             stop = 0
             window = WINDOW_UNITS * UNIT_BYTES
             for at, data in self.files.windows(file, 0, file.size, window, UNIT_BYTES):
-                found = np.flatnonzero(is_valid(_units(data)))
+                found = np.flatnonzero(is_valid(np.frombuffer(data, BATCH_UNIT_DTYPE, len(data) // UNIT_BYTES)))
                 if len(found):
                     stop = (file.start + at) // UNIT_BYTES + int(found[-1]) + 1
             if stop:
@@ -103,7 +103,7 @@ class BatchConsumeQueue(Closing):
         data = self.files.readable(file, at, UNIT_BYTES, UNIT_BYTES)
         if len(data) < UNIT_BYTES:
             return None
-        units = np.frombuffer(data, dtype_of(UNIT))
+        units = np.frombuffer(data, BATCH_UNIT_DTYPE)
         if not is_valid(units)[0]:
             return None
         return BatchUnit(number, *(int(units[name][0]) for name in BatchUnit._fields[1:]))
@@ -185,11 +185,6 @@ class BatchConsumeQueue(Closing):
     def close(self) -> None:
         """Close the files."""
         self.files.close()
-
-
-def _units(data: bytes | bytearray) -> Units:
-    """The whole units in some bytes."""
-    return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
 
 
 class SparseUnits(NamedTuple):

@@ -25,7 +25,7 @@ from ..broker.system_topics import SCHEDULE_TOPIC
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting, noting
 from ..errors import Corrupted, InvalidInput, NotFound, StoreError
-from ..log.batch import messages, messages_in, unwrapped
+from ..log.batch import DAMAGED, messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
 from ..queues.read import ConsumeQueue, Unit
@@ -495,7 +495,6 @@ Time = str | int | datetime | None
 """Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
 OnDamage = Literal["warn", "raise", "skip"]
 """What to do about a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
-_DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _CALLER_LEVEL = 5
 """Stack level of the code that iterates over `Store.messages` or a reader."""
 
@@ -581,7 +580,7 @@ def _hides_messages(store: StoreReader, extent: Extent) -> bool:
     """Whether it is damage before the end of the log; a start leaves the rest of a record after the end."""
     if extent.kind is ExtentKind.DAMAGE and not extent.unread:
         return extent.position < store.log_end.position
-    return extent.kind in _DAMAGE_KINDS
+    return extent.kind in DAMAGED
 
 
 def _report(store: StoreReader, damage: Extent, on_damage: OnDamage) -> None:

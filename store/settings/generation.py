@@ -39,7 +39,7 @@ from ..disk.broker_conf import DEFAULTS, FileRules
 from ..disk.byte_reader import note, open_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name, read_regular
-from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, Layout
+from ..disk.layout import KV_STORE, ROCKSDB_CONSUME_QUEUE, ROCKSDB_CURRENT, ROCKSDB_STORE, Layout
 from ..errors import Missing, UnreadableRange, from_os_error
 from ..index.read import IndexFile, sizes_of
 
@@ -52,7 +52,6 @@ _ADDED_BY_BROKERS = frozenset(
     {_CLUSTER, "MSG_REGION", names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID, names.TRANSACTION_CHECK_TIMES}
 )
 """Properties that a broker adds to messages of clients, and the bare message store does not."""
-_ROCKSDB = "rocksdbstore"
 _QUEUE_FILTER = b"ConsumeQueueCompactionFilterFactory"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
 
@@ -304,15 +303,15 @@ def _field(name: str) -> Callable[[_Evidence], str]:
 
 def _queue_position(evidence: _Evidence) -> str:
     """A field of 5.5; without a trace of 5.4 something else has written it."""
-    found = evidence.is_there(_ROCKSDB) and evidence.checkpoint.logics_physical_offset
+    found = evidence.is_there(ROCKSDB_STORE) and evidence.checkpoint.logics_physical_offset
     return "the checkpoint has logics_physical_offset" if found else ""
 
 
 def _no_rocksdb(evidence: _Evidence) -> str:
     """Every start of a broker since 5.4 creates a RocksDB there."""
     written = evidence.log_files or _dledger(evidence)
-    missing = written and evidence.has_files_of_brokers and not evidence.is_there(_ROCKSDB)
-    return f"there is no {_ROCKSDB}" if missing else ""
+    missing = written and evidence.has_files_of_brokers and not evidence.is_there(ROCKSDB_STORE)
+    return f"there is no {ROCKSDB_STORE}" if missing else ""
 
 
 def _state_version(evidence: _Evidence) -> str:

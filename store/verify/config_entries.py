@@ -39,6 +39,7 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..settings.options import options_of
+from ..settings.parse import CONFIG_VALUE
 from ..settings.rocksdb import SECOND
 from ..start.config_load import DELAYS, TOPICS
 from ..tiered.segments import MEMBERS, open_segments, tiered_roots
@@ -48,7 +49,6 @@ from .queue_state import queue_bounds
 from .register import after, before
 
 _CLAMPS_SINCE = "4.9"
-_VALUE = "config_value"
 
 
 @counted_by_file(after, "I-144")
@@ -66,7 +66,7 @@ def consumers_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFa
         text, severity = _outside(context, queue, offset, steps_to_next(group), known=queue.topic in topics)
         if text:
             yield FileFault(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
-    for row in tables.entries(_VALUE):
+    for row in tables.entries(CONFIG_VALUE):
         table, _, key = str(row.values.get("name", "")).partition(".")
         if table in OFFSET_TABLES and row.values.get("problem") and not _is_of_delays(row):
             yield FileFault(row.path, f"{key!r} in {table} is not an offset of a topic, group and queue")
@@ -144,7 +144,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
             yield FileFault(row.path, text + more, Severity.WARNING if clamps else None)
         elif offset < first:
             yield FileFault(row.path, text + ": expired", Severity.INFO)
-    for row in filter(_is_of_delays, config_tables(context).entries(_VALUE)):
+    for row in filter(_is_of_delays, config_tables(context).entries(CONFIG_VALUE)):
         table, _, level = str(row.values.get("name", "")).partition(".")
         if row.values.get("problem") and table in OFFSET_TABLES:
             yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is not a whole number")

@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
-from ...formats.derive import dtype_of
+from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT_BYTES
 from ...formats.derive.ragged import Ints
 from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..log.batch import inner_numbers
+from ..queues.batches import BATCH_UNIT_DTYPE
 from ..queues.read import is_cut
 from ..queues.units import Units, is_valid, reaches_beyond
 from .context import Records, VerifyContext, covered_of
 from .queue_state import BatchCheck, MissingUnits, QueueStates, queues_of
 from .queue_units import KEEPS, is_late
 from .register import after, of_records
-
-_UNIT_DTYPE = dtype_of(UNIT)
 
 
 class _Counts:
@@ -100,7 +98,7 @@ def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messa
 
 def _next_units(check: BatchCheck, count: int) -> Units:
     """Return up to `count` units from the next one on."""
-    number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE)))
+    number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, BATCH_UNIT_DTYPE)))
     check.units.close()
     return units if number == check.next else units[:0]  # the next unit cannot be read
 
@@ -108,7 +106,7 @@ def _next_units(check: BatchCheck, count: int) -> Units:
 def _skip(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
     """Skip the next unit, which is not that of message `begin`, or the messages in front of the unit's own one."""
     position = int(unit["physical_offset"])
-    valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
+    valid = bool(is_valid(np.array([unit], BATCH_UNIT_DTYPE))[0])
     later = begin + int(np.searchsorted(messages.position[begin:], position))
     if valid and later < len(messages.position) and messages.position[later] == position:
         _note_missing(check, messages, begin, later)
