@@ -111,21 +111,9 @@ def keep_log(
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
     entries = _entries_by_start(snapshot, queue)
-    size, start, is_slave = snapshot.log_file_bytes, min(entries), snapshot.layout.broker_config.is_slave
-    _end_before_torn(finder, is_slave=is_slave)
-    dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
-    end, filled = max(finder.end, start), finder.filled
-    look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
-    behind = units_behind(size, end, max(finder.files) + size, look)
-    if len(behind) and not is_slave:
-        finder.covered = max(end, finder.end)
-        finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
-        end = int(behind.end[-1])
-        finder.close(end)
-    gaps, forms = finder.all_gaps(end), forms._replace(append_crc=forms.append_crc or finder.crc_items)
-    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
-    topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
-    lost = look(gaps, finder.torn, further=topics)
+    size, start = snapshot.log_file_bytes, min(entries)
+    end, gaps, lost, gone, topics, resent = _lost_records(snapshot, queue, finder, audits, verified)
+    forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
     headers = list(_right_headers(queue, elsewhere.take(elsewhere.position < end), rules))
@@ -162,7 +150,6 @@ def keep_log(
     patched = patched_queue(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if is_slave else 0
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone, resent=resent)
 
 
@@ -172,6 +159,67 @@ def _end_before_torn(finder: GapFinder, *, is_slave: bool) -> None:
         if record.position + record.size == finder.end:
             finder.end = finder.covered = record.position
             finder.given_up = True
+
+
+class _LostRecords(NamedTuple):
+    """What a log has lost. end: where it ends if lost records right behind the last good one belong to it.
+
+    units: lost records in gaps. behind: those of missing files at the end. topics: as of `_further_topics`. resent: as
+    of `KeptLog`.
+    """
+
+    end: int
+    gaps: list[Gap]
+    units: LostUnits
+    behind: list[Fill]
+    topics: dict[QueueId, str]
+    resent: int
+
+
+def _lost_records(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    finder: GapFinder,
+    audits: Mapping[QueueId, QueueAudit],
+    verified: VerifiedLog | None,
+) -> _LostRecords:
+    """Return what the log has lost that `finder` has seen; the arguments are those of `keep_log`. Raises Unreadable."""
+    is_slave = snapshot.layout.broker_config.is_slave
+    _end_before_torn(finder, is_slave=is_slave)
+    dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
+    end, filled = max(finder.end, min(finder.files)), finder.filled
+    look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
+    size = snapshot.log_file_bytes
+    behind = units_behind(size, end, max(finder.files) + size, look)
+    if len(behind) and not is_slave:
+        finder.covered = max(end, finder.end)
+        finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
+        end = int(behind.end[-1])
+        finder.close(end)
+    gaps = finder.all_gaps(end)
+    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
+    topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
+    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if is_slave else 0
+    return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
+
+
+def lost_anyway(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    finder: GapFinder,
+    audits: Mapping[QueueId, QueueAudit],
+    verified: VerifiedLog | None = None,
+) -> list[Fill]:
+    """Return the lost records that no plan brings back, for a plan that writes nothing in their places. The arguments
+    are those of `keep_log`. Raises Unreadable.
+    """
+    found = _lost_records(snapshot, queue, finder, audits, verified)
+    there = commit_log_of(snapshot.layout, queue).records(found.units.position)
+    whole = there.position if there.body_crc_ok is None else there.position[there.body_crc_ok]
+    units = found.units.take(~np.isin(found.units.position, whole))
+    number, rows = rows_in(found.gaps, units.position)
+    of_gaps = ((gap, rows[number == at]) for at, gap in enumerate(found.gaps))
+    return [*(Fill(gap, units.take(mine), [], None) for gap, mine in of_gaps if len(mine)), *found.behind]
 
 
 def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, DirectoryEntry]:

@@ -39,7 +39,7 @@ from ..start.outcome import Outcome
 from ..start.queue_stores import queue_stores
 from ..start.simulate import simulate
 from ..timer.start import timer_edits
-from .close import KeptLog, gap_finder, keep_log
+from .close import KeptLog, gap_finder, keep_log, lost_anyway
 from .database import QueueDatabase, queues_as_files
 from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
@@ -146,7 +146,7 @@ class Plan:
     brought: Brought | None = None
     #: How the gaps of the log are closed.
     fills: Sequence[Fill] = ()
-    #: Ranges behind the end of the log whose records are lost.
+    #: Ranges where nothing takes the places of lost records; under `keep` only those behind the end of the log.
     gone: Sequence[Gap] = ()
     #: As of `KeptLog`.
     resent: int = 0
@@ -263,8 +263,7 @@ def _plan(
             outcome = simulate(
                 normalized, profile, switches._replace(consume_queue_ext=False, timer_wheel_enable=False)
             )
-        in_entries = snapshot.layout.dledger is not None
-        log = cut_log(normalized, outcome) if in_entries else plan_log(normalized, outcome)
+        log = (cut_log if snapshot.layout.dledger else plan_log)(normalized, outcome)
         kept = KeptLog(log, queue, [])
     untouched = verified and verified.beside(kept.written)
     if builder is None:
@@ -274,7 +273,10 @@ def _plan(
         if keep:
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
-            look(commit_log, [builder, *observers], verified=verified)
+            finders = [] if snapshot.layout.dledger else [gap_finder(normalized, **_record_rules(profile, outcome))]
+            look(commit_log, [builder, *finders, *observers], verified=verified)
+            gone = [fill for each in finders for fill in lost_anyway(normalized, queue, each, builder.queues, verified)]
+            kept = kept._replace(gone=gone)
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
@@ -356,7 +358,7 @@ def _completed(
         restored=kept.restored,
         files=kept.queue,
         fills=kept.fills,
-        gone=[fill.gap for fill in kept.gone if fill.gap.begin >= log.end],
+        gone=[fill.gap for fill in kept.gone if fill.gap.begin >= log.end or options.policy is Policy.BROKER],
         cut=kept.cut,
         resent=kept.resent,
         database=fix,
@@ -402,10 +404,7 @@ def _keep(
     observers, _, verified = reading
     if snapshot.layout.dledger is not None:
         return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
-    body_check = outcome.switches.body_check
-    verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
-    how: dict[str, Any] = {"verify": verifies, "record_rules": profile.record}
-    brought = None
+    how, brought = _record_rules(profile, outcome), None
     if options.replica:
         from .bring_back import with_replica
 
@@ -433,6 +432,12 @@ def _keep(
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     kept = kept._replace(exact_alone=guess.exact_alone, torn=finder.torn)
     return kept, None if changed or cuts or not same_ends else guess, brought
+
+
+def _record_rules(profile: Profile, outcome: Outcome) -> dict[str, Any]:
+    """Return the arguments of `gap_finder` that say which records the broker takes."""
+    verifies = outcome.switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
+    return {"verify": verifies, "record_rules": profile.record}
 
 
 def _keep_entries(

@@ -70,7 +70,8 @@ class CaseFacts(NamedTuple):
             return False
         files_end = max((file.start for file in self.loaded), default=0) + self.snapshot.log_file_bytes
         parts = self.plan.brought.parts if self.plan.brought else ()
-        return bool(self.plan.gone) or any(part.end > files_end for part in parts)
+        behind = any(gap.begin >= files_end for gap in self.plan.gone)
+        return behind or any(part.end > files_end for part in parts)
 
     @property
     def odd_names(self) -> bool:

@@ -185,6 +185,7 @@ def test_groups_that_had_not_consumed_what_is_lost(tmp_path: Path) -> None:
     record = answer(str(root), *options, code=1)
     told = {"group": "readers", "topic": row["topic"], "unconsumed_lost": row["messages"]}
     assert record["prediction"]["groups"] == [told]
+    told["unconsumed_lost"] += 1  # the damaged message, which the start does not lose: nobody can read it before
     assert record["plan"]["groups"] == [told]
 
 
@@ -347,6 +348,22 @@ def test_messages_of_a_missing_last_file_are_lost(tmp_path: Path) -> None:
     record = answer(str(root), *settings, "--apply", "--yes", code=1)
     assert (record["summary"]["lost_by_plan"], len(record["plan"]["lost_messages"])) == (132, 132)
     assert answer(str(root), *settings, code=0)["summary"]["lost_by_plan"] == 0
+
+
+@pytest.mark.parametrize("policy", ["keep", "broker"])
+def test_messages_of_a_missing_file_in_front_of_an_empty_one_are_lost(policy: str, tmp_path: Path) -> None:
+    """Under either policy: a start loses none of them, as nobody can read them before."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    last = max((root / "commitlog").iterdir())
+    last.with_name(f"{int(last.name) + 262_144:020}").write_bytes(bytes(262_144))
+    last.unlink()
+    settings = [f"--set={name}={value}" for name, value in stores.config("5.3.3-clean", root).items()]
+    options = [*settings, "--broker-version=5.1", "--policy", policy]
+    record = answer(str(root), *options, "--apply", "--yes", code=1)
+    assert (record["summary"]["lost_by_plan"], len(record["plan"]["lost_messages"])) == (132, 132)
+    verified = run_here(["verify", str(root), *settings, "--broker-version=5.1"])
+    left = ("I-186" in verified.stdout, verified.code, answer(str(root), *options, code=verified.code)["plan"]["edits"])
+    assert left == (policy == "broker", int(policy == "broker"), [])
 
 
 @pytest.mark.parametrize(("begin", "lost"), [(131_072, 154), (204_558, 132)])
