@@ -337,8 +337,8 @@ def _prove_restored(journal: Journal) -> None:
         path = journal.path_of(step)
         if path.is_dir():  # its hash is compared above
             continue
-        size = path.stat().st_size if path.exists() else None
-        if size != (step.before and step.before.size):
+        now = path.stat().st_size if path.exists() else None
+        if now != (step.before and step.before.size):
             raise Unreadable("undo did not restore the size from before the session", path=path)
 
 
