@@ -10,6 +10,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Self
 
 
@@ -123,10 +124,23 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:
     """Return the matching error of this tree for an `OSError` that occurred at `path` while `doing`."""
     if error.errno == errno.ENOENT:
-        return Missing("no such file or directory", path=path)
+        return _nothing_at(Path(path))
+    if error.errno == errno.ENOTDIR:
+        in_the_way = next((each for each in (Path(path), *Path(path).parents) if each.is_file()), None)
+        if in_the_way is not None:
+            hint = "a directory belongs there, so move the file away"
+            return Unreadable("not a directory but a file", path=in_the_way, hint=hint)
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)
     return Unreadable.because(error, path, doing)
+
+
+def _nothing_at(path: Path) -> Missing:
+    """Return the error for a path where nothing is. A link may lead to a disk that is not mounted."""
+    if not path.is_symlink():
+        return Missing("no such file or directory", path=path)
+    hint = "mount its disk, or remove the link if the disk is gone"
+    return Missing(f"a link to {path.readlink()}, where nothing is", path=path, hint=hint)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,25 @@ def test_all_are_store_errors() -> None:
     kinds = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, Exception)]
     assert len(kinds) >= 12
     assert all(issubclass(kind, StoreError) for kind in kinds)
+
+
+def test_a_file_where_a_directory_belongs(tmp_path: Path) -> None:
+    (tmp_path / "index").write_bytes(b"x")
+    for path in (tmp_path / "index", tmp_path / "index" / "20261120220608875"):
+        with pytest.raises(Unreadable) as caught, errors.os_errors(path):
+            os.scandir(path)
+        told = f"not a directory but a file: {tmp_path}/index; a directory belongs there, so move the file away"
+        assert str(caught.value) == told
+
+
+def test_a_link_to_nothing_says_where_it_leads(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000008192"
+    path.symlink_to("/nonexistent/disk")
+    with (
+        pytest.raises(
+            Missing, match=r"^a link to /nonexistent/disk, where nothing is: .*8192; mount its disk"
+        ) as caught,
+        errors.os_errors(path),
+    ):
+        path.stat()
+    assert caught.value.path == str(path)
