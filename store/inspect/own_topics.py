@@ -96,7 +96,7 @@ def queue_records(
                     moved += int((~in_place(batch, topic, places)).sum())
                     yield batch.take(batch.columns.ragged("topic").equals(utf8(topic)))
     note_lost(store, topic, note, lost)
-    note_units(moved, topic, "at messages of other numbers", note)
+    note_units(moved, topic, "messages of other numbers", note)
 
 
 def has_own_records(store: StoreReader, topic: str) -> bool:
@@ -108,7 +108,7 @@ def has_own_records(store: StoreReader, topic: str) -> bool:
 
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:
     """Note how many units of a topic point at no record: `lost`, and those behind the end of a log that lost them."""
-    note_units(lost + units_lost_behind(store, topic), topic, "at no record", note)
+    note_units(lost + units_lost_behind(store, topic), topic, "no record", note)
 
 
 def _span(store: StoreReader, queue: ConsumeQueue, behind: int | None) -> tuple[int, int]:

@@ -255,12 +255,16 @@ def of_queue(
 ) -> Iterator[UnitPlaces]:
     """Yield where the units start ≤ k < stop of a queue point, in windows in queue order.
 
-    Leaves out pre-fill, invalid units, and units at or behind log_end. missing: called at the end with the number of
-    units that are invalid or not there, if there are any.
+    Leaves out pre-fill, invalid units, and units at or behind log_end. missing: called with the number of units that
+    are invalid or not there, if there are any, before what follows them.
     """
-    lacking = stop - start
+    at = stop if reverse else start
     for begin, units in queue.units(start, stop, reverse=reverse):
-        lacking -= int(np.count_nonzero(is_valid(units)))
+        behind = begin + len(units)
+        lacking = (at - behind if reverse else begin - at) + int(np.count_nonzero(~is_valid(units)))
+        at = begin if reverse else behind
+        if missing is not None and lacking > 0:
+            missing(lacking)
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
         wanted = is_used(units) & (position < log_end)
@@ -269,6 +273,7 @@ def of_queue(
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):
             yield places.take(slice(None, None, -1)) if reverse else places
+    lacking = at - start if reverse else stop - at
     if missing is not None and lacking > 0:
         missing(lacking)
 

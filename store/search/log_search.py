@@ -106,7 +106,7 @@ def _scan(
 ) -> Iterator[Batch]:
     if not ranges:
         return
-    damage: list[Extent] = []
+    damage, noted = list[Extent](), 0
     remaining, selection = most, selection.of_queues(store.layout)
     crc, noting = selection.asks_crc, selection.noting
     for start, stop in ranges:
@@ -124,14 +124,17 @@ def _scan(
             if remaining is not None:
                 batch = batch.take(slice(0, remaining))
                 remaining -= len(batch)
+            if len(damage) > 2 * noted:  # before what follows: a caller may take only the first messages
+                note(_damage_text(damage[noted:]))
+                noted = len(damage)
             if len(batch):
                 yield batch
             if remaining == 0:
                 break
         if remaining == 0:
             break
-    if damage:
-        note(_damage_text(damage))
+    if damage[noted:]:
+        note(_damage_text(damage[noted:]))
 
 
 def _damage_text(damage: list[Extent]) -> str:

@@ -94,8 +94,8 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
     exact = part.offset is not None
+    places = _note_missing(places, topic, missing, note)
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
-    found = _note_missing(found, topic, missing, note)
     return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
 
 
@@ -119,12 +119,14 @@ def _ids_text(queues: list[int]) -> str:
     return ", ".join(map(str, queues[:_NAMED_MAX])) + (", …" if len(queues) > _NAMED_MAX else "")
 
 
-def _note_missing(found: Iterator[FoundMessage], topic: str, missing: list[int], note: Note) -> Iterator[FoundMessage]:
-    """What is found; and then a note of how many units were missing."""
-    yield from found
-    if missing:
-        units = counted(sum(missing), f"unit of {topic} is", f"units of {topic} are")
-        note(f"{units} missing or damaged: {_LEFT_OUT}")
+def _note_missing(places: Iterator[RecordPlaces], topic: str, missing: list[int], note: Note) -> Iterator[RecordPlaces]:
+    """The places; before those behind them and at the end, notes of how many units were missing."""
+    lacking = _LeftOut(_LEFT_OUT, "unit of {} is missing or damaged:", "units of {} are missing or damaged:")
+    for window in places:
+        lacking = lacking.and_more(sum(missing)).tell(topic, note)
+        missing.clear()
+        yield window
+    lacking.and_more(sum(missing)).tell_rest(topic, note)
 
 
 def _queue_ids(store: StoreReader, topic: str) -> list[int]:
@@ -215,20 +217,43 @@ def _covers(times: TimeRange, first_ms: int | None, last_ms: int | None) -> bool
     return first_ms - CLOCK_SLACK_MS < times.until_ms and last_ms + CLOCK_SLACK_MS >= times.since_ms
 
 
-class _LostUnits(NamedTuple):
-    """Units that point at no record: their number, and the lowest position they point at."""
+class _LeftOut(NamedTuple):
+    """Units that lead to no wanted message: how many are not noted yet and how many are.
 
+    They are noted before what follows them, as a caller may take only the first messages; then again when as many more
+    have come. where: the end of the note; {first} in it is the lowest position they point at.
+    """
+
+    where: str
+    one: str = "unit of {} points at"
+    several: str = "units of {} point at"
     units: int = 0
+    noted: int = 0
     first: int = LAST_OFFSET
 
-    def and_at(self, positions: Ints) -> _LostUnits:
+    def and_at(self, positions: Ints) -> _LeftOut:
         """Add units that point at these positions."""
-        return _LostUnits(self.units + len(positions), int(positions.min(initial=self.first)))
+        return self.and_more(len(positions))._replace(first=int(positions.min(initial=self.first)))
 
-    def tell(self, topic: str, note: Note) -> _LostUnits:
+    def and_more(self, count: int) -> _LeftOut:
+        """Add units."""
+        return self._replace(units=self.units + count)
+
+    def tell(self, of: str, note: Note) -> _LeftOut:
+        """Note them if they are more than those of a topic or queue that are noted; return the count that is left."""
+        return self.tell_rest(of, note) if self.units > self.noted else self
+
+    def tell_rest(self, of: str, note: Note) -> _LeftOut:
         """Note them if there are any; return an empty count."""
-        note_units(self.units, topic, f"at no record, the first at {self.first}: left out", note)
-        return _LostUnits()
+        if self.units:
+            one, several = self.one.replace("{}", of), self.several.replace("{}", of)
+            note(f"{counted(self.units, one, several)} {self.where.replace('{first}', str(self.first))}")
+        return self._replace(units=0, noted=self.noted + self.units, first=LAST_OFFSET)
+
+
+_AT_NO_RECORD = "no record, the first at {first}: left out"
+_AT_NONE = "no record: left out"
+_AT_OTHER_TOPICS = "messages of other topics: left out"
 
 
 def records_at(
@@ -245,40 +270,39 @@ def records_at(
     """The wanted records at the places that queues of `topic` point at, in that order.
 
     offsets, last_first: as for `Selection.wanted`. exact: leave out records whose queue offset is not that of their
-    unit. With last_first, places past the end of the log come first and are noted as soon as they have passed: a caller
-    who wants the last few messages stops early.
+    unit. With last_first, places past the end of the log come first.
     """
-    end, behind, lost = store.log_end.position, _LostUnits(), _LostUnits()
-    foreign = misplaced = 0
-    for window in stream:
-        for places, batch in batches(store.log, window):
-            if len(batch) < len(places):
-                missing = places.position[~np.isin(places.position, batch.position)]
-                missing = missing[missing >= store.log_files.gone_before]  # expired meanwhile
-                newer = (missing >= end) & last_first
-                behind, lost = behind.and_at(missing[newer]), lost.and_at(missing[~newer])
-            if behind.units and len(batch):
-                behind = behind.tell(topic, note)
-            own = of_topic(batch, topic)
-            foreign += int(np.count_nonzero(~own))
-            if isinstance(places, UnitPlaces):
-                elsewhere = own & ~in_place(batch, topic, places)
-                misplaced += int(np.count_nonzero(elsewhere))
-                own &= ~(elsewhere & exact)
-            kept = batch.take(own)
-            store.searched.add_batch(Via.QUEUE, kept)
-            wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
-            yield from found_in(wanted, Via.QUEUE)
-    behind.tell(topic, note)
-    lost.tell(topic, note)
-    note_units(foreign, topic, "at messages of other topics: left out", note)
-    note_units(misplaced, topic, f"at messages of other numbers{': left out' if exact else ''}", note)
+    end, behind, lost = store.log_end.position, _LeftOut(_AT_NO_RECORD), _LeftOut(_AT_NO_RECORD)
+    foreign, misplaced = (
+        _LeftOut(_AT_OTHER_TOPICS),
+        _LeftOut(f"messages of other numbers{': left out' if exact else ''}"),
+    )
+    for places, batch in chain.from_iterable(batches(store.log, window) for window in stream):
+        if len(batch) < len(places):
+            missing = places.position[~np.isin(places.position, batch.position)]
+            missing = missing[missing >= store.log_files.gone_before]  # expired meanwhile
+            newer = (missing >= end) & last_first
+            behind, lost = behind.and_at(missing[newer]), lost.and_at(missing[~newer])
+        own = of_topic(batch, topic)
+        foreign = foreign.and_more(int(np.count_nonzero(~own)))
+        if isinstance(places, UnitPlaces):
+            elsewhere = own & ~in_place(batch, topic, places)
+            misplaced = misplaced.and_more(int(np.count_nonzero(elsewhere)))
+            own &= ~(elsewhere & exact)
+        if len(batch):
+            behind = behind.tell(topic, note)
+        lost, foreign, misplaced = (one.tell(topic, note) for one in (lost, foreign, misplaced))
+        kept = batch.take(own)
+        store.searched.add_batch(Via.QUEUE, kept)
+        wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
+        yield from found_in(wanted, Via.QUEUE)
+    for one in (behind, lost, foreign, misplaced):
+        one.tell_rest(topic, note)
 
 
 def note_units(count: int, of: str, where: str, note: Note) -> None:
     """Note where `count` units of a topic or queue point, if there are any."""
-    if count:
-        note(f"{counted(count, f'unit of {of} points', f'units of {of} point')} {where}")
+    _LeftOut(where, units=count).tell_rest(of, note)
 
 
 def note_loss_in(store: StoreReader, path: Path, what: str, note: Note) -> None:
@@ -486,10 +510,14 @@ def search_compaction(store: StoreReader, selection: Selection, part: Slice, not
 def _search_sparse_queue(
     store: StoreReader, queue: QueueDirectory, selection: Selection, part: Slice, note: Note
 ) -> Iterator[FoundMessage]:
-    """The wanted messages of one queue. Lost records and those of other topics are noted at the end."""
+    """The wanted messages of one queue. Lost records and those of other topics are noted."""
     offset, count, reverse = part
     log = open_log(store.layout, queue.topic, queue.queue_id)
-    lost = foreign = 0
+    name, lost, foreign = (
+        f"compaction queue {queue.topic}/{queue.queue_id}",
+        _LeftOut(_AT_NONE),
+        _LeftOut(_AT_OTHER_TOPICS),
+    )
     with MappedFileQueue.open(queue.path) as files, log.queue:
         windows = _sparse_places(files, offset or 0, count, note)
         seen = False
@@ -498,40 +526,40 @@ def _search_sparse_queue(
             if reverse:
                 window = window.take(slice(None, None, -1))
             for places, batch in batches(log, window):
-                lost += len(places) - len(batch)
+                lost = lost.and_more(len(places) - len(batch)).tell(name, note)
                 own = of_topic(batch, queue.topic)
-                foreign += int(np.count_nonzero(~own))
+                foreign = foreign.and_more(int(np.count_nonzero(~own))).tell(name, note)
                 kept = batch.take(own)
                 store.searched.add_batch(Via.QUEUE, kept)
                 for message in messages(selection.wanted(kept, last_first=reverse)):
                     yield FoundMessage(message, Via.QUEUE, log.queue)
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)
-    name = f"compaction queue {queue.topic}/{queue.queue_id}"
-    note_units(lost, name, "at no record: left out", note)
-    note_units(foreign, name, "at messages of other topics: left out", note)
+    lost.tell_rest(name, note)
+    foreign.tell_rest(name, note)
 
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
     """The places that units with queue offsets ≥ `offset` point at, at most `count`, window by window."""
-    damaged = 0
+    where, damaged = (
+        str(files.directories[0]),
+        _LeftOut("left out", "byte of {} is no unit:", "bytes of {} are no units:"),
+    )
     for part in sparse_units(files):
         if isinstance(part, SparseRange):
-            damaged += part.size
+            damaged = damaged.and_more(part.size)
             continue
         units = part.units
         found = units[is_valid(units) & (units["msg_base_offset"] >= offset)][:count]
         if count is not None:
             count -= len(found)
         if len(found):
+            damaged = damaged.tell(where, note)
             sizes = found["size"].astype(np.int64)
             yield RecordPlaces(found["physical_offset"].astype(np.int64), sizes)
         if count == 0:
             break
-    if damaged:
-        where = files.directories[0]
-        bytes_are = counted(damaged, f"byte of {where} is", f"bytes of {where} are")
-        note(f"{bytes_are} no units: left out")
+    damaged.tell_rest(where, note)
 
 
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:

@@ -75,6 +75,36 @@ def test_times_of_a_queue_with_holes(lose: Callable[[Path, list[int]], None], lo
             assert positions(until) == [o.message.position for o in every if o.message.store_timestamp < time_ms]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("queue_id", [QUEUE, None])
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (lose_units, f"3 units of {TOPIC} are missing or damaged"),
+        (lose_records, f"3 units of {TOPIC} point at no record"),
+    ],
+)
+def test_what_is_left_out_is_said_before_what_follows(
+    lose: Callable[[Path, list[int]], None], said: str, queue_id: int | None, reverse: bool, tmp_path: Path
+) -> None:
+    """A caller may take only the first messages."""
+    root, notes = stores.unpack("4.9.7-clean", tmp_path), Notes()
+    lose(root, [86, 87, 88] if reverse else [2, 3, 4])
+    with StoreReader(root) as store:
+        found = find(store, Selection(TOPIC, queue_id), reverse=reverse, note=notes)
+        assert len(list(islice(found, 12))) == 12
+        assert len(notes) == 1 and notes[0].startswith(said)
+
+
+def test_damage_of_the_log_is_said_before_what_follows(tmp_path: Path) -> None:
+    root, notes = stores.unpack("4.9.7-clean", tmp_path), Notes()
+    lose_records(root, [1, 3, 5, 20, 40])
+    with StoreReader(root) as store:
+        assert next(find(store, Selection(TOPIC + "*"), note=notes)) and notes == []
+        list(find(store, Selection(TOPIC + "*"), note=notes))
+        assert [note.split(",")[0] for note in notes] == ["1 damaged range", "2 damaged ranges", "2 damaged ranges"]
+
+
 def test_a_long_hole_is_not_read_unit_by_unit(tmp_path: Path) -> None:
     """How often a record is asked for its time goes with the logarithm of the queue."""
     root = stores.unpack("4.9.7-clean", tmp_path)
