@@ -367,7 +367,8 @@ class IndexFile(Closing):
         self.close()
 
 
-FOREVER_MS = (1 << 63) - 1
+EVER_MS = -(1 << 64), 1 << 64
+"""From before to after all times that an index file can have, also damaged ones."""
 
 
 class Hit(NamedTuple):
@@ -411,12 +412,12 @@ class Index(Closing):
         topic: str,
         key: str,
         *,
-        begin_ms: int = 0,
-        end_ms: int = FOREVER_MS,
+        begin_ms: int = EVER_MS[0],
+        end_ms: int = EVER_MS[1],
         limit: int | None = None,
         index_type: str = "",
     ) -> Answer:
-        """Candidates for a key of a topic, stored within [begin_ms, end_ms] by the index.
+        """Candidates for a key of a topic, stored within [begin_ms, end_ms] by the index; by default whatever it says.
 
         index_type: `T` to look for a tag. limit: most hits, None for all; a broker takes at most 64. Newest file first,
         newest item first in a file. Raises Unreadable.

@@ -21,7 +21,7 @@ from ...formats.property_columns import PropertyItems
 from ..counted import counted
 from ..disk.layout import queue_directories
 from ..errors import NotFound
-from ..index.read import Answer
+from ..index.read import Answer, Hit, IndexFile
 from ..log.batch import Batch, unwrapped
 from ..log.commit_log import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
@@ -40,14 +40,14 @@ def search_key(
     selection = selection.of_queues(store.layout)
     answer = _query_index(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
+    places = RecordPlaces.of(p for p in _positions(answer) if start <= p < end).sorted(reverse=reverse)
+    answer.damaged += _misled(store, answer, places)
     covered = _covered(store, answer, end)
     if covered and _indexed_topic(selection) is None and (why := store.queues_unread):
         note(f"{why}, but the index needs a topic for a key: scanning the log")
         covered = []
     gaps = uncovered(start, end, covered)
     seen: set[tuple[int, int]] = set()
-    positions = (hit.physical_offset for hit in answer.hits)
-    places = RecordPlaces.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
     every = heapq.merge(
         _records(store, selection, places, Via.INDEX, reverse),
         search_log(store, selection, ranges=gaps, reverse=reverse, note=note),
@@ -93,6 +93,33 @@ def _query_index(store: StoreReader, selection: Selection, key: str) -> Answer:
         answer.hits += part.hits
         answer.damaged += part.damaged
     return answer
+
+
+def _positions(answer: Answer) -> Iterator[int]:
+    return (hit.physical_offset for hit in answer.hits)
+
+
+def _misled(store: StoreReader, answer: Answer, places: RecordPlaces) -> list[IndexFile]:
+    """The files whose items for a key lead to no record. places: those in the log that the items name.
+
+    In front of the log the records of a file may have expired.
+    """
+    found: set[int] = set()
+    for _, batch in batches(store.log, places):
+        found.update(batch.position.tolist())
+    named = set(places.position.tolist())
+    misled = {
+        hit.path
+        for hit in answer.hits
+        if hit.physical_offset not in found and (hit.physical_offset in named or _is_outside(store, hit))
+    }
+    return [file for file in store.index.files if file.path in misled]
+
+
+def _is_outside(store: StoreReader, hit: Hit) -> bool:
+    """Whether an item names a place before the first or behind the last record in the header of its file."""
+    header = next(file.header for file in store.index.files if file.path == hit.path)
+    return not header.begin_physical_offset <= hit.physical_offset <= header.end_physical_offset
 
 
 def _indexed_topic(selection: Selection) -> str | None:

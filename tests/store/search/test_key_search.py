@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
 from mqstore.store.log.message import is_batch_record
 from mqstore.store.search.key_search import places_of_keys, search_key, uncovered
 from mqstore.store.search.log_search import search_log
@@ -19,6 +20,8 @@ from ..choices import clean_where
 from .searched import NAME, Notes, Record, has_key, positions, wanted, with_key
 
 pytestmark = pytest.mark.long
+
+LONG_MAX = (1 << 63) - 1
 
 
 @pytest.mark.few(8)
@@ -75,6 +78,47 @@ def test_a_key_is_found_by_scanning_what_the_index_lacks(store: Callable[[str], 
             first = opened.index.files[0].header.begin_physical_offset
             assert {one.via for one in found if one.message.position < first} <= {Via.SCAN}
             assert {one.via for one in found if one.message.position >= first} <= {Via.INDEX}
+
+
+@pytest.mark.parametrize("times", [(-5, None), (None, -5), (-100_000, -5), (0, 0), (LONG_MAX, LONG_MAX)])
+@pytest.mark.parametrize("which", [0, 1])
+def test_times_of_an_index_file_hide_nothing(
+    which: int, times: tuple[int | None, int | None], store: Callable[[str], Path], known: list[Record]
+) -> None:
+    root = store(NAME)
+    path = sorted((root / "index").iterdir())[which]
+    data = path.read_bytes()
+    header = HEADER.parse(data)
+    header.begin_timestamp = header.begin_timestamp if times[0] is None else times[0]
+    header.end_timestamp = header.end_timestamp if times[1] is None else times[1]
+    path.write_bytes(HEADER.build(header) + data[HEADER_BYTES:])
+    with StoreReader(root) as opened:
+        for key in ("AaAa", "key28", "订单-42"):
+            assert positions(search_key(opened, Selection(key=key), note=Notes())) == wanted(known, with_key(key))
+
+
+@pytest.mark.parametrize("moved", [1, -(1 << 63), 1 << 40])
+def test_items_that_lead_to_no_record_hide_nothing(
+    moved: int, store: Callable[[str], Path], known: list[Record]
+) -> None:
+    """The range of their file is scanned. All items of one record in the middle of a file are moved."""
+    root = store(NAME)
+    with StoreReader(root) as opened:
+        file = opened.index.files[0]
+        hit = next(h for h in opened.index.query("orders", "订单-42").hits[::-1] if h.path == file.path)
+        at, slots = hit.physical_offset, file.slots
+        numbers = [number for number in range(2, file.last) if file.item(number).physical_offset == at]
+    data = bytearray(Path(file.path).read_bytes())
+    for number in numbers:
+        begin = items_offset(slots) + number * ITEM_BYTES
+        item = ITEM.parse(data[begin : begin + ITEM_BYTES])
+        item.physical_offset += moved
+        data[begin : begin + ITEM_BYTES] = ITEM.build(item)
+    Path(file.path).write_bytes(data)
+    with StoreReader(root) as opened:
+        found = list(search_key(opened, Selection(key="订单-42"), note=Notes()))
+        assert positions(iter(found)) == wanted(known, with_key("订单-42"))
+        assert [one.via for one in found if one.message.position == at] == [Via.SCAN]
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean-index", "4.9.7-clean-no-queues"])
