@@ -85,9 +85,14 @@ def _query_index(store: StoreReader, selection: Selection, key: str) -> Answer:
     topics = store.named_topics if topic is None else [topic]
     if topic is None and selection.topic is not None and selection.further is None:
         topics = [name for name in topics if matches(name, selection.topic)]
-    answer = Answer()
     store.searched.index_files = len(store.index.files)
     store.searched.index_items = sum(file.last for file in store.index.files)
+    return _answer(store, topics, key)
+
+
+def _answer(store: StoreReader, topics: Iterable[str], key: str) -> Answer:
+    """The index answers for a key in several topics."""
+    answer = Answer()
     for name in topics:
         part = store.index.query(name, key)
         answer.hits += part.hits
@@ -178,41 +183,54 @@ def places_of_keys(store: StoreReader, keys: Iterable[Key], note: Note) -> KeyPl
     for key in wanted:
         if (position := _by_index(store, key)) is not None:
             places[key] = position, -1, Via.INDEX
+    for key, place in _before_index(store, places).items():
+        places[key] = min(place, places[key])
     rest = [key for key in wanted if key not in places]
     if rest:
         what = counted(len(rest), "unique key is", "unique keys are")
         unsure = any(topic is None for _, topic in rest) and store.queues_unread
         note(f"{what} not {'certain by' if unsure else 'in'} the index: scanning the log")
-        places.update(_by_scan(store, rest))
+        places.update(_by_scan(store, rest, [(store.log_files.start, store.log_files.end)]))
     return places
 
 
 def _by_index(store: StoreReader, key: Key) -> int | None:
-    """The position of the first message with a key, by the index."""
+    """The position of the first message with a key, by the index; None if there is none, or the index is not sure."""
     unique_key, topic = key
     if topic is None and store.queues_unread:
         return None  # the first may be of a topic that is not known
-    topics = store.named_topics if topic is None else [topic]
-    hits = {hit.physical_offset for name in topics for hit in store.index.query(name, unique_key).hits}
-    end = store.log_end.position
-    for position in sorted(hit for hit in hits if store.log_files.start <= hit < end):
+    answer, found = _answer(store, store.named_topics if topic is None else [topic], unique_key), list[int]()
+    start, end = store.log_files.start, store.log_end.position
+    for hit in answer.hits:
         try:
-            message = store.message_at(position)
+            message = store.message_at(hit.physical_offset) if start <= hit.physical_offset < end else None
         except NotFound:
-            continue
-        in_place = message.physical_offset == position
-        if in_place and message.unique_key == unique_key and topic in (None, message.topic):
-            return position
-    return None
+            return None
+        if message is None:
+            if _is_outside(store, hit):
+                return None
+        elif message.unique_key == unique_key and topic in (None, message.topic):
+            found += [message.position] if message.physical_offset == message.position else []
+    return min(found, default=None) if not answer.damaged else None
 
 
-def _by_scan(store: StoreReader, keys: list[Key]) -> KeyPlaces:
-    """The places of the first messages with the keys, by one pass over the log."""
+def _before_index(store: StoreReader, places: KeyPlaces) -> KeyPlaces:
+    """The first messages with keys that the index has, where it does not cover the log in front of those places."""
+    if not places:
+        return {}
+    last = max(position for position, *_ in places.values())
+    gaps = uncovered(store.log_files.start, last, _covered(store, Answer(), store.log_end.position))
+    return _by_scan(store, list(places), [(start, stop) for start, stop in gaps if start < stop])
+
+
+def _by_scan(store: StoreReader, keys: list[Key], ranges: list[Range]) -> KeyPlaces:
+    """The places of the first messages with the keys, by one pass over ranges of the log."""
     wanted: dict[bytes, list[Key]] = {}
     for key in keys:
         wanted.setdefault(utf8(key[0]), []).append(key)
     places: KeyPlaces = {}
-    for batch in chain.from_iterable(map(_with_inner, store.good_records())):
+    records = chain.from_iterable(store.good_records(start, stop) for start, stop in ranges)
+    for batch in chain.from_iterable(map(_with_inner, records)):
         found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
         for row in [row for row, text in enumerate(found) if text in wanted]:
             topic = batch.columns.ragged("topic")[row]

@@ -146,14 +146,14 @@ class StoreReader(Closing):
 
         return commit_log_of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
-    def good_records(self, behind: int | None = None) -> Iterator[Batch]:
-        """Scan the log for records, without stale ones. behind: the position to start at.
+    def good_records(self, behind: int | None = None, stop: int | None = None) -> Iterator[Batch]:
+        """Scan the log for records, without stale ones. behind: the position to start at. stop: where to end.
 
         A batch is valid until the next one is taken. Raises Unreadable.
         """
         from ..log.batch import Extent
 
-        for item in self.log.scan(behind, crc=False, reuse=True):
+        for item in self.log.scan(behind, stop, crc=False, reuse=True):
             self.scanned(item.size if isinstance(item, Extent) else item.end - int(item.position[0]))
             if not isinstance(item, Extent) and item.mark <= Mark.AFTER_DAMAGE:
                 yield item

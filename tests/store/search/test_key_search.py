@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
 from mqstore.store.log.message import is_batch_record
+from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.key_search import places_of_keys, search_key, uncovered
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
@@ -17,6 +18,7 @@ from mqstore.store.search.store import StoreReader, Via
 
 from ...stores import messages, truth, unpack
 from ..choices import clean_where
+from ..put.writing import NOW, TINY, writer
 from .searched import NAME, Notes, Record, has_key, positions, wanted, with_key
 
 pytestmark = pytest.mark.long
@@ -160,6 +162,26 @@ def test_messages_of_topics_without_queues(name: str, lost: tuple[str, ...], sca
     with StoreReader(root) as opened:
         places = places_of_keys(opened, [(key, None) for key in unique], Notes())
     assert {key: place[0] for (key, _), place in places.items()} == first
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_first_message_with_a_unique_key(lost: int, tmp_path: Path) -> None:
+    """Also where the index lacks the first, but has a later one."""
+    with writer(tmp_path, config=TINY) as out:
+        for number in range(100):
+            key = 3 if number == 90 else number
+            out.append(NewMessage(b"T", b"", properties=b"UNIQ_KEY\1%032X\2" % key, store_timestamp=NOW))
+    with StoreReader(tmp_path, TINY) as opened:
+        first = next(iter(search_log(opened, Selection(unique_key=f"{3:032X}"), note=Notes()))).message.position
+        files = [file.path for file in opened.index.files]
+    assert len(files) > 3
+    for path in files[:lost]:
+        Path(path).unlink()
+    for topic in ("T", None):
+        notes, key = Notes(), (f"{3:032X}", topic)
+        with StoreReader(tmp_path, TINY) as opened:
+            found = places_of_keys(opened, [key], notes)
+        assert (found[key][0], found[key][2], notes) == (first, Via.SCAN if lost else Via.INDEX, [])
 
 
 def test_uncovered_ranges() -> None:
