@@ -34,6 +34,7 @@ from ...formats.property_columns import PropertyItems
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
+from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import (
     CHECKED_TOO_OFTEN,
@@ -63,7 +64,9 @@ from ..search.selection import Selection
 from ..search.store import Note, StoreReader
 from ..settings.generation import generation_of
 from ..settings.options import options_of
-from ..settings.read import delay_progress, read_progress
+from ..settings.read import read_progress
+from ..start.config import delay_progress
+from ..start.config_load import config_rules
 
 
 def topic_records(store: StoreReader, topic: str, note: Note, behind: int | None = None) -> Iterator[Batch]:
@@ -154,9 +157,14 @@ def _offsets_reached(store: StoreReader, topic: str) -> dict[int, int]:
     """Return queue → how far consumers, or the delivery of a delay level, have got in it."""
     found = dict(store.consumed.get(topic, {}))
     if topic == SCHEDULE_TOPIC:
-        for level, offset in (delay_progress(store.layout.config) or {}).items():
+        for level, offset in (delays_passed(store) or {}).items():
             found[level - 1] = max(offset, found.get(level - 1, 0))
     return found
+
+
+def delays_passed(store: StoreReader, version: str = "") -> dict[int, int] | None:
+    """Return `delay_progress` for a broker of this version, "" for that of the store."""
+    return delay_progress(store.layout, config_rules(profile_of(version or store.generation.version)))
 
 
 def unreliable(store: StoreReader) -> str:
@@ -231,7 +239,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     """
     options = options_of(store.layout)
     known = options.delay_levels.value
-    progress = delay_progress(store.layout.config)
+    progress = delays_passed(store)
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
         progress = {}

@@ -19,7 +19,7 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
-from ..broker.profiles import RecordRules
+from ..broker.profiles import Profile
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
@@ -33,7 +33,8 @@ from ..queues.edits import last_byte
 from ..queues.references import commit_log_of
 from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
-from ..settings.read import delay_progress
+from ..start.config import delay_progress
+from ..start.config_load import config_rules
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded, rows_in
 from .gaps import Forms, Gap, GapFinder, TornRecord
 from .log import LogPlan, tail_edits, written
@@ -86,11 +87,11 @@ class KeptLog(NamedTuple):
     resent: int = 0
 
 
-def gap_finder(snapshot: Snapshot, *, verify: bool, record_rules: RecordRules) -> GapFinder:
-    """Return the observer that sees the whole log before `keep_log`. verify, record_rules: as of a `GapFinder`."""
+def gap_finder(snapshot: Snapshot, profile: Profile, *, verify: bool) -> GapFinder:
+    """Return the observer that sees the whole log before `keep_log`. verify: as of a `GapFinder`."""
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    delivered = delay_progress(snapshot.layout.config) or {}
-    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, record_rules, delivered)
+    delivered = delay_progress(snapshot.layout, config_rules(profile)) or {}
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify, profile.record, delivered)
 
 
 def keep_log(

@@ -33,7 +33,9 @@ from ..log.commit_log import CommitLog
 from ..queues.edits import QueueFix, ext_edits, queue_edits
 from ..queues.references import commit_log_of
 from ..settings.options import options_of
-from ..settings.read import Progress, delay_progress
+from ..settings.read import Progress
+from ..start.config import delay_progress
+from ..start.config_load import config_rules
 from ..start.log import Switches
 from ..start.outcome import Outcome
 from ..start.queue_stores import queue_stores
@@ -410,7 +412,7 @@ def _keep(
 
         brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **how)
         observers, verified = (), None
-    finder = gap_finder(snapshot, **how)
+    finder = gap_finder(snapshot, profile, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     commit_log = commit_log_of(snapshot.layout, queue)
@@ -452,7 +454,8 @@ def _keep_entries(
     """As `_keep` for a DLedger log. Raises Refused, Unreadable."""
     if options.replica:
         raise Refused("a DLedger log takes nothing from a replica", path=snapshot.layout.dledger)
-    log, delivered = commit_log_of(snapshot.layout, queue), delay_progress(snapshot.layout.config) or {}
+    delivered = delay_progress(snapshot.layout, config_rules(profile)) or {}
+    log = commit_log_of(snapshot.layout, queue)
     finder = EntryFinder(profile.record, delivered, queue.start)
     look(log, [finder, *observers])
     as_it_is = LogPlan(queue.start, finder.end, False, [], 0)

@@ -42,10 +42,10 @@ from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, 
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
-from ..settings.parse import misfits, with_numbers
+from ..settings.parse import misfits, numbers, with_numbers
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import SEPARATE, counter_of, keeps_databases
-from ..start.config import ConfigStart, config_start, lone_position, numbers
+from ..start.config import ConfigStart, config_start, lone_position
 from ..start.config_load import (
     DELAYS,
     FILTERS,

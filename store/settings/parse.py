@@ -26,6 +26,8 @@ from ..counted import counted
 DEEPEST = 100
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
+_DIGITS_MAX = 20
+"""No broker writes a number of more digits."""
 _CACHED_BYTES, _CACHED_TEXTS = 1 << 16, 64
 """So many texts up to this length are cached parsed: one command asks for each file several times."""
 _LONGEST_NUMBER = 40
@@ -456,6 +458,18 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
             for one in table.fields:
                 if one.name in value:
                     yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
+
+
+def numbers(value: Any) -> Any:
+    """Offsets as a broker's parser reads them: `true`, 1.5 and texts of digits count as numbers, too."""
+    if isinstance(value, dict):
+        return {key: numbers(inner) for key, inner in value.items()}
+    if isinstance(value, bool | float):
+        return int(value) if abs(value) < float("inf") else value
+    if isinstance(value, str) and len(value) <= _DIGITS_MAX:
+        digits = value.removeprefix("-")
+        return int(value) if digits.isascii() and digits.isdecimal() else value
+    return value
 
 
 def _misfits_of(one: JsonField, holder: dict[Any, Any], key: Any, place: str) -> Iterable[Misfit]:

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
 from ...formats.consumer_offset import FILE as OFFSETS
 from ...formats.consumer_offset import OFFSET_TABLE, steps_to_next
-from ...formats.delay_offset import FILE as DELAYS
 from ...formats.epoch_file import CRC_OK, CRC_UNCHECKED, EPOCHS, HEADER, LINE_END
 from ...formats.epoch_file import SEPARATOR as EPOCH_SEPARATOR
 from ...formats.hashing import crc31, java_string
@@ -431,29 +430,6 @@ def read_progress(config: Path, options: Mapping[str, str] | None = None) -> Pro
         for queue, offsets in table.progress.items():
             progress.setdefault(queue, {}).update(offsets)
     return progress
-
-
-def delay_progress(config: Path) -> Mapping[int, int] | None:
-    """Return level → next queue offset to deliver, from delayOffset.json, else from its .bak.
-
-    Empty if neither file exists: nothing was delivered. None if all that exist are damaged. Raises Unreadable.
-    """
-    damaged = False
-    for name in (DELAYS, f"{DELAYS}{BACKUP}"):
-        try:
-            file = read_config_file(config / name, "delay-offset")
-        except Missing:
-            continue
-        damaged = True
-        if file.problem is None:
-            return {
-                row["delay_level"]: row["offset"]
-                for row in file.records()
-                if row["type"] == "delay_offset"
-                and isinstance(row.get("delay_level"), int)
-                and isinstance(row.get("offset"), int)
-            }
-    return None if damaged else {}
 
 
 def _read_offsets(config: Path, file_name: str) -> _OffsetTable | None:

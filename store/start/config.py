@@ -33,7 +33,7 @@ from ..disk.layout import Layout
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..settings.generation import has_properties_of_brokers
-from ..settings.parse import misfits
+from ..settings.parse import misfits, numbers
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from ..settings.rocksdb import in_force, keeps_databases, stand_ins
 from .config_load import (
@@ -98,8 +98,6 @@ class LostDelay(NamedTuple):
 
 _NAMED_MAX = 5
 """So many positions of one file are named in a text."""
-_DIGITS_MAX = 20
-"""No broker writes a number of more digits."""
 _Key = tuple[Any, ...]
 
 
@@ -121,16 +119,14 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     return found
 
 
-def numbers(value: Any) -> Any:
-    """Offsets as a broker's parser reads them: `true`, 1.5 and texts of digits count as numbers, too."""
-    if isinstance(value, dict):
-        return {key: numbers(inner) for key, inner in value.items()}
-    if isinstance(value, bool | float):
-        return int(value) if abs(value) < float("inf") else value
-    if isinstance(value, str) and len(value) <= _DIGITS_MAX:
-        digits = value.removeprefix("-")
-        return int(value) if digits.isascii() and digits.isdecimal() else value
-    return value
+def delay_progress(layout: Layout, rules: ConfigRules) -> dict[int, int] | None:
+    """Delay level → next queue offset to deliver, as a start loads it; empty if there is neither delayOffset.json nor
+    its .bak, None if neither is taken.
+    """
+    one = load_config(layout.config, DELAYS, rules)
+    if one.taken is None:
+        return None if _present(one) else {}
+    return {key[4]: offset for key, offset in entries_of(DELAYS, one.taken).items()}
 
 
 def lone_position(rows: Mapping[Any, Any]) -> str:

@@ -27,7 +27,6 @@ from ..queues.references import of_queue
 from ..search.key_search import search_key
 from ..search.selection import Selection, Slice
 from ..search.store import Note, StoreReader
-from ..settings.read import delay_progress
 from .answer import DeliveryVerdict, Event, EventKind, Evidence, Judgement
 from .family import Family, RecordRole, due_of, named, places_of
 
@@ -169,7 +168,9 @@ class Waiting:
     def _delayed(self, message: Message) -> Judgement:
         level = message.queue_id + 1
         due = self.due_ms(message)
-        progress = delay_progress(self._store.layout.config)
+        from ..inspect.own_topics import delays_passed
+
+        progress = delays_passed(self._store, self._version)
         evidence = [_record(f"waits in delay level {level}", message)]
         if progress is None:
             reason = f"config/{DELAY_FILE} cannot be read: it is not known whether the message was delivered"
@@ -178,7 +179,7 @@ class Waiting:
         said = "has no offset for the level" if reached is None else f"has offset {reached} for the level"
         evidence.append(Evidence(f"{DELAY_FILE} {said}", f"config/{DELAY_FILE}"))
         if reached is not None and reached > message.queue_offset:
-            reason = "the broker has delivered it, but the delivered record is not in the log"
+            reason = f"{DELAY_FILE} counts the message as delivered, but the delivered record is not in the log"
             return Judgement(DeliveryVerdict.UNKNOWN, reason, tuple(evidence), due)
         if self._options.lacks_level(level):
             option = self._options.delay_levels

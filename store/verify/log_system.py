@@ -36,9 +36,9 @@ from ..plan.gaps import is_pending
 from ..queues.rocksdb import is_rocksdb
 from ..search.find import silent
 from ..settings.options import options_of
-from ..settings.read import delay_progress, read_pop
+from ..settings.read import read_pop
 from ..settings.rocksdb import in_force, transactions_kept
-from ..start.config import files_in_use
+from ..start.config import delay_progress, files_in_use
 from ..start.config_load import OFFSETS, config_rules
 from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
@@ -107,7 +107,8 @@ def scheduled(context: VerifyContext, records: Records) -> None:
         return
     halts = context.profile.record.level_halts
     lost = undeliverable(records.columns.ragged("topic"), records.properties)
-    delivered = (delay_progress(context.store.layout.config) or {}) if len(lost) else {}
+    rules = config_rules(context.profile)
+    delivered = (delay_progress(context.store.layout, rules) or {}) if len(lost) else {}
     pending = is_pending(records.columns, lost, delivered)
     waits = dict(zip(lost.tolist(), pending.tolist(), strict=True))
     asked = np.zeros(len(records.columns), np.bool_)

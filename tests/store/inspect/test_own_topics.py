@@ -184,11 +184,13 @@ def test_delayed_messages_that_are_due_after_the_end_of_the_log_are_pending(offs
     ]
 
 
-def test_delays_without_progress_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["no JSON", '{"offsetTable":{3:9,"x":2}}'])
+def test_delays_without_progress_say_so(text: str, tmp_path: Path) -> None:
+    """Brokers refuse a whole file for one key, and begin each level anew."""
     notes: list[str] = []
     root = unpack("5.3.3-clean", tmp_path)
     for path in (root / "config").glob("delayOffset.json*"):
-        path.write_text("no JSON")
+        path.write_text(text)
     with StoreReader(root) as store:
         levels = delays(store, 0, notes.append).levels
     assert all(level.pending == level.messages for level in levels)

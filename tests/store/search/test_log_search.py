@@ -15,6 +15,7 @@ from mqstore.store.broker.filter import Where
 from mqstore.store.broker.system_topics import SCHEDULE_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import NotFound
+from mqstore.store.inspect.own_topics import delays_passed
 from mqstore.store.log.batch import messages as messages_of
 from mqstore.store.log.commit_log import Batch, RecordPlaces, batches, merged
 from mqstore.store.log.message import read_message
@@ -24,7 +25,6 @@ from mqstore.store.search.log_search import log_offset_at, never_delivered, sear
 from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, Slice, TimeRange
 from mqstore.store.search.store import StoreReader
-from mqstore.store.settings.read import delay_progress
 
 from ...stores import NAMES, messages, truth, unpack
 from ..choices import clean_where, stores_where
@@ -437,7 +437,7 @@ def test_a_unit_that_points_at_another_message_of_its_topic(four: Path, other: s
 def test_what_no_broker_can_have_delivered(name: str, tmp_path: Path) -> None:
     """It is what the broker had not delivered when it stopped, of levels that wait longer than it ran."""
     with StoreReader(unpack(name, tmp_path)) as store:
-        noted, all_passed = delay_progress(store.layout.config) or {}, dict.fromkeys(range(1, 19), 10**6)
+        noted, all_passed = delays_passed(store) or {}, dict.fromkeys(range(1, 19), 10**6)
         found = never_delivered(store, all_passed)
         assert not never_delivered(store, noted)
         ends = {
