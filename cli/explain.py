@@ -80,9 +80,7 @@ def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _find(code: str) -> dict[str, Any]:
     """The record of a code or label, in any form that a command prints. Raises InvalidInput."""
-    from difflib import get_close_matches
-
-    from ..store.errors import InvalidInput
+    from ..store.errors import InvalidInput, did_you_mean
 
     known = dict(_everything())
     shown = {record["shown"]: name for name, record in known.items() if "shown" in record}
@@ -90,8 +88,7 @@ def _find(code: str) -> dict[str, Any]:
     for name in (word.upper(), word.lower(), shown.get(word.lower().strip("[]")), f"stale: {word}"):
         if story := known.get(shown.get(name or "", name or "")):
             return story
-    near = get_close_matches(word[:64], [*known, *shown], n=1)
-    hint = f"did you mean {near[0]}?" if near else "mqstore explain --list has all of them"
+    hint = did_you_mean(word, [*known, *shown], "mqstore explain --list has all of them")
     raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 

@@ -163,13 +163,13 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
     from .offsets_text import lag_text, totals_text
 
     columns, several = COLUMNS[wanted.by], len(stores) > 1
-    total, named = 0, False
+    total, named, hint = 0, False, ""
 
     def bar(total: int) -> Progress:
         return common.progress("counting unread messages", total)
 
     def rows() -> Iterator[dict[str, Any]]:
-        nonlocal total, named
+        nonlocal total, named, hint
         for path in stores:
             with at_rate(common.rate), StoreReader(path, common.config()) as store:
                 found = offsets_of(store, str(path), wanted, bar)
@@ -177,13 +177,14 @@ def _show(stores: list[Path], wanted: LagQuery, common: Common) -> None:
                 common.warn(f"{path}: {note}")
             total += len(found.rows)
             named = named or found.named
+            hint = hint or found.hint
             yield from found.rows
 
     with common.open_output() as output:
         output.check(columns)
         output.records(rows(), text=lambda row: lag_text(row, common.utc, with_store=several), columns=columns)
     if not total:
-        common.warn(totals_text(wanted, named))
+        common.warn(totals_text(wanted, named, hint))
     if not named and (wanted.group is not None or wanted.topic is not None):
         raise Exit(ExitCode.NO)
 
@@ -209,7 +210,8 @@ def _compare(path: Path, other: Path, wanted: LagQuery, common: Common) -> None:
             ({"type": "compared_offset", **row.to_json()} for row in shown), text=compared_text, columns=COMPARED
         )
     if not named:
-        common.warn(totals_text(wanted, named))
+        hint = only.hint((*here.positions.rows, *there.positions.rows))
+        common.warn(totals_text(wanted, named, hint))
     else:
         common.warn(f"{len(different)} different, {len(rows) - len(different)} the same")
     raise Exit(ExitCode.NO if different or not named else ExitCode.DONE)

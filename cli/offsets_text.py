@@ -103,11 +103,14 @@ def _shared_notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield "no subscription"
 
 
-def totals_text(wanted: LagQuery, named: bool) -> str:
-    """The sentence if no line was printed. named: a position of the given group and topic exists, but is not odd."""
+def totals_text(wanted: LagQuery, named: bool, hint: str = "") -> str:
+    """The sentence if no line was printed. named: a position of the given group and topic exists, but is not odd. hint:
+    a similar name if none does.
+    """
     if wanted.odd and named:
         return "no group is behind or out of range"
-    return "no positions" + (" of such a group or topic" if wanted.group or wanted.topic else "")
+    text = "no positions" + (" of such a group or topic" if wanted.group or wanted.topic else "")
+    return f"{text}; {hint}" if hint else text
 
 
 def compared_text(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ command line: `cli/exit_codes.py` maps these classes to them.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -119,6 +119,14 @@ class InvalidInput(StoreError):
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk or quota."""
+
+
+def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
+    """Return a hint for a name that does not exist: the most similar of these names, `otherwise` if none is similar."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word[:256], names, n=1)
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:

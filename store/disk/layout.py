@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..counted import counted
-from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, from_os_error
+from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, did_you_mean, from_os_error
 from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, is_directory, size_of_log
@@ -581,11 +581,8 @@ def has_queues_of(consume_queue: str | os.PathLike[str], topic: str) -> bool:
 
 def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
     """The error for a topic without queues, with a similar name as a hint."""
-    from difflib import get_close_matches
-
     path = os.fspath(consume_queue)
-    names = get_close_matches(topic[:256], _directories_in(path).keys() - {topic}, n=1)
-    hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
+    hint = did_you_mean(topic, _directories_in(path).keys() - {topic}, "mqstore inspect lists the topics")
     return NotFound(f"no such topic: {topic}", path=path, hint=hint)
 
 

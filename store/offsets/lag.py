@@ -382,12 +382,13 @@ class LagQuery(NamedTuple):
 
 class LagRows(NamedTuple):
     """The records of a store, and notes about its files. named: the store has a position or group with the names asked
-    for, even if `odd` filters it out.
+    for, even if `odd` filters it out. hint: a similar name, if it has none.
     """
 
     rows: list[dict[str, Any]]
     notes: list[str]
     named: bool = True
+    hint: str = ""
 
 
 def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_bar) -> LagRows:
@@ -400,8 +401,9 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
         return LagRows([], ["there is no config/: the positions of groups are not known"], named=False)
     positions, ends = positions_of(layout, version), queue_ends(store)
     only = Only(wanted.group, wanted.topic)
-    known = lags_of(positions.rows, ends, groups_of(layout, version))
+    known = [*lags_of(positions.rows, ends, groups_of(layout, version))]
     named = [lag for lag in known if only.has(lag.position.key[1:])]
+    hint = "" if named else only.hint(lag.position for lag in known)
     notes, unread = list(positions.notes), bool(store.queues_unread and not ends)
     behind = "" if unread else behind_log_text(store, ends)
     for lag in named:
@@ -418,10 +420,10 @@ def offsets_of(store: StoreReader, name: str, wanted: LagQuery, bar: Bar = no_ba
     if wanted.by == "queue":
         lags.sort(key=lambda lag: (lag.position.group, lag.position.topic, *lag.position.key))
         made = [_row(lag, name, wanted.now_ms, version) for lag in lags]
-        return LagRows(made, notes, bool(named))
+        return LagRows(made, notes, bool(named), hint)
     rows = list(_sums(lags, name, wanted))
     rows.sort(key=lambda row: (-(row["lag"] or 0), row["group"] or "", row.get("topic") or ""))
-    return LagRows(rows, notes, bool(named))
+    return LagRows(rows, notes, bool(named), hint)
 
 
 def _is_odd(lag: Lag) -> bool:

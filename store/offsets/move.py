@@ -27,7 +27,7 @@ from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Edit
 from ..disk.layout import CONFIG, Layout
-from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable
+from ..errors import InvalidInput, NotFound, Refused, Unclean, Unreadable, did_you_mean
 from ..findings.next_commands import proposed
 from ..log.batch import Batch
 from ..log.message import Mark
@@ -334,7 +334,9 @@ def plan_moves(
                 wanted.setdefault(key, offset)
     wanted = {key: offset for key, offset in wanted.items() if only.has(key)}
     if not wanted and only != EVERY and (merge is None or not is_named(store, only, found.rows, merge.other)):
-        raise NotFound("no such group or topic to move", hint="mqstore offsets lists them")
+        others = () if merge is None else merge.other
+        hint = only.hint((*found.rows, *others), "mqstore offsets lists them")
+        raise NotFound("no such group or topic to move", hint=hint)
     moves = [_move(key, offset, own.get(key), ends[key[1:]]) for key, offset in wanted.items()]
     moves = sorted(move for move in moves if move.before != move.after)
     _check_ahead(store, moves, ends)
@@ -384,8 +386,8 @@ def _check_group(reset: Reset, own: Mapping[_Key, int], subscribed: frozenset[st
     if reset.group not in known:
         proper = {group for group in known if not is_system_group(group)}
         examples = ", ".join(sorted(proper or known)[:5])
-        hint = f"there are {examples}" if known else "config/ names no group"
-        raise NotFound(f"no group {reset.group}", hint=hint)
+        otherwise = f"there are {examples}" if known else "config/ names no group"
+        raise NotFound(f"no group {reset.group}", hint=did_you_mean(reset.group, known, otherwise))
 
 
 def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]:
@@ -399,7 +401,10 @@ def _queues_of(reset: Reset, own: Mapping[_Key, int], ends: Ends) -> list[Queue]
     ]
     if not found:
         place = reset.topic if reset.queue_id is None else f"{reset.topic}/{reset.queue_id}"
-        raise NotFound(f"no queue {place} in the store", hint="mqstore offsets lists them by group")
+        topics = {topic for topic, _ in ends}
+        others = () if reset.topic in topics else topics
+        hint = did_you_mean(reset.topic, others, "mqstore offsets lists them by group")
+        raise NotFound(f"no queue {place} in the store", hint=hint)
     return found
 
 

@@ -21,7 +21,7 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC, is_system_group
 from ..counted import counted
 from ..disk.layout import Layout
-from ..errors import StoreError
+from ..errors import StoreError, did_you_mean
 from ..search.selection import matches
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
 from ..settings.rocksdb import InForce, in_force, keeps_databases, rows_of, stand_ins
@@ -98,6 +98,17 @@ class Only(NamedTuple):
         return (self.group is None or matches(key[0], self.group)) and (
             self.topic is None or matches(key[1], self.topic)
         )
+
+    def hint(self, positions: Iterable[Position], otherwise: str = "") -> str:
+        """A similar group if none is selected of these positions, or else a similar topic; `otherwise` if none is."""
+        groups, topics = set[str](), set[str]()
+        for row in positions:
+            groups.add(row.group)
+            topics.add(row.topic)
+        for wanted, names in ((self.group, groups - {""}), (self.topic, topics)):
+            if wanted is not None and not any(matches(name, wanted) for name in names):
+                return did_you_mean(wanted, names, otherwise)
+        return otherwise
 
 
 class StoredPositions(NamedTuple):

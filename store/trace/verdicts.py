@@ -14,9 +14,10 @@ import numpy as np
 
 from ...formats.message_properties import RETRY_PREFIX
 from ..broker.snapshot import QueueId
-from ..broker.system_topics import LMQ_PREFIX, is_system_topic
+from ..broker.system_topics import LMQ_PREFIX, is_system_group, is_system_topic
 from ..counted import counted
 from ..disk.layout import KV_STORE
+from ..errors import did_you_mean
 from ..log.message import Mark, Message
 from ..start.config_load import GROUPS, OFFSETS, TOPICS
 from .answer import DeliveryVerdict, Evidence, Judgement
@@ -317,6 +318,10 @@ def _waiting(known: Known, group: str) -> Judgement:
     reached, _ = _reached(known, group)
     offset = known.place.queue_offset
     if reached is None or offset is None:
+        names = known.groups.known
+        if names and group not in names and not is_system_group(group):
+            more = did_you_mean(group, names, "the group has no offset in this queue")
+            return Judgement(DeliveryVerdict.UNKNOWN, f"config/ names no such group; {more}")
         reason = (
             "the group has no offset in this queue: it never consumed here, or by broadcast, or"
             " keeps its offset elsewhere"

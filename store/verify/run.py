@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +24,7 @@ from ..broker.topics import Topics
 from ..counted import counted
 from ..disk.byte_reader import aside, noting
 from ..disk.layout import has_topic, queue_directories
-from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, UnreadableRange, Unsupported
+from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, UnreadableRange, Unsupported, did_you_mean
 from ..findings.catalogue import GROUPS, Severity, group_of
 from ..findings.findings import Finding, order
 from ..search.find import find
@@ -385,8 +384,8 @@ def check_topic(store: StoreReader, topic: str, queue_id: int | None = None) -> 
         if _is_in_log(store, topic):
             return
         names = {each.name for part in parts if part.is_dir() for each in os.scandir(part)}
-        similar = get_close_matches(topic[:256], names.union(configured.known if configured else ()), 1)
-        hint = f"did you mean {similar[0]}?" if similar else "mqstore inspect lists the topics"
+        names |= {*configured.known} if configured else set()
+        hint = did_you_mean(topic, names, "mqstore inspect lists the topics")
         raise InvalidInput(f"no such topic: {topic}", path=layout.root, hint=hint)
     if queue_id is not None:
         there = {q.queue_id for part in parts for q in queue_directories(part) if q.topic == topic}

@@ -106,6 +106,22 @@ def test_a_group_that_is_not_there_and_one_without_a_name(tmp_path: Path) -> Non
     assert [row["group"] for row in found if row["offset"] == 5] == [""]
 
 
+def test_a_mistyped_name_leads_to_the_near_one(tmp_path: Path) -> None:
+    store = stores.unpack("5.3.3-clean", tmp_path)
+    for words, near in (
+        (("-g", "group-a_tag"), "group-a_tags"),
+        (("-t", "order"), "orders"),
+        (("--compare", str(store), "-g", "group-a_tag"), "group-a_tags"),
+        (("--reset", "order@group-a_tags=7"), "orders"),
+        (("--reset", "orders@group-a_tag=7"), "group-a_tags"),
+        (("--merge", str(store), "--take", "min", "-t", "order"), "orders"),
+    ):
+        assert run_here(["offsets", str(store), *words]).stderr.endswith(f"; did you mean {near}?\n")
+    assert "did you mean" not in run_here(["offsets", str(store), "-t", "zzzz"]).stderr
+    told = run_here(["trace", str(store), "orders/0/1", "--group", "group-a_tag"]).stdout
+    assert "group-a_tag: unknown: config/ names no such group; did you mean group-a_tags?" in told
+
+
 def test_what_was_cut_off_is_ended_before_a_plan_is_made(tmp_path: Path) -> None:
     """Wherever it was: the same command carries it through, another one does it first, what only shows says it."""
     root, copy = stores.unpack("5.3.3-lmq", tmp_path / "a"), tmp_path / "b"
