@@ -275,7 +275,9 @@ def _plan(
         if keep:
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
-            finders = [] if snapshot.layout.dledger else [gap_finder(normalized, **_record_rules(profile, outcome))]
+            finders = (
+                [] if snapshot.layout.dledger else [gap_finder(normalized, profile, verify=_verifies(profile, outcome))]
+            )
             look(commit_log, [builder, *finders, *observers], verified=verified)
             gone = [fill for each in finders for fill in lost_anyway(normalized, queue, each, builder.queues, verified)]
             kept = kept._replace(gone=gone)
@@ -406,11 +408,12 @@ def _keep(
     observers, _, verified = reading
     if snapshot.layout.dledger is not None:
         return _keep_entries(snapshot, queue, profile, options, look, observers, groups)
-    how, brought = _record_rules(profile, outcome), None
+    verifies, brought = _verifies(profile, outcome), None
     if options.replica:
         from .bring_back import with_replica
 
-        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **how)
+        rules: dict[str, Any] = {"verify": verifies, "record_rules": profile.record}
+        brought, queue = with_replica(snapshot, queue, options.replica, look=look, observers=observers, **rules)
         observers, verified = (), None
     finder = gap_finder(snapshot, profile, verify=verifies)
     finder.files |= {file.start for file in queue.files}
@@ -436,10 +439,9 @@ def _keep(
     return kept, None if changed or cuts or not same_ends else guess, brought
 
 
-def _record_rules(profile: Profile, outcome: Outcome) -> dict[str, Any]:
-    """Return the arguments of `gap_finder` that say which records the broker takes."""
-    verifies = outcome.switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
-    return {"verify": verifies, "record_rules": profile.record}
+def _verifies(profile: Profile, outcome: Outcome) -> bool:
+    """Whether the broker checks the checksum of properties when it loads."""
+    return outcome.switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
 
 
 def _keep_entries(
