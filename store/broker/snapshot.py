@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from ...formats.hashing import java_hash, java_integer
 from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.file_queue import is_directory, start_of, still
+from ..disk.file_queue import is_directory, links_below, start_of, still
 from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import InvalidInput, StoreError, Unsupported, from_os_error, os_errors
@@ -239,6 +240,22 @@ def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[st
         linked = {path for path in below if Path(path).is_symlink()}
         links += [path for path in below if path in linked]
         pending = [*(path for path in below if path not in linked), *pending]
+
+
+def broken_links(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the links that lead nowhere, in place of a part of the store, a topic, a queue, or a file of log, queues or
+    index. What is there once their disk is mounted is not known.
+    """
+    layout = snapshot.layout
+    parents = (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext)
+    yield from filter(_is_broken, map(os.fspath, (*layout.commit_log_directories, *parents, layout.index)))
+    yield from (path for parent in parents for path in links_below(parent) if _is_broken(path))
+    entries = chain(snapshot.log, snapshot.index, *snapshot.queues.values())
+    yield from (entry.path for entry in entries if not entry.size and _is_broken(entry.path))
+
+
+def _is_broken(path: str) -> bool:
+    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
 
 
 def directories_without_files(layout: Layout) -> list[Path]:

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
@@ -538,6 +539,19 @@ def is_file(entry: os.DirEntry[str]) -> bool:
         return entry.is_file()
     except OSError:
         return False
+
+
+def links_below(directory: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the links in a directory and in the directories in it, also those that lead nowhere."""
+    pending = [(os.fspath(directory), True)]
+    while pending:
+        above, top = pending.pop()
+        with suppress(OSError), os.scandir(above) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield entry.path
+                if top and is_directory(entry):
+                    pending.append((entry.path, False))
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:

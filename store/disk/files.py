@@ -29,7 +29,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ..errors import NoSpace, Refused, StoreError, from_os_error, os_errors
 from .byte_reader import Closing, check_regular, read, read_at
 from .compressed import read_regular
-from .file_queue import start_of
+from .file_queue import links_below
 from .layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, JOURNAL, Layout, refuse_compressed
 
 if TYPE_CHECKING:
@@ -85,24 +85,32 @@ class Files:
     """
 
     _roots: tuple[str, ...] = ()
+    _links: tuple[tuple[str, str], ...] | None = None
 
-    def confine(self, roots: Iterable[Path]) -> None:
-        """Allow changes only inside these directories and those of earlier calls."""
+    def confine(self, roots: Iterable[Path], links: Iterable[Path] | None = None) -> None:
+        """Allow changes only inside these directories and those of earlier calls. links: directories that are links:
+        changes are allowed there, too, but only through the link. None: the user allows no links.
+        """
         self._roots += tuple(os.path.realpath(root) for root in roots)
+        if links is not None:
+            self._links = tuple((f"{_absolute(link)}/", f"{os.path.realpath(link)}/") for link in links)
 
     def is_inside(self, path: Path) -> bool:
         """Whether `path`, with all links resolved, lies where changes are allowed."""
         real = os.path.realpath(path)
-        return not self._roots or any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots)
+        if not self._roots or any(real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots):
+            return True
+        named = f"{_absolute(path)}/"
+        return any(named.startswith(link) and f"{real}/".startswith(target) for link, target in self._links or ())
 
     def check_inside(self, path: Path, *, part: bool = False) -> None:
-        """Raise Refused for a path that leads elsewhere, or has a NUL. part: `path` is one of the directories that may
-        be links, which the hint then says.
-        """
+        """Raise Refused for a path that leads elsewhere, or has a NUL. part: it may be a link, which the hint says."""
         if "\0" in str(path) or not self.is_inside(path):
             hint = f"{FOLLOW_LINKS} allows links of the store's own directories"
             if not part and "\0" not in str(path) and self.is_inside(path.parent):
                 hint = "only directories of a store may be links: replace the link with the file itself"
+            elif self._links is not None:
+                hint = "replace the link with the directory itself, or mount the directory there (mount --bind)"
             raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
@@ -403,7 +411,7 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     if other is not None:
         hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; {FOLLOW_LINKS} changes that log"
         raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
-    files.confine(_roots(layout, follow_links))
+    files.confine(_roots(layout, follow_links), linked_queues(layout) if follow_links else None)
     for part in _parts(layout):
         files.check_inside(part, part=True)
     for file in _files(layout):
@@ -471,7 +479,20 @@ def is_linked(layout: Layout) -> bool:
     """Whether `confine` accepts this store only with `follow_links`: directories of it are links elsewhere."""
     files = Files()
     files.confine(_roots(layout, follow_links=False))
-    return layout.log_of_another is None and not all(map(files.is_inside, _parts(layout)))
+    return layout.log_of_another is None and not all(map(files.is_inside, (*_parts(layout), *linked_queues(layout))))
+
+
+def reach(layout: Layout) -> Files:
+    """A `Files` that can change all that `follow_links` allows; `confined` checks the parts of the store, too."""
+    files = Files()
+    files.confine(_roots(layout, follow_links=True), linked_queues(layout))
+    return files
+
+
+def linked_queues(layout: Layout) -> list[Path]:
+    """The directories of topics and queues that are links."""
+    parents = (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext)
+    return [link for parent in parents for link in map(Path, links_below(parent)) if link.is_dir()]
 
 
 def _roots(layout: Layout, follow_links: bool) -> Iterator[Path]:
@@ -482,20 +503,10 @@ def _roots(layout: Layout, follow_links: bool) -> Iterator[Path]:
     for directory in parts:
         if follow_links or not _absolute(directory).is_relative_to(root):
             yield from (directory, directory.resolve().parent / JOURNAL)
+    if follow_links:
+        yield from (link.resolve().parent / JOURNAL for link in linked_queues(layout))
     if layout.journal_place is not None:
         yield layout.journal_place
-
-
-def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
-    """Check the files that are written next: the last ones of log and index. Raises Refused, Unreadable."""
-    with layout.commit_log_files() as log:
-        for file in log.files:
-            if file.end >= log_end:
-                files.check_inside(Path(file.path))
-    if layout.index.is_dir():
-        names = [path for path in layout.index.iterdir() if start_of(path.name) is not None]
-        for path in sorted(names)[-1:]:
-            files.check_inside(path)
 
 
 def _absolute(path: Path) -> Path:

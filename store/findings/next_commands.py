@@ -18,6 +18,7 @@ from ..disk.byte_reader import COPY_FIRST
 from ..disk.files import FOLLOW_LINKS, is_linked
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
     COMPACTION,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
@@ -171,6 +172,21 @@ def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *argument
 def converting(root: PathLike[str] | str, given: Given = NOTHING_GIVEN) -> NextCommand:
     """Return `mqstore repair ROOT --convert plain --to ROOT-plain`."""
     return command("repair", root, *_CONVERTED.split(), "--to", _beside(root, "plain"), given=given)
+
+
+def moving_back(layout: Layout) -> str:
+    """Say what to do with log files that were found where no broker looks (`Layout.aside`); "" without any."""
+    if not layout.aside:
+        return ""
+    target = layout.root / COMMIT_LOG
+    empty = not (target.is_dir() and any(target.iterdir()))
+    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', fspath(target)))} && "
+    sources = " ".join(f"{NextCommand((fspath(path),))}/*" for path in layout.aside)
+    move = f"{made}mv {sources} {NextCommand((fspath(target),))}"
+    read = layout.aside if empty else (target, *layout.aside)
+    option = settings({"storePathCommitLog": ",".join(map(fspath, read))})
+    there = f"if the broker reads them there, add {NextCommand(option)}"
+    return f"move them back (`{move}`); {there}; if nobody needs them, move them out of the store"
 
 
 def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:

@@ -17,14 +17,14 @@ from types import MappingProxyType
 
 from ...formats.derive import Columns, decode_one
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, directories_without_files, list_entries
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files, list_entries
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
-from ..disk.files import Edit
-from ..disk.layout import COMMIT_LOG, DLEDGER_PREFIX, Layout
+from ..disk.files import Edit, reach
+from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
-from ..findings.next_commands import Given, NextCommand, aside, converting, proposed, salvaging, settings
+from ..findings.next_commands import Given, NextCommand, aside, converting, moving_back, proposed, salvaging, settings
 from ..index.compare import stored_files
 from ..index.read import sizes_of
 from ..log.batch import good_records
@@ -51,12 +51,15 @@ def normalize(
     any_length: keep files of a wrong length, and an empty file if the log continues behind it. empty_log: the caller
     says that the store has no log any more. replica: a copy of the log that was named, "" for none. Raises Refused for
     what moving cannot correct: a wrong length, or one that no broker has; a log file of which only the name is wrong; a
-    log that is missing, in a place where brokers do not look, or incomplete (`missing_parts`); a lock that is a
-    directory.
+    log that is missing, in a place where brokers do not look, or incomplete (`missing_parts`); a link that leads
+    nowhere; a lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
-        raise Refused(reason, path=snapshot.layout.root, hint=back_hint(snapshot.layout))
+        raise Refused(reason, path=snapshot.layout.root, hint=moving_back(snapshot.layout))
+    for link in broken_links(snapshot):
+        hint = "mount the disk, or remove the link if its target is gone for good"
+        raise Refused("a link that leads nowhere (is its disk mounted?)", path=link, hint=hint)
     if lock.is_dir():
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
@@ -113,18 +116,14 @@ def normalize(
     return replace(snapshot, log=tuple(kept), queues=queues), edits
 
 
-def back_hint(layout: Layout) -> str | None:
-    """Return a hint for log files that readers found where no broker looks; None for another `unread_log`."""
-    if not layout.aside:
-        return None
-    target = layout.root / COMMIT_LOG
-    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
-    sources = " ".join(f"{NextCommand((os.fspath(path),))}/*" for path in layout.aside)
-    read = [path for path in (target, *layout.aside) if list_entries(path)]
-    option = {"storePathCommitLog": ",".join(map(os.fspath, read))}
-    move = f"{made}mv {sources} {NextCommand((os.fspath(target),))}"
-    there = f"if the broker reads them there, add {NextCommand(settings(option))}"
-    return f"move them back (`{move}`); {there}; if nobody needs them, move them out of the store"
+def check_reach(layout: Layout, edits: Iterable[Edit]) -> None:
+    """Raise Refused if an edit is of a file that leads out of the store, which no option allows."""
+    files, seen = reach(layout), set[str]()
+    for path in (edit.path for edit in edits):
+        above = os.path.dirname(path)  # noqa: PTH120
+        if above not in seen or os.path.islink(path):  # noqa: PTH114
+            files.check_inside(Path(path))
+            seen.add(above)
 
 
 def _other_length(snapshot: Snapshot) -> str:

@@ -47,7 +47,7 @@ from .entries import EntryFinder, cut_log, entry_index_edits, keep_entries
 from .fill import Fill, tombstoned
 from .gaps import Gap, GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
-from .normalize import check_kinds, normalize, traces_of_log
+from .normalize import check_kinds, check_reach, normalize, traces_of_log
 from .observer import GroupLoss, PlanBuilder, Policy, RecoveryOptions, left_away
 from .torn_records import CutProperties, wrong_offsets
 from .unreferenced import index_alone, places
@@ -219,7 +219,7 @@ def make_plan(
         snapshot = replace(snapshot, batch_queues={}, batch_topics=frozenset())
     with queues_as_files(snapshot, stores, copied) as (with_files, database):
         stores = stores._replace(deleted=left_away(with_files, profile, options.named, deleted))
-        return _plan(
+        plan = _plan(
             with_files,
             profile,
             outcome,
@@ -229,6 +229,8 @@ def make_plan(
             progress=progress,
             twin=twin,
         )
+    check_reach(snapshot.layout, plan.edits)
+    return plan
 
 
 def _plan(

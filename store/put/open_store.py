@@ -25,7 +25,7 @@ from ..broker.topics import CLEANUP_POLICY, COMPACTED, Topics, dumps, now_ms, re
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import Closing
 from ..disk.checkpoint import Checkpoint, at_last_record, create_abort, read_checkpoint, remove_abort, write_checkpoint
-from ..disk.files import Files, check_log_end, confine
+from ..disk.files import Files, confine
 from ..disk.layout import Layout
 from ..disk.lock import StoreLock
 from ..errors import Refused, StoreError, Unsupported
@@ -37,7 +37,7 @@ from ..settings.options import options_of
 from ..settings.read import BACKUP
 from .new_message import DEFAULT_HOST, WriterOptions, WriterRules
 from .queue_kinds import QueueKinds
-from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation, unclean
+from .tail import Tail, check_clean, check_layout, check_log_end, find_layout, find_tail, generation, unclean
 
 if TYPE_CHECKING:
     from .database import DatabaseWriter, TopicsInDatabase

@@ -23,7 +23,8 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
+from ..disk.files import Files
 from ..disk.layout import BARRIER_PREFIX, JOURNAL, Layout, queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
 from ..index.read import sizes_of
@@ -351,9 +352,9 @@ def check_layout(layout: Layout, version: str | None) -> None:
             hint=f"`{then}` makes a plain store of it",
         )
     if layout.aside:
-        from ..plan.normalize import back_hint
+        from ..findings.next_commands import moving_back
 
-        raise Refused(layout.unread_log, path=layout.root, hint=back_hint(layout))
+        raise Refused(layout.unread_log, path=layout.root, hint=moving_back(layout))
     check_queue_database(layout, version)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
@@ -366,6 +367,18 @@ def check_layout(layout: Layout, version: str | None) -> None:
                     path=file.path,
                     hint="no broker loads such a log; mqstore inspect shows more",
                 )
+
+
+def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
+    """Check the files that are written next: the last ones of log and index. Raises Refused, Unreadable."""
+    with layout.commit_log_files() as log:
+        for file in log.files:
+            if file.end >= log_end:
+                files.check_inside(Path(file.path))
+    if layout.index.is_dir():
+        names = [path for path in layout.index.iterdir() if start_of(path.name) is not None]
+        for path in sorted(names)[-1:]:
+            files.check_inside(path)
 
 
 def check_queue_database(layout: Layout, version: str | None) -> None:

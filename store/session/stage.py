@@ -22,7 +22,7 @@ from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import UNDONE, Edit, Files, remove_tree, write_note
+from ..disk.files import UNDONE, Edit, Files, linked_queues, remove_tree, write_note
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockState
@@ -300,7 +300,8 @@ class _Stager:
         layout = self.layout
         if layout.root.stat().st_dev == device:
             return self._new_folder(layout.root / JOURNAL_FOLDER / own.name)
-        for part in (*layout.commit_log_directories, layout.consume_queue, layout.index):
+        parts = (*linked_queues(layout), *layout.commit_log_directories, layout.consume_queue, layout.index)
+        for part in parts:
             real = part.resolve()  # a part may be a symbolic link to another disk
             beside = real.parent
             if existing.resolve().is_relative_to(real) and beside.stat().st_dev == device:

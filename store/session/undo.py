@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, find_note, read_note, remove_tree, sessions
+from ..disk.files import Files, find_note, linked_queues, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
@@ -140,6 +140,7 @@ def undo(
             path=layout.root,
             hint="--force undoes it anyway",
         )
+    check_places(journal, files)
     made = [journal.store / name for name in journal.directories]
     with alone(layout, files, wait_seconds, made=made) as lock:
         if journal.state is not state:
@@ -156,7 +157,6 @@ def undo(
 
 def _undo_steps(journal: Journal, files: Files) -> None:
     """Undo every step, the last one first, and verify the result."""
-    check_places(journal, files)
     if journal.state is not SessionState.UNDO_INTERRUPTED:
         _check_tables(journal)
         _prove_kept(journal)
@@ -344,7 +344,7 @@ def _prove_restored(journal: Journal) -> None:
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     """Return folders on other file systems whose note says that they belong to the session."""
-    parts = (*layout.commit_log_directories, layout.consume_queue, layout.index)
+    parts = (*layout.commit_log_directories, layout.consume_queue, layout.index, *linked_queues(layout))
     places = {layout.root, *(part.resolve().parent for part in parts)}
     found = set()
     for place in places:
@@ -381,6 +381,8 @@ def purge(layout: Layout, journal: Journal, files: Files) -> int:
     files.sync_directory(journal.folder)
     for folder in sorted(folders, key=lambda each: each == journal.folder):
         remove_tree(folder, files)
-        if folder.parent.name == SESSIONS and not any(folder.parent.iterdir()):
-            files.remove_directory(folder.parent)
+        outer = folder.parent
+        # the directory beside a part on another disk is not the store's: an empty folder stays there
+        if outer.name == SESSIONS and files.is_inside(outer.parent) and not any(outer.iterdir()):
+            files.remove_directory(outer)
     return freed

@@ -114,7 +114,7 @@ def test_no_file_or_directory_below_is_a_way_out(part: str, tmp_path: Path) -> N
 
 
 def test_links_that_the_user_trusts(tmp_path: Path) -> None:
-    """--follow-links: the store's own directories may lie on other disks, a queue may not."""
+    """--follow-links: the store's own directories and those of topics may lie on other disks."""
     root = store_in(tmp_path, CLEAN)
     for part in ("commitlog", "consumequeue", "index", "config"):
         swapped(root, part, lambda path, part=part: path.symlink_to(tmp_path / f"was-{part}"))  # type: ignore[misc]
@@ -126,7 +126,52 @@ def test_links_that_the_user_trusts(tmp_path: Path) -> None:
     assert (tmp_path / "was-consumequeue" / "New").is_dir()
     shutil.move(tmp_path / "was-consumequeue" / "New", tmp_path / "New")
     (tmp_path / "was-consumequeue" / "New").symlink_to(tmp_path / "New")
-    assert mq(*put, "--follow-links", sizes=False).code == 5
+    assert mq(*put, sizes=False).code == 5
+    assert mq(*put, "--follow-links", sizes=False).code == 0
+    assert list((tmp_path / "New" / "0").iterdir())
+
+
+@pytest.mark.parametrize("name", ["consumequeue/{topic}", "consumequeue/{topic}/0"])
+def test_a_topic_or_queue_on_another_disk_is_recovered_and_taken_back(name: str, tmp_path: Path) -> None:
+    """By the command that is proposed; without its option nothing is changed."""
+    root = store_in(tmp_path, CLEAN)
+    topic = next(path.name for path in sorted((root / "consumequeue").iterdir()) if (path / "0").is_dir())
+    name = name.format(topic=topic)
+    was = tmp_path / f"was-{name.replace('/', '-')}"
+    swapped(root, name, lambda path: path.symlink_to(was))
+    queue = min((root / "consumequeue" / topic / "0").iterdir())
+    with queue.open("r+b") as file:
+        file.write(bytes(40))
+    before = outside(tmp_path)
+    page = mq("recover", root, *options(CLEAN, root), sizes=False).stdout
+    (wanted,) = {line for line in commands_in(page) if "--apply" in line}
+    assert wanted.endswith(" --follow-links"), page
+    words = shlex.split(wanted)[1:]
+    refused = mq(*words[:-1], "--yes", sizes=False)
+    assert (refused.code, "--follow-links allows" in refused.stderr) == (5, True), refused
+    assert mq(*words, "--yes", sizes=False).code == 0
+    assert outside(tmp_path) != before and mq("verify", root, sizes=False).code == 0
+    undo = ["undo", root, "--yes", *options(CLEAN, root)]
+    refused = mq(*undo, sizes=False)
+    assert (refused.code, "--follow-links allows" in refused.stderr) == (5, True), refused
+    assert mq(*undo, "--follow-links", sizes=False).code == 0
+    assert outside(tmp_path) == before
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue/{topic}", "consumequeue/{topic}/0", "index"])
+def test_a_link_to_a_disk_that_is_not_mounted_comes_before_any_plan(part: str, tmp_path: Path) -> None:
+    """A queue that is made anew would hide the one that comes back with the disk."""
+    root = store_in(tmp_path, KILLED)
+    topic = next(path.name for path in sorted((root / "consumequeue").iterdir()) if (path / "0").is_dir())
+    part = part.format(topic=topic)
+    shutil.rmtree(root / part)
+    (root / part).symlink_to("/nonexistent/disk")
+    before = content(root)
+    for command in (["verify"], ["recover"], ["repair"], ["recover", "--apply", "--yes", "--follow-links"]):
+        told = mq(command[0], root, *command[1:], *options(KILLED, root), sizes=False)
+        assert told.code in (1, 5) and "a link that leads nowhere" in told.stdout + told.stderr, told
+        assert f"{root / part}; mount the disk" in told.stdout + told.stderr
+    assert content(root) == before
 
 
 def test_a_log_file_that_is_a_link_is_refused_before_anything_is_kept(tmp_path: Path) -> None:
@@ -134,6 +179,8 @@ def test_a_log_file_that_is_a_link_is_refused_before_anything_is_kept(tmp_path: 
     damaged = max((root / "commitlog").iterdir())
     swapped(root, f"commitlog/{damaged.name}", lambda path: path.symlink_to(tmp_path / f"was-commitlog-{damaged.name}"))
     for more in ([], ["--follow-links"]):
+        planned = run_here(["recover", str(root), *more])
+        assert "replace the link with the file itself" in planned.stdout and "--apply" not in planned.stdout
         result = run_here(["recover", str(root), "--apply", "--yes", *more])
         assert result.code == 5 and "replace the link with the file itself" in result.stderr
     assert not (root / ".mqstore").exists()

@@ -191,3 +191,18 @@ def test_directories_are_flushed_by_who_goes_on(tmp_path: Path) -> None:
         again.make_directories(wanted)
         assert [step for step in again.steps if step[0] == "sync_directory"] == flushed
         assert all(path.is_dir() for path in wanted)
+
+
+def test_a_link_that_the_user_allows_is_a_way_to_its_target_alone(tmp_path: Path) -> None:
+    """No other path of the store leads there, and nothing beside the target can be changed."""
+    (tmp_path / "disk" / "topic").mkdir(parents=True)
+    (tmp_path / "store").mkdir()
+    link, other = tmp_path / "store" / "topic", tmp_path / "store" / "other"
+    for path in (link, other):
+        path.symlink_to(tmp_path / "disk" / "topic")
+    (tmp_path / "disk" / "topic" / "out").symlink_to(tmp_path / "disk")
+    files = Files()
+    files.confine([tmp_path / "store"], [link])
+    allowed = {path: files.is_inside(path) for path in (link / "0" / "file", other / "file", link / "out" / "file")}
+    assert list(allowed.values()) == [True, False, False]
+    assert not files.is_inside(tmp_path / "disk" / "topic" / "file")
