@@ -185,8 +185,9 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
     status = os.statvfs(there)
     free = status.f_bavail * status.f_frsize
     if free < needed:
+        what = f"new files{' and the journal' if movable else ''}, {_SPARE_BYTES >> 20} MiB of these in reserve"
         raise NoSpace(
-            f"{counted(needed, 'byte')} needed for new files{' and the journal' if movable else ''}, {free} free",
+            f"{counted(needed, 'byte')} needed for {what}, {free} free",
             path=there,
             hint="free disk space" + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
         )
