@@ -26,7 +26,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import read_regular
 from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
-from ..disk.lock import holder
+from ..disk.lock import expiring, holder
 from ..errors import Missing, StoreError, os_errors
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, Extent, LogEnd
@@ -337,7 +337,7 @@ def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -
 def _in_files(layout: Layout, foreign: list[ForeignEntry]) -> Iterator[_DescribedQueue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
-        files = MappedFileQueue.open(directory.path, size)
+        files = expiring(MappedFileQueue.open(directory.path, size), layout.lock)
         foreign += files.foreign
         opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
         with opened() as queue:

@@ -142,7 +142,15 @@ def test_verify_leaves_out_damage_of_files_that_are_gone(root: Path) -> None:
 @pytest.mark.usefixtures("in_use")
 @pytest.mark.parametrize(
     "command",
-    [["dump"], ["dump", "of a directory"], ["stats"], ["get", "--grep", "x"], ["get", "--topic", "T"], ["verify"]],
+    [
+        ["dump"],
+        ["dump", "of a directory"],
+        ["inspect"],
+        ["stats"],
+        ["get", "--grep", "x"],
+        ["get", "--topic", "T"],
+        ["verify"],
+    ],
 )
 def test_commands_go_on_and_say_it_once(root: Path, command: list[str]) -> None:
     path = root / "commitlog" if "of a directory" in command else root
