@@ -42,7 +42,7 @@ def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None
         case "retries":
             return retries(store, note).to_json()
         case "transactions":
-            return transactions(store, note).to_json()
+            return transactions(store, note).to_json(now_ms)
         case "timers":
             return timers(store, now_ms, note).to_json()
         case "pop":
@@ -186,17 +186,23 @@ def _popped(row: Record, common: Common) -> str:
 
 def _transactions_text(record: Record, common: Common) -> Iterator[str]:
     unknown = f", {record['unknown']:,} unknown: rocksdbstore is missing" if record["unknown"] else ""
+    now = record["now"]
     yield (
         f"transactions: {record['open']:,} open, {record['committed']:,} committed,"
         f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up{unknown}"
     )
-    rows = [row for row in record["transactions"] if row["state"] in ("open", "given_up", "unknown")]
+    rows = [{**row, "old": (row["give_up_timestamp"] or now) < now} for row in record["transactions"]]
+    if old := sum(row["old"] for row in rows):
+        are, hours = "is" if old == 1 else "are", counted(record["file_reserved_hours"], "hour")
+        why = f"sent more than {hours} (fileReservedTime) ago"
+        yield f"  {old:,} of the open ones {are} too old: {why}, and given up by the first check of a broker"
+    rows = [row for row in rows if row["state"] in ("open", "given_up", "unknown")]
     yield from _folded(rows, _transaction, common)
 
 
 def _transaction(row: Record, common: Common) -> str:
     return (
-        f"  {row['state'].replace('_', ' ')}  {row['unique_key']}"
+        f"  {row['state'].replace('_', ' ')}{' (too old)' if row['old'] else ''}  {row['unique_key']}"
         f"  {row['topic']}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
         f"  of {row['producer_group']}, {counted(row['checks'], 'check')},"
         f" half message at {row['positions'][-1]}"

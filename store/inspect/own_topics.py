@@ -238,7 +238,7 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
     the time when it was due. A killed broker may have delivered more than it had noted.
     """
     options = options_of(store.layout)
-    known = options.delay_levels.value
+    waits = dict(enumerate(options.delay_levels.value, 1))
     progress = delays_passed(store)
     if progress is None:
         note(f"{DELAY_FILE} cannot be read: all messages of the delay levels are shown as pending")
@@ -253,12 +253,9 @@ def delays(store: StoreReader, now_ms: int, note: Note) -> Delays:
         offsets = batch.columns.ints("queue_offset").astype(np.int64)
         due = due_times(store, batch, now_ms)
         for queue_id in np.unique(queue_ids).tolist():
-            number = queue_id + 1
-            if number not in levels:
-                wait_ms = known[queue_id] if 0 <= queue_id < len(known) else None
-                levels[number] = Level(number, wait_ms, progress.get(number))
-            mine = queue_ids == queue_id
-            levels[number].add(offsets[mine], None if options.lacks_level(number) else due[mine], now_ms)
+            mine, number = queue_ids == queue_id, queue_id + 1
+            level = levels.setdefault(number, Level(number, waits.get(number), progress.get(number)))
+            level.add(offsets[mine], None if options.lacks_level(number) else due[mine], now_ms)
     return Delays(now_ms, [levels[number] for number in sorted(levels)])
 
 
@@ -293,6 +290,7 @@ def any_lacking(store: StoreReader, topics: Iterable[str], *, reached_too: bool 
     return next((f"{topic}: {why}" for topic, why in reasons if why), "")
 
 
+_HOUR_MS = 3_600_000
 _MOST_READ = 100_000
 """Limit of half messages and op records that are looked at one by one, in some seconds."""
 _GIVES_UP_SILENTLY = "4.3"
@@ -314,7 +312,8 @@ class Transaction:
     """One prepared message; positions in the log, times in ms since 1970.
 
     positions: of its half records; the producer wrote the first one. checks: how often the broker had asked for a
-    decision. in_rocksdb: its half messages have a topic of their own (spec 4.10).
+    decision. in_rocksdb: its half messages have a topic of their own (spec 4.10), and are not given up for their age.
+    give_up_timestamp: of an open one; a check after that time gives it up.
     """
 
     unique_key: str
@@ -322,29 +321,33 @@ class Transaction:
     queue_id: int
     producer_group: str
     store_timestamp: int
+    born_timestamp: int
     in_rocksdb: bool = False
     positions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     checks: int = 0
     state: TransactionState = TransactionState.OPEN
+    give_up_timestamp: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --transactions`."""
         row = {**vars(self), "state": self.state.value}
-        del row["offsets"], row["in_rocksdb"]
+        del row["offsets"], row["in_rocksdb"], row["born_timestamp"]
         return row
 
 
 @dataclass
 class Transactions:
-    """All prepared messages that the log still has, in log order."""
+    """All prepared messages that the log still has, in log order. reserved_hours: fileReservedTime of the broker."""
 
     rows: list[Transaction]
+    reserved_hours: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, now_ms: int) -> dict[str, Any]:
         """For `inspect --transactions`."""
         counts = {state.value: sum(row.state is state for row in self.rows) for state in TransactionState}
-        return {"type": "transactions", **counts, "transactions": [row.to_json() for row in self.rows]}
+        asked = {"now": now_ms, "file_reserved_hours": self.reserved_hours}
+        return {"type": "transactions", **asked, **counts, "transactions": [row.to_json() for row in self.rows]}
 
 
 def transactions(store: StoreReader, note: Note) -> Transactions:
@@ -359,8 +362,9 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
             _add(found, batch, in_rocksdb=True)
         note_loss_in(store, store.layout.rocksdb_store, "transactions", note)
         positions = _decided_positions(store, note)
+    hours = options_of(store.layout).reserved_hours
     if not found:
-        return Transactions([])
+        return Transactions([], hours)
     given_up = _given_up(store, note)
     committed = _committed(store)
     for key, row in found.items():
@@ -375,7 +379,9 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     own = [row for row in found.values() if not row.in_rocksdb]
     queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))
     _hold_against_positions(queues, stored_positions(store), note)
-    return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
+    for row in (row for row in own if row.state is TransactionState.OPEN):
+        row.give_up_timestamp = row.born_timestamp + hours * _HOUR_MS
+    return Transactions(sorted(found.values(), key=lambda row: row.positions[0]), hours)
 
 
 @dataclass
@@ -475,7 +481,7 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
     abort = store.layout.abort  # whoever holds the lock: plans are made without and with it
     if os.path.lexists(abort) or store.queues_unread or not store.queues.has_topic(HALF_TOPIC):
         return None
-    if sum(_units(store, topics)) > _MOST_READ:
+    if _units(store, topics) > _MOST_READ:
         return None
     if has_log_changed_by_session(store.layout, abort.name) or any_lacking(store, topics, reached_too=reached_too):
         return None
@@ -494,20 +500,20 @@ def transaction_queues(store: StoreReader, *, reached_too: bool = True) -> Trans
     return TransactionQueues([*found.values()], ops, _given_up_noted(store), _transaction_ends(store))
 
 
-def _units(store: StoreReader, topics: Iterable[str]) -> Iterator[int]:
-    """Yield the number of units of each queue of these topics."""
-    for directory in (directory for topic in topics for directory in store.queues.of_topic(topic)):
+def _spans_of(store: StoreReader, topics: Iterable[str]) -> Iterator[tuple[QueueId, int, int]]:
+    """Yield the units start ≤ k < end of each queue of these topics."""
+    for directory in (each for topic in topics for each in store.queues.of_topic(topic)):
         with store.queues.open(directory.topic, directory.queue_id) as queue:
-            start, stop = _span(store, queue, None)
-            yield stop - start
+            yield (QueueId(queue.topic, queue.queue_id), *_span(store, queue, None))
+
+
+def _units(store: StoreReader, topics: Iterable[str]) -> int:
+    return sum(end - start for _, start, end in _spans_of(store, topics))
 
 
 def _transaction_ends(store: StoreReader) -> TransactionPositions:
-    ends = dict.fromkeys((HALF_TOPIC, OP_TOPIC), 0)
-    for directory in (each for topic in ends for each in store.queues.of_topic(topic) if each.queue_id == 0):
-        with store.queues.open(directory.topic, 0) as queue:
-            ends[directory.topic] = store.queue_summary(queue).max_offset
-    return TransactionPositions(*ends.values())
+    ends = {queue: end for queue, _, end in _spans_of(store, (HALF_TOPIC, OP_TOPIC))}
+    return TransactionPositions(*(ends.get(QueueId(topic, 0), 0) for topic in (HALF_TOPIC, OP_TOPIC)))
 
 
 def _given_up_noted(store: StoreReader) -> bool:
@@ -538,15 +544,15 @@ def _add(found: dict[str, Transaction], batch: Batch, *, in_rocksdb: bool) -> No
         batch.position.tolist(),
         columns.ints("queue_offset").tolist(),
         columns.ints("store_timestamp").tolist(),
+        columns.ints("born_timestamp").tolist(),
         items.find(names.TRANSACTION_CHECK_TIMES).tolist(),
         *texts,
         strict=True,
     )
-    for key, position, offset, time_ms, checks, topic, queue_id, group in rows:
+    for key, position, offset, stored_ms, born_ms, checks, topic, queue_id, group in rows:
         if (row := found.get(key)) is None:
-            number = _number(queue_id, -1)
-            row = Transaction(key, java_string(topic), number, java_string(group), time_ms, in_rocksdb)
-            found[key] = row
+            target = (java_string(topic), _number(queue_id, -1), java_string(group))
+            row = found[key] = Transaction(key, *target, stored_ms, born_ms, in_rocksdb)
         row.positions.append(position)
         row.offsets.append(offset)
         row.checks = max(row.checks, _number(checks, 0))
@@ -559,7 +565,7 @@ def _number(text: bytes, otherwise: int) -> int:
 
 def _op_records(store: StoreReader, note: Note) -> OpRecords:
     """Read all op records of the topic. A damaged body counts as lost, but decides as far as it can be read."""
-    found, missing = OpRecords(), sum(_units(store, (OP_TOPIC,)))
+    found, missing = OpRecords(), _units(store, (OP_TOPIC,))
     for batch in topic_records(store, OP_TOPIC, note):
         missing -= len(batch)
         lost = tombstones(batch.columns)

@@ -31,7 +31,7 @@ from ..log.batch import good_records
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_zero_from
 from ..queues.units import FileUnits, is_used, is_whole_file
-from ..settings.options import FILE_RESERVED_HOURS
+from ..settings.options import options_of
 
 LARGEST_GAP = 1000
 """Most log files missing in a row that can be rebuilt."""
@@ -287,8 +287,7 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
     """Whether a broker has run long enough after the newest message of a log file to delete the file."""
     written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
     ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
-    kept_ms = (layout.broker_config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0) * _HOUR_MS
-    return ran_ms >= newest_ms + kept_ms
+    return ran_ms >= newest_ms + options_of(layout).reserved_hours * _HOUR_MS
 
 
 def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:

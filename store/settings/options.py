@@ -313,6 +313,11 @@ class BrokerOptions:
         return checkpoint.index_msg_timestamp if checkpoint is not None else 0
 
     @property
+    def reserved_hours(self) -> int:
+        """fileReservedTime: hours after which files are deleted, and undecided half messages are given up."""
+        return self._config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0
+
+    @property
     def used(self) -> list[BrokerOption[Any]]:
         """The options that something in the store was written with."""
         found: list[BrokerOption[Any]] = []

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..settings.options import BrokerOptions
 
 
+_HOUR_MS = 3_600_000
 _WHEEL_LOST = "B33"
 _NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
 _DUE = "the message is due: a running broker delivers it"
@@ -141,6 +142,10 @@ class Waiting:
         op = self.ops.get(last.queue_offset)
         if op is None:
             reason = "its transaction is open: no op record commits it or rolls it back"
+            hours = self._options.reserved_hours
+            if last.born_timestamp + hours * _HOUR_MS < self._now_ms:
+                age = f"more than {counted(hours, 'hour')} (fileReservedTime) ago"
+                reason += f"; the message was sent {age}, so the first check of a broker gives it up"
             return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
         reason = "its transaction was rolled back: it is decided, and there is no committed message"

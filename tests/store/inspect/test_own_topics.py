@@ -12,6 +12,7 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.system_topics import OP_TOPIC, SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -38,6 +39,7 @@ from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
 
 from ...archives import extract
+from ...cli.datadriven import run_here
 from ...stores import messages, sent, truth, unpack
 from ..choices import stores_where
 from .test_pop import POP
@@ -254,8 +256,8 @@ def _views(root: Path, notes: list[str]) -> list[Any]:
     now_ms = 1_795_300_000_000
     with StoreReader(root) as store:
         note = notes.append
-        views = (delays(store, now_ms, note), transactions(store, note), retries(store, note), pop(store, now_ms, note))
-        return [view.to_json() for view in views]
+        views = (delays(store, now_ms, note), retries(store, note), pop(store, now_ms, note))
+        return [transactions(store, note).to_json(now_ms), *(view.to_json() for view in views)]
 
 
 def _gone(queue: Path) -> None:
@@ -347,7 +349,7 @@ def test_without_their_rocksdb_nobody_knows_which_are_open(tmp_path: Path) -> No
     waits = sum(row.get("transaction_state") == "UNKNOW" for row in sent("5.5.1-rocks-trans-open"))
     shutil.rmtree(root / "rocksdbstore")
     with StoreReader(root) as store:
-        found = transactions(store, silent).to_json()
+        found = transactions(store, silent).to_json(0)
     assert (found["open"], found["unknown"]) == (0, waits)
 
 
@@ -453,3 +455,20 @@ def test_op_records_in_a_part_of_the_log_that_is_gone_leave_nothing_open(tmp_pat
     assert not [row for row in found.rows if row.state is TransactionState.OPEN]
     told = "transactions: 2 op records are lost or damaged: 7 transactions count as rolled back"
     assert [text.partition(",")[0] for text in notes if text.startswith("transactions: ")] == [told]
+
+
+def test_an_open_transaction_that_a_check_gives_up_for_its_age(tmp_path: Path) -> None:
+    """Brokers go by the time when the producer sent the message; none in a RocksDB is given up for its age."""
+    root = unpack("4.9.7-clean", tmp_path)
+    with StoreReader(root, BrokerConfig({"fileReservedTime": "1"})) as store:
+        rows = [row for row in transactions(store, ignore).rows if row.state is TransactionState.OPEN]
+    assert len(rows) == 2 and all(row.give_up_timestamp == row.born_timestamp + 3_600_000 for row in rows)
+    key, at_ms = rows[0].unique_key, rows[0].give_up_timestamp or 0
+    option, times = ["--set", "fileReservedTime=1"], (at_ms, at_ms + 60_000)
+    views = [run_here(["inspect", str(root), "--transactions", "--now", str(ms), *option]).stdout for ms in times]
+    assert [f"open (too old)  {key}" in text for text in views] == [False, True]
+    assert "2 of the open ones are too old: sent more than 1 hour (fileReservedTime) ago" in views[1]
+    told = run_here(["trace", str(root), key, "--now", str(times[1]), *option]).stdout
+    assert "sent more than 1 hour (fileReservedTime) ago, so the first check of a broker gives it up" in told
+    with StoreReader(unpack("5.5.1-rocks-trans-open", tmp_path)) as store:
+        assert not any(row.give_up_timestamp for row in transactions(store, ignore).rows)
