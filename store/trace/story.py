@@ -103,7 +103,7 @@ def _of_record(family: Family, message: Message, waiting: Waiting) -> Iterator[E
         if due is not None:
             yield Event(EventKind.DUE, f"due (level {level})", due, message.position, group=retry)
     elif role is RecordRole.TIMED:
-        yield from _timed(message, goes_to, retry)
+        yield from _timed(message, goes_to, retry, waiting)
     elif role is RecordRole.CANCEL:
         target = properties.get(names.TIMER_DEL_UNIQKEY, "")
         yield _event(EventKind.CANCELLED, message, f"cancels the timer message {target}")
@@ -140,8 +140,8 @@ def _own(family: Family, message: Message) -> Event:
     return _event(EventKind.STORED, message, how)
 
 
-def _timed(message: Message, goes_to: str, retry: str | None) -> Iterator[Event]:
-    due = due_of(message)
+def _timed(message: Message, goes_to: str, retry: str | None, waiting: Waiting) -> Iterator[Event]:
+    due = waiting.fires_ms(due_of(message))
     rolls = message.properties.get(names.TIMER_ROLL_TIMES, "")
     kind = EventKind.RETRY_WAITS if retry is not None else (EventKind.ROLLED if rolls else EventKind.TIMED)
     round_ = f", rolled (roll {rolls})" if rolls else ""

@@ -233,12 +233,16 @@ class Waiting:
         batch = self._store.log.records(np.array([message.position], np.int64))
         return int(due_times(self._store, batch, self._now_ms)[0]) if len(batch) else None
 
+    def fires_ms(self, out_ms: int | None) -> int | None:
+        """Return when a broker delivers a timer message: one tick after the time in its record, or in its row."""
+        return None if out_ms is None else out_ms + self._options.timer_precision.value
+
     def _timed(self, records: list[Message]) -> Judgement:
         from ..inspect.timers import NO_CHAIN, TimerMessageState
 
         last = records[-1]
         evidence = [_record("waits in the timer topic", last)]
-        due = due_of(last)
+        due = self.fires_ms(due_of(last))
         if (found := self._timed_in_rocksdb(last, due, evidence)) is not None:
             return found
         timer = self.timer = self._look(records)
@@ -298,7 +302,7 @@ class Waiting:
 
         where = self._store.layout.rocksdb_store.name
         try:
-            when = timer_due(self._store.layout.rocksdb_store, message.unique_key or "")
+            when = self.fires_ms(timer_due(self._store.layout.rocksdb_store, message.unique_key or ""))
         except StoreError as error:
             return Judgement(DeliveryVerdict.UNKNOWN, f"{where}: {error.message}", tuple(evidence), due)
         if when is None:

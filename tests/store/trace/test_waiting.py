@@ -88,6 +88,7 @@ def test_what_is_not_due(option: tuple[str, str], tmp_path: Path) -> None:
     due = found.for_all.until_timestamp
     assert due is not None
     assert abs(due - found.store_timestamp - HOUR_MS) < 2000  # type: ignore[operator]
+    assert [event.timestamp for event in found.events if event.event is EventKind.DUE] == [due]
     late = one(root, answer["unique_key"], now_ms=due + 1)
     assert late.for_all is not None and late.for_all.verdict is DeliveryVerdict.NOT_DUE
     assert "the message is due" in late.for_all.reason
