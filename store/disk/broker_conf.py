@@ -63,6 +63,7 @@ broker whose broker.conf does not name them uses these values, whatever is in th
 _INT_OPTIONS = frozenset(
     {
         *DEFAULTS,
+        "brokerPermission",
         "combineCQMaxExtraSearchCommitLogFiles",
         "commitLogRecoverMaxNum",
         "compactionCqMappedFileSize",

@@ -50,7 +50,7 @@ class GroupTables:
     written_ms: when the offsets were written, None if no file tells. written_beside: another file written at that time,
     "" for none. entries: subscription groups. forbidden: (group, topic). topics: entries of topics, None if no table
     can be read. filters: by topic. reads: group → topics that it has subscribed to. pops: (group, topic) that consume
-    by POP.
+    by POP. permission: what the broker permits for all topics, None if its configuration does not say.
     """
 
     progress: dict[QueueId, dict[str, int]] = field(default_factory=dict)
@@ -64,6 +64,7 @@ class GroupTables:
     filters: dict[str, list[ConsumerFilter]] = field(default_factory=dict)
     reads: dict[str, set[str]] = field(default_factory=dict)
     pops: set[tuple[str, str]] = field(default_factory=set)
+    permission: int | None = None
 
     def of_topic(self, topic: str) -> set[str]:
         """Return the groups that something in config/ connects with a topic."""
@@ -96,7 +97,7 @@ class GroupTables:
 
 def read_groups(layout: Layout, version: str, note: Note) -> GroupTables:
     """Read all tables as a broker of this generation does. What cannot be read is noted. Raises Unreadable."""
-    found = GroupTables()
+    found = GroupTables(permission=layout.broker_config.get_int("brokerPermission"))
     _of_positions(layout, version, found, note)
     if OFFSETS not in stand_ins(layout.config, layout.broker_config):
         _of_offsets(layout, found)

@@ -406,12 +406,9 @@ def command_for(judgement: Judgement, place: QueuePlace, layout: Layout, given: 
     if verdict is DeliveryVerdict.OFFSET_MOVED and place.queue_offset is not None:
         wanted = f"{place.topic}/{place.queue_id}@{group}={place.queue_offset}"
         return str(command("offsets", root, "--reset", wanted, given=given))
-    if verdict is DeliveryVerdict.FILTERED:
-        subscribed = root / judgement.evidence[0].where  # a file of config/, or an option
-        return str(command("dump", subscribed, given=given)) if subscribed.is_file() else ""
-    if verdict is DeliveryVerdict.NOT_SERVED:
-        where = next((one.where for one in judgement.evidence), f"config/{TOPICS}")
-        return str(command("dump", root / where, given=given))
+    if verdict in (DeliveryVerdict.FILTERED, DeliveryVerdict.NOT_SERVED):
+        where = root / next((one.where for one in judgement.evidence), f"config/{TOPICS}")
+        return str(command("dump", where, given=given)) if where.is_file() else ""  # it may be an option
     return ""
 
 

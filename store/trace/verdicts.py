@@ -284,6 +284,9 @@ def _unserved(known: Known, group: str) -> Judgement | None:
     """The topic or its queue is not served, or not to this group (spec 05, 5.3)."""
     topic, queue_id, _ = known.place
     groups = known.groups
+    if groups.permission is not None and not groups.permission & READ:
+        fact = Evidence(f"brokerPermission is {groups.permission}", "broker configuration")
+        return Judgement(DeliveryVerdict.NOT_SERVED, "nobody may read from the broker", (fact,))
     entry = groups.entries.get(group)
     if entry is not None and entry.get("consume_enable") is False:
         fact = Evidence("consumeEnable is false", f"config/{GROUPS}")

@@ -21,7 +21,7 @@ from ... import tiered
 from ...archives import extract
 from ...stores import messages, unpack
 from ..inspect.test_pop import POP, RETRIES_LEFT_MS, cut
-from .asked import asked, behind, config, k1, of_g, offsets, verdict, whole, without_unit
+from .asked import asked, behind, config, k1, of_g, offsets, one, verdict, whole, without_unit
 
 
 @pytest.mark.parametrize(
@@ -122,6 +122,14 @@ def test_a_topic_that_is_not_served(root: Path, name: str, table: dict[str, Any]
     assert of_g(root) == (DeliveryVerdict.NOT_SERVED, reason)
     found = k1(root)
     assert found.for_all is not None and found.for_all.verdict is DeliveryVerdict.NOT_SERVED
+
+
+def test_a_broker_that_nobody_may_read_from(root: Path) -> None:
+    offsets(root, g={"orders": {0: 0}})
+    for permission, expected in ((2, DeliveryVerdict.NOT_SERVED), (6, DeliveryVerdict.WAITING)):
+        found = one(root, "k1", {"brokerPermission": str(permission)})
+        assert whole(found, "g").judgement.verdict is expected
+        assert not any("dump" in command for command in found.next_commands)
 
 
 @pytest.mark.parametrize(
