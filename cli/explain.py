@@ -39,7 +39,8 @@ def explain(
     For a finding: what must hold, how it gets broken, what a broker logs and does, what users notice, and the
     command that repairs it. For a case of recover: what is in the store, what the start of a broker does, and what
     the plan does instead. For a broker's bug: which versions have it, when it strikes, and what it does. For a
-    mark: what dump, get and inspect mean by it. JSON is one array, also for one code.
+    mark: what dump, get and inspect mean by it. JSON is one array, also for one code. What to do about a verdict of
+    trace is in docs/guides/why-not-delivered.md.
 
     \b
     Examples:
@@ -88,7 +89,11 @@ def _find(code: str) -> dict[str, Any]:
     for name in (word.upper(), word.lower(), shown.get(word.lower().strip("[]")), f"stale: {word}"):
         if story := known.get(shown.get(name or "", name or "")):
             return story
+    from ..store.trace.answer import DeliveryVerdict  # only needed for the hint
+
     hint = did_you_mean(word, [*known, *shown], "mqstore explain --list has all of them")
+    if word.lower().replace(" ", "_") in {*DeliveryVerdict}:
+        hint = "docs/guides/why-not-delivered.md explains the verdicts of trace"
     raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 

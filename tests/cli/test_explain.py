@@ -65,6 +65,11 @@ def test_every_code_that_is_printed_can_be_explained() -> None:
     assert unknown == []
 
 
+@pytest.mark.parametrize("word", ["pop_invisible", "offset moved"])
+def test_a_verdict_of_trace_leads_to_the_guide(word: str) -> None:
+    assert "why-not-delivered.md" in run_here(["explain", word]).stderr
+
+
 def test_every_mark_has_a_story() -> None:
     """Those of records, of what lies between them, and of units that name none."""
     labels = {mark.name.lower() for mark in Mark} - {"none"}
