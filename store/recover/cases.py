@@ -320,6 +320,16 @@ CASES: tuple[Case, ...] = (
         ("I-048",),
     ),
     Case(
+        "record-too-large",
+        "a damaged record names a size of 2,147,483,646 bytes or more, and so large is no array in Java",
+        "up to 5.3.1: dies in load of OutOfMemoryError",
+        "ends the log before it",
+        lambda facts: facts.refused == "record-too-large",
+        ("B29",),
+        ("I-021",),
+        keep="corrects its size if a queue proves it, else a tombstone in its place",
+    ),
+    Case(
         "files-hidden",
         "a log file of a wrong length or an odd name",
         "ignores that file and all later ones",

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 4096
 KEPT_FILES = 3
 """So many files at the end are looked at by a clean start of the older versions."""
+LARGEST_ARRAY_BYTES = (1 << 31) - 3
+"""No array in Java is larger, however much heap there is."""
 LAST_LOOKED_AT = "the last file that can be the start"
 
 
@@ -191,7 +193,7 @@ class LogWalk:
                     offset, in_step = item.offset, item.offset == end
                     break
                 self.end = file.start + item.offset + shift
-                if item.passed or item.size <= 0 or not phantoms_allowed:
+                if item.passed or not 0 < item.size <= LARGEST_ARRAY_BYTES or not phantoms_allowed:
                     return item
                 self.phantoms += 1
                 yield PhantomRecord(item.size)

@@ -12,7 +12,7 @@ from ...formats.derive import Columns
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import unannounceable
 from ..broker.dispatch_record import Dispatching
-from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, truncate, walk
+from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, size_at, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
 from ..index.compare import load_index
@@ -21,7 +21,7 @@ from ..queues.start_rocksdb import Commit, RowDamage
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import recover_timer
 from .dledger import recover_dledger
-from .log import LogWalk, PhantomRecord, Switches, confirmed, start_file
+from .log import LARGEST_ARRAY_BYTES, LogWalk, PhantomRecord, Switches, confirmed, start_file
 from .outcome import Outcome, PendingUnits, UndispatchableRecord
 from .queue_stores import (
     CastFails,
@@ -271,11 +271,26 @@ def _recover_log(outcome: Outcome, verified: VerifiedLog | None) -> None:
             if database_dispatch is not None:
                 database_dispatch.add(held.columns, None if crashed else behind)
     end = scan.end
+    outcome.refusal = _too_large(outcome, scan)
     if database_dispatch is not None:
         database_dispatch.hand_out()
     if database_dispatch is not None and database_dispatch.undispatchable is not None:
         outcome.hangs = UndispatchableRecord(database_dispatch.undispatchable).reason
     _cut_at(outcome, end, verified)
+
+
+def _too_large(outcome: Outcome, scan: LogWalk) -> Refusal | None:
+    """Return why the load dies at the record where the walk ended: its size is that of no array, and the broker
+    allocates a damaged size before it checks it (spec 7.12, B29).
+    """
+    entry, failure = scan.files[scan.end_file].entry, scan.failure
+    if outcome.profile.record.bounded or entry is None or failure is None or failure.passed:
+        return None
+    size = size_at(outcome.snapshot, entry, failure.offset)
+    if size <= LARGEST_ARRAY_BYTES:
+        return None
+    reason = f"OutOfMemoryError at the record at {scan.end}, whose damaged size is {size:,} bytes"
+    return Refusal("record-too-large", reason, entry.path)
 
 
 def _made_by(outcome: Outcome, verified: VerifiedLog) -> tuple[Dispatching | None, bool]:

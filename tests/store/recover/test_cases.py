@@ -100,6 +100,12 @@ def topic_with_nul(root: Path) -> None:
     (root / "checkpoint").unlink()
 
 
+def record_of_no_array(root: Path) -> None:
+    """The size field of the first record of the last file becomes the largest number."""
+    with last_file(root).open("r+b") as file:
+        file.write(b"\x7f\xff\xff\xff")
+
+
 def short_queue_file(root: Path) -> None:
     """The last file of a queue is cut short."""
     sized(f"{QUEUE}/{max(p.name for p in (root / QUEUE).iterdir())}", 100)(root)
@@ -164,6 +170,7 @@ MADE: dict[str, Make] = {
     "timer-wrong-length": kind("log_short_last"),
     "timer-wheel-length": kind("wheel_short"),
     "timer-log-end": spoilt("timer-5.3.3-clean-1", sized("timerlog/00000000000000003600", 600)),
+    "record-too-large": spoilt("4.9.7-clean-1", record_of_no_array),
     "queue-without-unit": spoilt("5.1.4-clean-1", no_unit),
     "files-hidden": kind("short_middle", "4.3"),
     "odd-number": kind("extra_short_number"),
@@ -227,9 +234,27 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     assert shown["prediction"]["case"] == label
     if shown["plan"] is not None:
         assert shown["plan"]["case"] == label
-    refuses = label.startswith(("queue-", "ext-", "timer-")) or label in ("foreign-name", "wrong-length", "directory")
+    of_log = ("foreign-name", "wrong-length", "directory", "record-too-large")
+    refuses = label.startswith(("queue-", "ext-", "timer-")) or label in of_log
     assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_size_that_no_array_has(version: str, killed: bool, tmp_path: Path) -> None:
+    """Up to 5.3.1 a broker allocates it; later ones look first whether the file has so many bytes."""
+    root, _ = spoilt(f"{'4.3.1' if version.startswith('4.3') else '4.9.7'}-clean-1", record_of_no_array)(tmp_path)
+    if killed:
+        (root / "abort").touch()
+    found = analyze(Layout.open(root, CONFIG), version, options=RecoveryOptions(Policy.KEEP))
+    dies = version < "5.3"
+    assert (found.prediction.outcome == "refuses") == dies
+    if dies:
+        assert found.prediction.reason.startswith("OutOfMemoryError at the record at ")
+    _, applied = recover(root, CONFIG, version)
+    after = analyze(Layout.open(root, CONFIG), version, options=RecoveryOptions(Policy.KEEP))
+    assert applied.session and after.prediction.starts and not after.plan.edits
 
 
 FUTURE_MS = 1 << 45
