@@ -127,6 +127,8 @@ def repair(
     Exit code, without --apply: 0 nothing to do, or in use and in order; 1 the store is damaged, or the plan loses
     messages; 3 not shut down cleanly, or there is something to do. With --apply: 0 the store is in order now; 1
     something is still wrong, or messages or configuration are lost. Damage outside the chosen parts counts, too.
+    Without --apply and with it: 5 no repair can be planned, for the reason named; recover may still say what a start
+    would do.
 
     \b
     Examples:
