@@ -136,7 +136,7 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
     if error.errno == errno.ENOTDIR:
         in_the_way = next((each for each in (Path(path), *Path(path).parents) if each.is_file()), None)
         if in_the_way is not None:
-            hint = "a directory belongs there, so move the file away"
+            hint = "if a directory belongs there, move the file away"
             return Unreadable("not a directory but a file", path=in_the_way, hint=hint)
     if error.errno in FULL:
         return NoSpace.because(error, path, doing)

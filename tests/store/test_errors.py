@@ -52,7 +52,7 @@ def test_a_file_where_a_directory_belongs(tmp_path: Path) -> None:
     for path in (tmp_path / "index", tmp_path / "index" / "20261120220608875"):
         with pytest.raises(Unreadable) as caught, errors.os_errors(path):
             os.scandir(path)
-        told = f"not a directory but a file: {tmp_path}/index; a directory belongs there, so move the file away"
+        told = f"not a directory but a file: {tmp_path}/index; if a directory belongs there, move the file away"
         assert str(caught.value) == told
 
 
