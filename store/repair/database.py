@@ -198,13 +198,15 @@ def _selected(layout: Layout) -> Callable[[str], bool]:
 
 
 def database_fix(
-    layout: Layout, profile: Profile, tell: _Tell, *, named: Collection[str] = ()
+    layout: Layout, profile: Profile, tell: _Tell, *, named: Collection[str] = (), moves: bool = False
 ) -> tuple[DatabaseFix, Wrong]:
-    """Return the database by the log, and what is wrong with the existing one. named: as in `RecoveryOptions`. Raises
-    Refused, Unreadable, Unsupported.
+    """Return the database by the log, and what is wrong with the existing one. named: as in `RecoveryOptions`. moves:
+    the queues are in files now. Raises Refused, Unreadable, Unsupported.
     """
     path = database_place(layout, profile)
     found = units_of_log(layout, profile, tell, named=named)
+    if moves and found.behind is not None:  # a start with a RocksDB takes it in another way than one with files
+        raise found.behind
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"{path.name} has no RocksDB"), dict[QueueId, QueueBound]()
@@ -375,7 +377,7 @@ def database_plan(
     if kind is not None:
         _refuse_topics(layout, profile)
     log, moves = commit_log_of(layout), list(_moves_of_files(layout)) if kind else []
-    fix, wrong = database_fix(layout, profile, tell, named=named)
+    fix, wrong = database_fix(layout, profile, tell, named=named, moves=kind is not None)
     plan = Plan("keep", log.min_offset, fix.dispatched, moves)
     return _with_fix(plan, fix, wrong)
 

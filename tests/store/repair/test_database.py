@@ -553,6 +553,21 @@ def test_a_lost_record_that_a_queue_names_comes_first(tmp_path: Path) -> None:
         examined(layout, QueueStoreKind.ROCKSDB)
 
 
+@pytest.mark.parametrize(("name", "kind"), [(FILES, QueueStoreKind.ROCKSDB), (ROCKS, QueueStoreKind.FILES)])
+def test_stale_records_behind_the_log_come_first_in_both_directions(
+    name: str, kind: QueueStoreKind, tmp_path: Path
+) -> None:
+    """A start with a RocksDB hides messages behind them that a start with files serves."""
+    layout, root = opened(name, tmp_path), tmp_path / "damaged"
+    sizes = {key: text for key, text in layout.broker_config.items() if key.startswith("mappedFileSize")}
+    run_here(["damage", str(layout.root), "--to", str(root), "-s", "stale-tail", *settings(sizes)])
+    found = as_kind(Layout.open(root, BrokerConfig(sizes)), kind)
+    with pytest.raises(Refused, match=r"log must be recovered first.* recover .* --apply"):
+        examined(found, kind)
+    assert run_here(["recover", str(root), "--apply", "--yes", *settings(sizes)]).code == 0
+    assert examined(found, kind).plan.edits
+
+
 def test_what_is_left_behind_a_move_goes_with_the_new_options(tmp_path: Path) -> None:
     """The broker.conf that was named is still the old one: by that the queues would be made in files again."""
     root = str(stores.unpack("5.3.3-killed", tmp_path))
