@@ -74,7 +74,8 @@ def get(
     given such times to other messages. dump reads the whole log.
 
     Keys are looked up in the index. If the index lacks a key, the log is scanned, and the answer says so
-    (found_by). --message-id takes both ids of a message: the broker's offset message id and the client's unique
+    (found_by). Without --topic the index leads to the topics that the store still has; dump --key reads the whole
+    log. --message-id takes both ids of a message: the broker's offset message id and the client's unique
     key. Bodies that the producer compressed are printed decompressed.
 
     A topic with queue.type=BatchCQ stores messages that a client sent together as one record. They are found and

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from .selection_options import ConditionOptions, GetOptions, PrintOptions
 
 
+_OF_KNOWN_TOPICS = (
+    "the index finds a key in the topics that the store has now; `mqstore dump --key` also finds it in deleted ones"
+)
+
+
 class GetQuestion(NamedTuple):
     """What the command line asks for. whole: show batch records as they are stored."""
 
@@ -65,6 +70,12 @@ class GetQuestion(NamedTuple):
         """Whether the question is for a key."""
         return self.conditions.key is not None or self.conditions.unique_key is not None
 
+    @property
+    def in_any_topic(self) -> bool:
+        """Whether the question is for a key without its topic."""
+        topic = self.conditions.topic
+        return self.conditions.key is not None and (topic is None or is_pattern(topic))
+
     def json_of(self, message: Message) -> dict[str, Any]:
         """The JSON of a message as it is printed."""
         return message.to_json(raw=self.printing.raw, max_body=self.printing.max_body)
@@ -84,6 +95,8 @@ def answer(path: Path, question: GetQuestion, common: Common) -> None:
         print_found(store, found, question, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning the log, because the index lacks them")
+        if found.scanned < found.all and question.in_any_topic and not store.queues_unread:
+            common.warn(_OF_KNOWN_TOPICS)
         if not found.all:
             hint = searched_text(store, common.utc)
             raise NotFound("no such message", path=path, hint=hint)

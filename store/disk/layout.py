@@ -583,6 +583,7 @@ def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
     """The error for a topic without queues, with a similar name as a hint."""
     path = os.fspath(consume_queue)
     hint = did_you_mean(topic, _directories_in(path).keys() - {topic}, "mqstore inspect lists the topics")
+    hint += "; if the topic was deleted, mqstore dump --topic shows what the log still has of it"
     return NotFound(f"no such topic: {topic}", path=path, hint=hint)
 
 

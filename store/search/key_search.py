@@ -2,8 +2,9 @@
 
 An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the log without a sound
 index file are scanned; if that finds nothing, the rest is scanned too. The index hashes a key together with its topic:
-if not all topics are known, the whole log is scanned. It has the keys of a record, not those of the messages inside it:
-so records in batch queues are read.
+if not all topics are known, the whole log is scanned. That a topic was deleted shows nowhere: its messages are found
+only with their topic. The index has the keys of a record, not those of the messages inside it: so records in batch
+queues are read.
 
 `places_of_keys` finds the places of many unique keys: by the index, and one scan for those it lacks.
 """

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -383,11 +384,26 @@ def test_one_message_needs_no_heavy_imports(root: Path) -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
+def test_a_key_of_a_topic_that_was_deleted(root: Path, known: list[Record]) -> None:
+    """A broker deletes its queues, its configuration and its offsets: without the topic the index cannot find it."""
+    shutil.rmtree(root / "consumequeue" / "orders")
+    for path in (root / "config").iterdir():
+        path.unlink()
+    every = [r for r in known if "BBBB" in r["properties"].get("KEYS", "").split(" ")]
+    kept, deleted = ([r["physical_offset"] for r in every if (r["topic"] == "orders") is own] for own in (False, True))
+    found = get(root, "--key", "BBBB", "--format", "ndjson", "--fields", "physical_offset")
+    assert [json.loads(line)["physical_offset"] for line in found.stdout.splitlines()] == kept
+    assert "`mqstore dump --key` also finds it in deleted ones" in found.stderr
+    assert deleted and offsets(root, "--key", "BBBB", "--topic", "orders") == deleted
+    gone = get(root, "--topic", "orders")
+    assert gone.code == 1 and "mqstore dump --topic shows what the log still has" in gone.stderr
+
+
 def test_symlink_loops_are_passed_over(root: Path) -> None:
     for place in ("consumequeue/loop", "consumequeue/orders/9", "index/20260101000000000", "odd"):
         loop = root / place
         loop.symlink_to(loop)
-    for question in ("--topic orders --limit 1", "--key key28", "--topic orders --queue 0 --offset 3"):
+    for question in ("--topic orders --limit 1", "--key key28 --topic orders", "--topic orders --queue 0 --offset 3"):
         result = get(root, *question.split())
         assert (result.code, result.stderr) == (0, ""), question
 

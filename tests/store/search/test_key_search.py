@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,9 +91,8 @@ def test_times_of_an_index_file_hide_nothing(
     root = store(NAME)
     path = sorted((root / "index").iterdir())[which]
     data = path.read_bytes()
-    header = HEADER.parse(data)
-    header.begin_timestamp = header.begin_timestamp if times[0] is None else times[0]
-    header.end_timestamp = header.end_timestamp if times[1] is None else times[1]
+    header: dict[str, Any] = dict(HEADER.parse(data))
+    header |= {name: at for name, at in zip(("begin_timestamp", "end_timestamp"), times, strict=True) if at is not None}
     path.write_bytes(HEADER.build(header) + data[HEADER_BYTES:])
     with StoreReader(root) as opened:
         for key in ("AaAa", "key28", "订单-42"):
@@ -113,8 +113,8 @@ def test_items_that_lead_to_no_record_hide_nothing(
     data = bytearray(Path(file.path).read_bytes())
     for number in numbers:
         begin = items_offset(slots) + number * ITEM_BYTES
-        item = ITEM.parse(data[begin : begin + ITEM_BYTES])
-        item.physical_offset += moved
+        item: dict[str, Any] = dict(ITEM.parse(data[begin : begin + ITEM_BYTES]))
+        item["physical_offset"] += moved
         data[begin : begin + ITEM_BYTES] = ITEM.build(item)
     Path(file.path).write_bytes(data)
     with StoreReader(root) as opened:
@@ -169,8 +169,8 @@ def test_the_first_message_with_a_unique_key(lost: int, tmp_path: Path) -> None:
     """Also where the index lacks the first, but has a later one."""
     with writer(tmp_path, config=TINY) as out:
         for number in range(100):
-            key = 3 if number == 90 else number
-            out.append(NewMessage(b"T", b"", properties=b"UNIQ_KEY\1%032X\2" % key, store_timestamp=NOW))
+            own = b"UNIQ_KEY\1%032X\2" % (3 if number == 90 else number)
+            out.append(NewMessage(b"T", b"", properties=own, store_timestamp=NOW))
     with StoreReader(tmp_path, TINY) as opened:
         first = next(iter(search_log(opened, Selection(unique_key=f"{3:032X}"), note=Notes()))).message.position
         files = [file.path for file in opened.index.files]
