@@ -86,6 +86,8 @@ class Layout:
         self.commit_log_origin = commit_log_origin
         self.dledger = dledger
         self.aside: tuple[Path, ...] = ()
+        #: The broker's version that the user has named, for the commands that are proposed.
+        self.version_named = ""
         #: Directory that has the journal instead of the root; see `keep_journal_in`.
         self.journal_place: Path | None = None
         #: Readers treat the log as ending at this position; see `MappedFileQueue.hold_still`.
@@ -134,6 +136,7 @@ class Layout:
             return self
         started = Layout(self.root, self.broker_config, (self.root / COMMIT_LOG,), "default")
         started.aside, started.journal_place = self.aside, self.journal_place
+        started.version_named = self.version_named
         started.log_stop, started.queue_stops = self.log_stop, self.queue_stops
         return started
 

@@ -138,11 +138,13 @@ def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given 
 
 
 def proposed(layout: Layout, name: str, *arguments: str, version: str | None = None) -> str:
-    """Return a command for the store of a layout, with the configuration that it was opened with, the version of the
-    broker that was asked for, and what the command needs.
+    """Return a command for the store of a layout, with what the layout was opened with: configuration, version of the
+    broker, place of the journal; and what the command needs. version: of the broker, None: that of the layout.
     """
-    given = Given(layout.broker_config.words, version or "").at(layout)
-    return str(command(name, layout.root, *arguments, given=given))
+    place = None if "--journal" in arguments else layout.journal_place
+    writing = () if place is None else ("--journal", fspath(place.parent))
+    given = Given(layout.broker_config.words, version or layout.version_named, writing)
+    return str(command(name, layout.root, *arguments, given=given.at(layout)))
 
 
 def repair_command(

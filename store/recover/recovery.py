@@ -260,6 +260,7 @@ def analyze(
     """
     options = options or RecoveryOptions()
     options.check()
+    layout.version_named = version or ""
     if layout.aside:  # what was proved, was proved of the log that readers see
         layout, proved = layout.as_started(), None
     if proved is not None and proved.files is not None and not proved.files.still_holds(layout):

@@ -167,7 +167,7 @@ def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
     # proposed commands about the present store, as a recovery first, need the options given
     options, words = layout.broker_config.with_set(changes), layout.broker_config.words
     found = Layout.open(layout.root, BrokerConfig(options, words))
-    found.journal_place = layout.journal_place
+    found.journal_place, found.version_named = layout.journal_place, layout.version_named
     found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
     return found
 

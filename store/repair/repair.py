@@ -159,6 +159,7 @@ def analyze(
     queues are to be afterwards; layout: as of `as_kind`. proved: by a `verify` that has just read the log
     (`Scope.anew`). Raises Refused (the log must be recovered first), Unreadable, InvalidInput.
     """
+    layout.version_named = version or ""
     refuse_kind(layout, kind, profile_of(version).version if version else None)
     version = version or profile_of(generation_of(layout).version).version
     request = Request(choice, version, made_ms, kind)
@@ -174,6 +175,7 @@ def analyze(
 @refusing()
 def refuse_at_once(layout: Layout, version: str | None, kind: QueueStoreKind | None) -> None:
     """Raise what `analyze` raises before it reads the log: Refused, Unreadable, Unsupported, InvalidInput."""
+    layout.version_named = version or ""
     refuse_kind(layout, kind, profile_of(version).version if version else None)
     _refuse_log(layout, profile_of(version or generation_of(layout).version))
 

@@ -394,9 +394,8 @@ class InterruptedChange(NamedTuple):
 
     def command(self, layout: Layout) -> str:
         """Return the command that finishes the change, ready to paste."""
-        place = journal_option(layout.journal) if layout.journal_place is not None else None
-        at = self.journal or place
-        return proposed(layout, *self._words, *(("--journal", os.fspath(at)) if at is not None else ()))
+        elsewhere = () if self.journal is None else ("--journal", os.fspath(self.journal))
+        return proposed(layout, *self._words, *elsewhere)
 
 
 class HalfStore(NamedTuple):
