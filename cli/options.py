@@ -184,6 +184,7 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     from ..store.disk.file_queue import MappedFileQueue
     from ..store.errors import Missing
     from ..store.inspect.recognise import is_file_of_store
+    from ..store.session.undo import use_journal_of_moved
 
     if not directory.is_dir():
         raise Missing("no such directory", path=directory)
@@ -191,6 +192,7 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     if any(place.is_relative_to(own.resolve()) for own in (layout.root, *layout.commit_log_directories)):
         raise bad_parameter("--journal: name a directory outside the store")
     layout.keep_journal_in(directory)
+    use_journal_of_moved(layout)
     new = not layout.journal.is_dir()
     if new and (is_file_of_store(layout.journal) or MappedFileQueue.open(directory).files):
         raise bad_parameter(f"--journal: {directory} is used by the broker for its own files; name another directory")

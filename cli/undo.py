@@ -82,7 +82,7 @@ def undo(
 
 def _list(layout: Layout, common: Common) -> None:
     from ..store.counted import bytes_text, counted
-    from ..store.session.undo import list_sessions
+    from ..store.session.undo import list_sessions, sessions_elsewhere
     from .terminal import escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
@@ -109,7 +109,8 @@ def _list(layout: Layout, common: Common) -> None:
     with common.open_output() as out:
         out.records(rows, text=line, columns=_COLUMNS)
     if not rows:
-        common.warn(f"no sessions: {layout.root}")
+        elsewhere = sessions_elsewhere(layout)
+        common.warn(f"no sessions: {layout.root}{f'; {elsewhere}' if elsewhere else ''}")
 
 
 _COLUMNS = ("type", "session", "command", "state", "began", "changes", "files", "kept_bytes")

@@ -203,6 +203,7 @@ class Journal:
                 "steps": [asdict(step) for step in self.steps],
                 "lock": None if self.lock is None else _lock_row(self.lock),
                 "lost": self.lost,
+                "store": os.fspath(self.store.resolve()),
             },
             indent=1,
         ).encode("utf-8", "surrogateescape")

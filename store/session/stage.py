@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,6 +140,8 @@ def stage(
         else:
             stager.add(edit)
     stager.sync()
+    if layout.journal_place is not None:
+        stager.note_in_store()
     for used in {journal.folder_of(step) for step in journal.steps}:
         files.sync_directory(used)
     files.sync_directory(folder)
@@ -312,6 +315,13 @@ class _Stager:
             path=existing,
             hint="mount the parent of this directory on the same file system, or recover a copy of the store",
         )
+
+    def note_in_store(self) -> None:
+        """Note in the store where its journal is, so that the journal is found after the store was moved."""
+        folder = self.layout.root / JOURNAL_FOLDER / self.journal.session
+        with suppress(NoSpace):  # a full disk may be why the journal is elsewhere
+            if not folder.exists():
+                self._new_folder(folder)
 
     def _new_folder(self, folder: Path) -> Path:
         """Make a further folder of the session, with a note of where the journal is."""

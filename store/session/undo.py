@@ -7,14 +7,17 @@ run continues, and the barrier keeps brokers away meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, find_note, linked_queues, read_note, remove_tree, sessions
+from ..disk.compressed import read_regular
+from ..disk.files import LARGEST_JOURNAL_BYTES, Files, find_note, linked_queues, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
@@ -22,6 +25,7 @@ from ..findings.next_commands import proposed
 from .apply import alone, check_journal_place, check_places, listing, restore_times
 from .journal import (
     DONE,
+    JOURNAL,
     JOURNAL_IS_IN,
     SEALED,
     HalfStore,
@@ -29,6 +33,7 @@ from .journal import (
     SessionState,
     Step,
     barriers,
+    journal_option,
     left_over,
     unfinished,
 )
@@ -115,7 +120,59 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
             return Journal.load(layout.root, folder)
     if barriers(layout):
         return None
-    raise NotFound("nothing to undo", path=layout.root)
+    raise NotFound("nothing to undo", path=layout.root, hint=sessions_elsewhere(layout))
+
+
+def kept_elsewhere(layout: Layout) -> list[Path]:
+    """Return the journals made with --journal, by the notes in the store, which move with it."""
+    found = dict[Path, None]()
+    for folder in sessions(layout.root / SESSIONS):
+        with suppress(StoreError):
+            if (note := find_note(folder / JOURNAL_IS_IN)) is not None:
+                found[Path(os.fsdecode(read_note(note))).parent] = None
+    return [journal for journal in found if journal != layout.root / SESSIONS]
+
+
+def use_journal_of_moved(layout: Layout) -> None:
+    """Use the journal in the directory that --journal names if the store has been moved since then. The journal of a
+    store that is still in its place is not used: this store is a copy.
+    """
+    if layout.journal_place is None or layout.journal.is_dir():
+        return
+    for journal in kept_elsewhere(layout):
+        place = layout.journal_place.parent / journal.parent.name
+        if (place / SESSIONS).is_dir() and not _is_of_another(layout, place / SESSIONS):
+            layout.journal_place = place
+            return
+
+
+def _is_of_another(layout: Layout, journal: Path) -> bool:
+    """Whether the store that the sessions name is still there. Sessions of older versions name none."""
+    for folder in sessions(journal):
+        with suppress(StoreError, ValueError, LookupError, TypeError, AttributeError):
+            store = Path(json.loads(read_regular(folder / JOURNAL, LARGEST_JOURNAL_BYTES))["store"])
+            if store.exists() and not store.samefile(layout.root):
+                return True
+    return False
+
+
+def sessions_elsewhere(layout: Layout) -> str:
+    """Say where else sessions of this store may be, "" if nothing tells: in a journal that --journal named, or in the
+    named one under the name that the store had before it was moved.
+    """
+    known = [journal for journal in kept_elsewhere(layout) if journal != layout.journal and any(sessions(journal))]
+    if known and _is_of_another(layout, known[0]):
+        return f"the sessions in {known[0]} are of a store that is still in its place: this one is a copy"
+    if known:
+        option = ("--journal", os.fspath(journal_option(known[0])))
+        return f"sessions are kept in {known[0]}: {proposed(layout, 'undo', '--list', *option)}"
+    place = layout.journal_place
+    others = sorted(place.parent.glob(f"*/{SESSIONS}")) if place is not None else []
+    names = [path.parent.name for path in others if any(sessions(path))]
+    if place is None or not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{place.parent} has sessions of stores in other places ({', '.join(names[:_SHOWN])}{more}): was it moved?"
 
 
 def undo(

@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import JOURNAL, Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.session.apply import apply
 from mqstore.store.session.journal import MOVES, SEALED, InterruptedChange, barriers, ended_by, left_over, unfinished
-from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.session.undo import purge, session_to_undo, undo, use_journal_of_moved
 
 from ...recovery_cases import CONFIG
 from ..put.faults import CountingFiles, Killed, KilledFiles
@@ -134,3 +134,42 @@ def test_journals_of_several_stores(root: Path, place: Path, tmp_path: Path) -> 
     recover_with(root, place, Files())
     with pytest.raises(NotFound, match="nothing to undo"):
         session_to_undo(layout_of(other, place))
+
+
+def test_a_store_that_was_moved_finds_its_journal(root: Path, place: Path, tmp_path: Path) -> None:
+    """By the note in it. A copy of a store that is still there does not: the sessions are of that one."""
+    before, then = content(root), times(root)
+    recover_with(root, place, Files())
+    copy, moved = tmp_path / "copy", tmp_path / "moved"
+    shutil.copytree(root, copy)
+    of_copy = layout_of(copy, place)
+    use_journal_of_moved(of_copy)
+    with pytest.raises(NotFound, match=r"nothing to undo.*this one is a copy"):
+        session_to_undo(of_copy)
+    shutil.rmtree(copy)
+    root.rename(moved)
+    with pytest.raises(NotFound, match=f"mqstore undo {moved} --list .*--journal {place}"):
+        session_to_undo(layout_of(moved, None))
+    layout = layout_of(moved, place)
+    use_journal_of_moved(layout)
+    journal, files = session_to_undo(layout), Files()
+    assert journal is not None
+    confine(files, layout)
+    undo(layout, journal, files)
+    after = content(moved)
+    after.pop("lock", None)
+    before.pop("lock", None)
+    assert (after, times(moved)) == (before, then)
+    purge(layout, journal, files)
+    assert not (moved / JOURNAL).exists()
+
+
+def test_a_directory_with_sessions_of_other_stores_says_so(root: Path, place: Path, tmp_path: Path) -> None:
+    """A session of an older version has left no note in the store."""
+    recover_with(root, place, Files())
+    shutil.rmtree(root / JOURNAL)
+    moved = root.rename(tmp_path / "moved")
+    layout = layout_of(moved, place)
+    use_journal_of_moved(layout)
+    with pytest.raises(NotFound, match=f"{place} has sessions of stores in other places .*was it moved"):
+        session_to_undo(layout)
