@@ -497,6 +497,42 @@ def _append(found: list[Unread], unread: Unread) -> None:
         found[-1] = last._replace(length=unread.end - last.offset)
 
 
+def parts_of(
+    descriptor: int, size: int, offset: int, path: str, unit_bytes: int
+) -> Iterator[tuple[int, bytes | bytearray]]:
+    """Yield (byte, units from there on) for `size` bytes of an open file, without units that are not wholly readable.
+
+    Unreadable ranges are noted. Raises UnreadableRange where going around is not allowed, Unreadable.
+    """
+    data = bytearray(size)
+    got, unread = fill_any(descriptor, memoryview(data), offset, path)
+    for each in unread:
+        note(each)
+    yield from whole_units(offset, data, got, unread, unit_bytes)
+
+
+def whole_units(
+    at: int, data: bytearray, got: int, unread: list[Unread], unit_bytes: int
+) -> Iterator[tuple[int, bytes | bytearray]]:
+    """Yield the parts of a window of `got` bytes from byte `at` on, without units that are not wholly readable.
+
+    unread: the unreadable ranges in it.
+    """
+    if not unread:
+        del data[got:]
+        if data:
+            yield at, data
+        return
+    begin, window = 0, memoryview(data)[:got]
+    for each in unread:
+        first = (each.offset - at) // unit_bytes * unit_bytes
+        if first > begin:
+            yield at + begin, bytes(window[begin:first])
+        begin = max(begin, -(-(each.end - at) // unit_bytes) * unit_bytes)
+    if begin < len(window):
+        yield at + begin, bytes(window[begin:])
+
+
 # -- holes of sparse files --------------------------------------------------------------------------
 
 

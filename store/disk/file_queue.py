@@ -102,7 +102,7 @@ class Windows(ABC):
         """
         data = bytearray(max(0, min(size, file.size - offset)))
         got, unread = self.read_around(file, offset, memoryview(data))
-        yield from _parts(offset, data, got, unread, unit_bytes)
+        yield from byte_reader.whole_units(offset, data, got, unread, unit_bytes)
 
     def windows(
         self, file: MappedFile, begin: int, end: int, window_bytes: int, unit_bytes: int = 1
@@ -120,39 +120,6 @@ class Windows(ABC):
             size = min(window_bytes, stop - at, end - at)
             yield from self.parts(file, at, size, unit_bytes)
             at += size
-
-
-def parts_of(
-    descriptor: int, size: int, offset: int, path: str, unit_bytes: int
-) -> Iterator[tuple[int, bytes | bytearray]]:
-    """Yield (byte, units from there on) for `size` bytes of an open file, without units that are not wholly readable.
-
-    Unreadable ranges are noted. Raises UnreadableRange where going around is not allowed, Unreadable.
-    """
-    data = bytearray(size)
-    got, unread = byte_reader.fill_any(descriptor, memoryview(data), offset, path)
-    for each in unread:
-        byte_reader.note(each)
-    yield from _parts(offset, data, got, unread, unit_bytes)
-
-
-def _parts(
-    at: int, data: bytearray, got: int, unread: list[Unread], unit_bytes: int
-) -> Iterator[tuple[int, bytes | bytearray]]:
-    """Yield the parts of a window of `got` bytes from byte `at` on, without units that are not wholly readable."""
-    if not unread:
-        del data[got:]
-        if data:
-            yield at, data
-        return
-    begin, window = 0, memoryview(data)[:got]
-    for each in unread:
-        first = (each.offset - at) // unit_bytes * unit_bytes
-        if first > begin:
-            yield at + begin, bytes(window[begin:first])
-        begin = max(begin, -(-(each.end - at) // unit_bytes) * unit_bytes)
-    if begin < len(window):
-        yield at + begin, bytes(window[begin:])
 
 
 def is_zero(data: bytes | bytearray | memoryview) -> bool:

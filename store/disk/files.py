@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NOT_SUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 """Error numbers of a kernel or file system that does not support the call, such as NFS."""
 
@@ -72,8 +71,7 @@ def _sync_file_range() -> Callable[..., int] | None:
 
 FOLLOW_LINKS = "--follow-links"
 """The option that allows directories of a store to be links elsewhere."""
-_FILE_BITS = 0o666
-_MODE_BITS = 0o7777
+_FILE_BITS, _MODE_BITS = 0o666, 0o7777
 _OPEN_ATTEMPTS = 8
 
 
@@ -517,20 +515,15 @@ def _absolute(path: Path) -> Path:
 def _parts(layout: Layout) -> Iterator[Path]:
     """Yield the directories of a store that may be links."""
     yield from layout.commit_log_directories
-    yield layout.consume_queue
-    yield layout.batch_consume_queue
-    yield layout.consume_queue_ext
-    yield layout.index
-    yield layout.timer_log
-    yield layout.config
+    yield from (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext)
+    yield from (layout.index, layout.timer_log, layout.config)
 
 
 def _files(layout: Layout) -> Iterator[Path]:
     from ...formats.topics import FILE  # imported late: many commands never get here
 
     yield from (layout.abort, layout.lock, layout.checkpoint, layout.timer_wheel, layout.journal)
-    for suffix in ("", ".bak", ".tmp"):
-        yield layout.config / f"{FILE}{suffix}"
+    yield from (layout.config / f"{FILE}{suffix}" for suffix in ("", ".bak", ".tmp"))
 
 
 Content = bytes | memoryview

@@ -20,7 +20,7 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, Files, find_note, linked_queues, read_note, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
-from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
+from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
 from ..findings.next_commands import proposed
 from .apply import alone, check_journal_place, check_places, listing, restore_times
 from .journal import (

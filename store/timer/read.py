@@ -32,9 +32,9 @@ from ...formats.timer_log import (
 )
 from ...formats.timer_wheel import SLOT, SLOT_BYTES, SLOTS
 from ..columns import Rows, begins, rows_of
-from ..disk.byte_reader import next_data, noted_of
+from ..disk.byte_reader import next_data, noted_of, parts_of
 from ..disk.compressed import open_any
-from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero, parts_of
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..disk.layout import Layout
 
 WINDOW_UNITS = 1 << 14
