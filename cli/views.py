@@ -33,10 +33,11 @@ def print_views(store: StoreReader, names: list[str], now_ms: int, common: Commo
 
 
 def _view(name: str, store: StoreReader, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.own_topics import delays, transactions
+    from ..store.inspect.own_topics import delays
     from ..store.inspect.pop import pop
     from ..store.inspect.stats_dimensions import retries
     from ..store.inspect.timers import timers
+    from ..store.inspect.transactions import transactions
 
     match name:
         case "retries":

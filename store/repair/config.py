@@ -36,7 +36,8 @@ from ..disk.file_queue import start_of
 from ..disk.files import Edit
 from ..disk.layout import Layout, queue_directories
 from ..errors import InvalidInput, one_line
-from ..inspect.own_topics import TransactionPositions, has_own_records, transaction_queues
+from ..inspect.own_topics import has_own_records
+from ..inspect.transactions import TransactionPositions, transaction_queues
 from ..offsets.move import clamped_in_database
 from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond, is_int
 from ..search.log_search import never_delivered

@@ -49,6 +49,7 @@ from ..findings.next_commands import proposed
 from ..index.read import sizes_of
 from ..inspect.timers import OPTION as TIMER_OPTION
 from ..inspect.timers import in_database
+from ..inspect.transactions import open_in_database
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
@@ -62,7 +63,6 @@ from ..queues.references import commit_log_of
 from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
 from ..salvage.original import MissingOffsets, Restored, complete, left_at
-from ..salvage.salvage import open_in_database
 from ..search.find import silent
 from ..search.store import StoreReader
 from ..session.apply import put_barrier

@@ -29,7 +29,7 @@ from ...formats.message_properties import DELAY, INNER_MULTI_DISPATCH, ITEM_SEPA
 from ...formats.property_columns import PropertyItems
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.load_rules import unreadable_levels
-from ..broker.system_topics import ROCKSDB_HALF_TOPIC, SCHEDULE_TOPIC
+from ..broker.system_topics import SCHEDULE_TOPIC
 from ..columns import dictionary
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
@@ -37,13 +37,12 @@ from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
-from ..inspect.own_topics import TransactionState, open_in, transactions
+from ..inspect.transactions import open_in, open_in_database
 from ..put.new_message import COPIED, WriterOptions
 from ..put.producer import refused_copies
 from ..put.queue_kinds import without_blocking_names
 from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter
-from ..search.find import silent
 from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
 from .carve import Carved, Fragment, carve, join
@@ -553,14 +552,6 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
         return
     with StoreReader(Layout.open(target, wanted.config.for_new_store())) as store:
         salvaged.open_transactions = open_in_database(store)
-
-
-def open_in_database(store: StoreReader) -> int:
-    """Return the number of open transactions that a broker finds only in a RocksDB. Raises Unreadable."""
-    if store.topics and not store.queues.has_topic(ROCKSDB_HALF_TOPIC):
-        return 0
-    open_ = (TransactionState.OPEN, TransactionState.UNKNOWN)
-    return sum(row.in_rocksdb and row.state in open_ for row in transactions(store, silent).rows)
 
 
 def open_if_written(salvaged: Salvaged, wanted: SalvageRequest) -> int:

@@ -270,7 +270,7 @@ def positions_of_transactions(context: VerifyContext) -> None:
     asked = scope.topic in (None, HALF_TOPIC, OP_TOPIC) and not scope.quick
     if context.live or not asked or not context.log.complete or not store.queues.has_topic(HALF_TOPIC):
         return
-    from ..inspect.own_topics import stored_positions, transaction_queues  # only needed with transactions
+    from ..inspect.transactions import stored_positions, transaction_queues  # only needed with transactions
 
     queues = transaction_queues(store)
     for text in queues.told(stored_positions(store)) if queues else ():

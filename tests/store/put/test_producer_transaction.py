@@ -15,7 +15,7 @@ from mqstore.store.broker.system_topics import HALF_TOPIC, OP_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
-from mqstore.store.inspect.own_topics import transactions
+from mqstore.store.inspect.transactions import transactions
 from mqstore.store.log.batch import Batch, messages
 from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewMessage

@@ -11,7 +11,8 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.broker.system_topics import TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.inspect.own_topics import TransactionState, delays, transactions
+from mqstore.store.inspect.own_topics import delays
+from mqstore.store.inspect.transactions import TransactionState, transactions
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.put.message_columns import columns_of as message_columns
 from mqstore.store.put.new_message import NewMessage
