@@ -30,6 +30,9 @@ from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, Slice, matches
 from .store import FoundMessage, Note, StoreReader, Via
 
+_CHECKED = 4096
+"""Up to this many hits are read before the first message is given: where one leads to no record, the log is scanned."""
+
 
 def search_key(
     store: StoreReader, selection: Selection, *, reverse: bool = False, note: Note
@@ -50,7 +53,7 @@ def search_key(
     gaps = uncovered(start, end, covered)
     seen: set[tuple[int, int]] = set()
     every = heapq.merge(
-        _records(store, selection, places, Via.INDEX, reverse),
+        _records(store, selection, places, Via.INDEX, reverse, note),
         search_log(store, selection, ranges=gaps, reverse=reverse, note=note),
         _in_batches(store, selection, reverse),
         key=attrgetter("place"),
@@ -76,7 +79,7 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
         if selection.topic is None or matches(queue.topic, selection.topic)
     ]
     for places in merged(streams, reverse=reverse):
-        for found in _records(store, selection, places, Via.QUEUE, reverse):
+        for found in _records(store, selection, places, Via.QUEUE, reverse, lambda _: None):
             yield found._replace(via=Via.SCAN)
 
 
@@ -106,14 +109,15 @@ def _positions(answer: Answer) -> Iterator[int]:
 
 
 def _misled(store: StoreReader, answer: Answer, places: RecordPlaces) -> list[IndexFile]:
-    """The files whose items for a key lead to no record. places: those in the log that the items name.
+    """The files whose items for a key lead to no record. places: those in the log that the items name; many are not
+    read here, but noted when they are (`_records`).
 
     In front of the log the records of a file may have expired.
     """
-    found: set[int] = set()
-    for _, batch in batches(store.log, places):
+    named, found = set(places.position.tolist()), set[int]()
+    for _, batch in batches(store.log, places) if len(places) <= _CHECKED else ():
         found.update(batch.position.tolist())
-    named = set(places.position.tolist())
+    found = found if len(places) <= _CHECKED else named
     misled = {
         hit.path
         for hit in answer.hits
@@ -145,10 +149,14 @@ def _covered(store: StoreReader, answer: Answer, log_end: int) -> list[Range]:
 
 
 def _records(
-    store: StoreReader, selection: Selection, places: RecordPlaces, via: Via, reverse: bool
+    store: StoreReader, selection: Selection, places: RecordPlaces, via: Via, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages at some places, in the order of the places."""
-    for _, batch in batches(store.log, places):
+    lost = len(places) <= _CHECKED  # the range of their files is scanned
+    for named, batch in batches(store.log, places):
+        if not lost and len(batch) < len(named):
+            note("items of the index lead to no record: `mqstore dump --key` finds messages that are left out")
+            lost = True
         store.searched.add_batch(via, batch)
         yield from found_in(selection.wanted(batch, last_first=reverse), via)
 
