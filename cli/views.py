@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +116,7 @@ def _cancel(row: Record, common: Common) -> str:
     return f"  cancels nothing  {row['cancels']}  at {row['position']}: {row['reason']}"
 
 
-def _folded(rows: list[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
+def _folded(rows: Sequence[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
     """Lines for the first rows; with --verbose for all."""
     shown = rows if common.verbose else rows[:_SHOWN]
     for row in shown:
