@@ -354,8 +354,6 @@ def _undo_step(journal: Journal, step: Step, files: Files) -> None:
         if path.exists():  # only with force: somebody else created it
             _rename(path, folder / f"{step.moved_name}.later", files)
         _rename(moved, path, files)
-    if step.before is not None and path.exists() and path.stat().st_mtime_ns != step.before.modified_ns:
-        restore_times(step, path, files)  # the store is a copy, and so is the file that the session kept
 
 
 def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
@@ -375,10 +373,7 @@ def _rename(source: Path, target: Path, files: Files) -> None:
 
 
 def _prove_restored(journal: Journal) -> None:
-    """Check that every file has its old hash and size, and that new files are gone. Raises Unreadable.
-
-    Times are only set: the file system of a copy may keep them less exactly.
-    """
+    """Check that every file has its old hash, size and time, and that new files are gone. Raises Unreadable."""
     first: dict[str, Step] = {}
     for step in journal.steps:
         first.setdefault(step.path, step)
@@ -392,11 +387,12 @@ def _prove_restored(journal: Journal) -> None:
             raise Unreadable("undo did not restore the bytes from before the session", path=path)
     for step in first.values():
         path = journal.path_of(step)
-        if path.is_dir():  # its hash is compared above
+        if path.is_dir():  # its hash is compared above; directory times are not restored
             continue
-        now = path.stat().st_size if path.exists() else None
-        if now != (step.before and step.before.size):
-            raise Unreadable("undo did not restore the size from before the session", path=path)
+        status = path.stat() if path.exists() else None
+        then, now = step.before, status and (status.st_size, status.st_mtime_ns)
+        if now != (then and (then.size, then.modified_ns)):
+            raise Unreadable("undo did not restore the size or time from before the session", path=path)
 
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
