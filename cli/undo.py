@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..store.session.journal import Journal
 
 app = App()
+_SHOWN = 3
+"""Number of files that the text names."""
 
 
 @app.command()
@@ -142,6 +144,7 @@ def _undo(
         "files": done.files,
         "resumed": done.resumed,
         "forced": force,
+        "new_times": list(done.new_times),
     }
 
 
@@ -179,13 +182,23 @@ def _undone_text(record: Mapping[str, Any]) -> str:
     if not record["session"]:
         return "Removed: the start barrier of a recovery that was interrupted before it changed anything."
     again = " (after an interruption)" if record["resumed"] else ""
-    result = "every byte, time and name is as it was before."
+    new_times = [escape(path) for path in record["new_times"]]
+    result = f"every byte{' and' if new_times else ', time and'} name is as it was before."
     if record["forced"]:
         result = "these files are as they were before; other files were not checked."
-    return (
-        f"Taken back{again}: {record['command']} {escape(record['session'])}, "
-        f"{counted(record['changes'], 'change')} in {counted(record['files'], 'file')}; {result}"
-    )
+    changes = f"{counted(record['changes'], 'change')} in {counted(record['files'], 'file')}"
+    what = f"{record['command']} {escape(record['session'])}"
+    return f"Taken back{again}: {what}, {changes}; {result}{_times_text(new_times)}"
+
+
+def _times_text(new_times: list[str]) -> str:
+    from ..store.counted import counted
+
+    if not new_times:
+        return ""
+    more = f" and {len(new_times) - _SHOWN} more" if len(new_times) > _SHOWN else ""
+    named = ", ".join(new_times[:_SHOWN])
+    return f"\n{counted(len(new_times), 'file has', 'files have')} a new modification time: {named}{more}."
 
 
 def _purged_text(record: Mapping[str, Any]) -> str:

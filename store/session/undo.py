@@ -28,6 +28,7 @@ from .journal import (
     JOURNAL,
     JOURNAL_IS_IN,
     SEALED,
+    FileState,
     HalfStore,
     Journal,
     SessionState,
@@ -58,13 +59,16 @@ class Session(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """A session that was undone. resumed: an earlier undo had been interrupted."""
+    """A session that was undone. resumed: an earlier undo had been interrupted. new_times: files whose modification
+    time is not that of before, as the journal names them.
+    """
 
     session: str
     command: str
     resumed: bool
     steps: int
     files: int
+    new_times: tuple[str, ...] = ()
 
 
 def list_sessions(layout: Layout) -> Iterator[Session]:
@@ -204,16 +208,15 @@ def undo(
             raise Refused("another mqstore changed the session first", path=layout.root, hint="try again")
         if state is SessionState.APPLIED and not force:
             _check_unchanged(layout, journal, files)
-        if state is not SessionState.UNDONE:
-            _undo_steps(journal, files)
+        new_times = _undo_steps(journal, files) if state is not SessionState.UNDONE else ()
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
     resumed = state in (SessionState.UNDO_INTERRUPTED, SessionState.UNDONE)
-    return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
+    return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths), new_times)
 
 
-def _undo_steps(journal: Journal, files: Files) -> None:
-    """Undo every step, the last one first, and verify the result."""
+def _undo_steps(journal: Journal, files: Files) -> tuple[str, ...]:
+    """Undo every step, the last one first, and verify the result. Return the `new_times` of `Undone`."""
     if journal.state is not SessionState.UNDO_INTERRUPTED:
         _check_tables(journal)
         _prove_kept(journal)
@@ -229,8 +232,9 @@ def _undo_steps(journal: Journal, files: Files) -> None:
         if directory.is_dir() and not any(directory.iterdir()):
             files.remove_directory(directory)
     _sync_directories(journal, files)
-    _prove_restored(journal)
+    new_times = _prove_restored(journal)
     journal.finish_undo(files)
+    return new_times
 
 
 class _ChangedDatabase(NamedTuple):
@@ -354,6 +358,10 @@ def _undo_step(journal: Journal, step: Step, files: Files) -> None:
         if path.exists():  # only with force: somebody else created it
             _rename(path, folder / f"{step.moved_name}.later", files)
         _rename(moved, path, files)
+    then = step.before
+    is_file = path.is_file() and not path.is_symlink()
+    if then is not None and is_file and FileState.of(path).modified_ns != then.modified_ns:
+        _restore_times(step, path, files)  # the kept file of a copied store has the time of the copy
 
 
 def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
@@ -362,7 +370,16 @@ def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
         if step.before is not None and file.size != step.before.size:
             file.truncate(step.before.size)
         file.sync()
-    restore_times(step, path, files)
+    _restore_times(step, path, files)
+
+
+def _restore_times(step: Step, path: Path, files: Files) -> None:
+    """Restore the times of a file, unless it belongs to another user: the bytes are worth more than a time."""
+    try:
+        restore_times(step, path, files)
+    except StoreError as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
 
 
 def _rename(source: Path, target: Path, files: Files) -> None:
@@ -372,8 +389,12 @@ def _rename(source: Path, target: Path, files: Files) -> None:
         files.sync_directory(target.parent)
 
 
-def _prove_restored(journal: Journal) -> None:
-    """Check that every file has its old hash, size and time, and that new files are gone. Raises Unreadable."""
+def _prove_restored(journal: Journal) -> tuple[str, ...]:
+    """Check that every file has its old hash and size, and that new files are gone. Raises Unreadable.
+
+    Return the files without their old time. A store is whole without that, and no further try would restore it: the
+    file system of a copy may have coarser times.
+    """
     first: dict[str, Step] = {}
     for step in journal.steps:
         first.setdefault(step.path, step)
@@ -385,14 +406,17 @@ def _prove_restored(journal: Journal) -> None:
             same = not step.old_sha256 or sha256_of(path) == step.old_sha256
         if not same:
             raise Unreadable("undo did not restore the bytes from before the session", path=path)
+    new_times = []
     for step in first.values():
-        path = journal.path_of(step)
+        path, then = journal.path_of(step), step.before
         if path.is_dir():  # its hash is compared above; directory times are not restored
             continue
-        status = path.stat() if path.exists() else None
-        then, now = step.before, status and (status.st_size, status.st_mtime_ns)
-        if now != (then and (then.size, then.modified_ns)):
-            raise Unreadable("undo did not restore the size or time from before the session", path=path)
+        now = path.stat() if path.exists() else None
+        if (now and now.st_size) != (then and then.size):
+            raise Unreadable("undo did not restore the size from before the session", path=path)
+        if now and then and now.st_mtime_ns != then.modified_ns:
+            new_times.append(step.path)
+    return tuple(new_times)
 
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:

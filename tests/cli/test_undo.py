@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+import shutil
 import subprocess
 from itertools import product
 from pathlib import Path
@@ -61,6 +64,7 @@ def test_list_undo_list(recovered: tuple[Path, list[str]]) -> None:
         "files": before["files"],
         "resumed": False,
         "forced": False,
+        "new_times": [],
     }
     (after,) = answers(str(root), "--list", *options)
     assert after["state"] == "undone"
@@ -139,6 +143,41 @@ def test_a_store_that_changed(recovered: tuple[Path, list[str]]) -> None:
     assert "changed since" in result.stderr and "--force" in result.stderr
     (done,) = answers(str(root), "--yes", "--force", *options)
     assert done["changes"]
+
+
+def test_a_copy_that_has_lost_the_times(recovered: tuple[Path, list[str]], tmp_path: Path) -> None:
+    """Of a tar or of `cp -r`: kept files get the time that the journal knows, and the store is not half changed."""
+    root, options = recovered
+    answers(str(root), "--yes", *options)
+    index = next((root / "index").iterdir())
+    index.write_bytes(index.read_bytes()[:100] + bytes(400) + index.read_bytes()[500:])
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file() and ".mqstore" not in path.parts}
+    time_ns = index.stat().st_mtime_ns
+    run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
+    copy = tmp_path / "plain" / root.name
+    shutil.copytree(root, copy, copy_function=shutil.copyfile)
+    refused = run_here(["undo", str(copy), "--yes", *options])
+    assert refused.code == 5 and "changed since" in refused.stderr
+    (done,) = answers(str(copy), "--yes", "--force", *options)
+    assert all((copy / path.relative_to(root)).read_bytes() == data for path, data in before.items())
+    assert (copy / "index" / index.name).stat().st_mtime_ns == time_ns
+    assert done["forced"] and not list(copy.glob("commitlog/mqstore-recover-*"))
+
+
+def test_a_time_that_cannot_be_set(recovered: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of another user, or a file system with coarse times: the undo ends, and says so."""
+    root, options = recovered
+    real = os.utime
+
+    def coarse(path: Path, ns: tuple[int, int]) -> None:
+        if "consumequeue" in Path(path).parts:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        real(path, ns=(ns[0] // 1000 * 1000, ns[1] // 1000 * 1000))
+
+    monkeypatch.setattr(os, "utime", coarse)
+    done = run_here(["undo", str(root), "--yes", *options])
+    assert done.code == 0 and "every byte and name is as it was before." in done.stdout
+    assert "a new modification time: " in done.stdout
 
 
 def test_sessions_that_are_none(recovered: tuple[Path, list[str]]) -> None:
