@@ -40,9 +40,9 @@ def undo(
     """Take back what `recover`, `repair` or `offsets` did: bytes, times and names of every file as they were.
 
     Checksums prove the kept originals before any file is changed, and prove the restored files afterwards. If the
-    store has changed since (a broker ran, or messages were put), undo refuses. With --force it goes ahead: later
-    messages are lost if they lie in the same files or in the same RocksDB. If undo is interrupted, run it again.
-    Nothing is deleted before --purge.
+    store has changed since (a broker ran, or messages were put), undo refuses. With --force it goes ahead, brings back
+    the bytes and files that were replaced, and does not check the rest: later messages may be lost, so run mqstore
+    verify before a broker. If undo is interrupted, run it again. Nothing is deleted before --purge.
 
     Exit code: 0 taken back; 1 nothing to undo; 4 in use; 5 the store has changed, or cannot be read.
 
@@ -185,7 +185,7 @@ def _undone_text(record: Mapping[str, Any]) -> str:
     new_times = [escape(path) for path in record["new_times"]]
     result = f"every byte{' and' if new_times else ', time and'} name is as it was before."
     if record["forced"]:
-        result = "these files are as they were before; other files were not checked."
+        result = "the bytes that these changes replaced are back; other bytes were not checked."
     changes = f"{counted(record['changes'], 'change')} in {counted(record['files'], 'file')}"
     what = f"{record['command']} {escape(record['session'])}"
     return f"Taken back{again}: {what}, {changes}; {result}{_times_text(new_times)}"

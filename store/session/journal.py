@@ -221,9 +221,17 @@ class Journal:
             rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
             return {name: (size, time) for name, (size, time) in rows.items()}
 
-    def begin_undo(self, files: Files) -> None:
-        """Mark that the undo has begun: from now on the session can only be undone."""
-        self._publish(files, UNDOING, b"")
+    def begin_undo(self, files: Files, written: Sequence[str] = ()) -> None:
+        """Mark that the undo has begun: from now on the session can only be undone. written: paths of files that keep
+        their new time.
+        """
+        self._publish(files, UNDOING, json.dumps(written).encode("utf-8", "surrogateescape") if written else b"")
+
+    def written(self) -> frozenset[str]:
+        """Return the paths that `begin_undo` was given. Raises Unreadable."""
+        path = self.folder / UNDOING
+        with _parsing(path):
+            return frozenset(json.loads(_read(path).decode("utf-8", "surrogateescape") or "[]"))
 
     def finish_undo(self, files: Files) -> None:
         """Mark the session as undone."""

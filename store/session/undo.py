@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,7 @@ from .stage import sha256_of
 
 _SHOWN = 3
 """Number of changed files that an error names."""
+_NOT_UNDOING = (SessionState.APPLIED, SessionState.INTERRUPTED)
 _TABLES = (".sst", ".blob")
 """Files of a RocksDB that are never changed, only merged into others."""
 
@@ -193,9 +194,9 @@ def undo(
     if journal is None:
         with alone(layout, files, wait_seconds):
             return Undone("", "recover", True, 0, 0)
-    state = journal.state
+    state, guarded = journal.state, bool(barriers(layout))
     _check_order(layout, journal)
-    if state.half_way and not barriers(layout) and not force:
+    if state.half_way and not guarded and not force:
         raise Refused(
             f"session {journal.session} was interrupted and its start barrier is gone: a broker may have run since",
             path=layout.root,
@@ -208,21 +209,26 @@ def undo(
             raise Refused("another mqstore changed the session first", path=layout.root, hint="try again")
         if state is SessionState.APPLIED and not force:
             _check_unchanged(layout, journal, files)
-        new_times = _undo_steps(journal, files) if state is not SessionState.UNDONE else ()
+        open_since = force and state in _NOT_UNDOING and not (state.half_way and guarded)
+        written = _written_since(layout, journal, files) if open_since else ()
+        new_times = _undo_steps(journal, files, written) if state is not SessionState.UNDONE else ()
         lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
     resumed = state in (SessionState.UNDO_INTERRUPTED, SessionState.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths), new_times)
 
 
-def _undo_steps(journal: Journal, files: Files) -> tuple[str, ...]:
-    """Undo every step, the last one first, and verify the result. Return the `new_times` of `Undone`."""
+def _undo_steps(journal: Journal, files: Files, written: Sequence[str]) -> tuple[str, ...]:
+    """Undo every step, the last one first, and verify the result. Return the `new_times` of `Undone`. written: files
+    that keep a new time, for backups that go by times.
+    """
     if journal.state is not SessionState.UNDO_INTERRUPTED:
         _check_tables(journal)
         _prove_kept(journal)
-        journal.begin_undo(files)
+        journal.begin_undo(files, written)
+    later = journal.written()
     for step in reversed(journal.steps):
-        _undo_step(journal, step, files)
+        _undo_step(journal, step, files, restore=step.path not in later)
     for database in _changed_databases(journal):
         for path in database.later:
             kept = journal.folder_of(database.step) / f"{database.step.number:06d}.{path.name}.later"
@@ -297,15 +303,20 @@ def _check_order(layout: Layout, journal: Journal) -> None:
         raise Refused(f"session {newest.session} came later", path=layout.root, hint="undo that session first")
 
 
-def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
-    """Check that the store is as the repair left it. Raises Refused."""
+def _changed_since(layout: Layout, journal: Journal, files: Files) -> set[Path]:
+    """Return the files that are not as the session left them, each in its real directory. Raises Unreadable."""
     # a file has two paths if the configuration and the command line reach its directory differently
-    resolve, root = cache(Path.resolve), journal.store.resolve()
+    resolve = cache(Path.resolve)
     rows = (journal.listing(), listing(layout, journal, files))
     places = ({(journal.store / name): row for name, row in each.items()} for each in rows)
     then, now = ({resolve(path.parent) / path.name: row for path, row in each.items()} for each in places)
-    paths = then.keys() | now.keys()
-    others = (path for path in paths if then.get(path) != now.get(path))
+    return {path for path in then.keys() | now.keys() if then.get(path) != now.get(path)}
+
+
+def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
+    """Check that the store is as the repair left it. Raises Refused."""
+    root = journal.store.resolve()
+    others = _changed_since(layout, journal, files)
     changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in others)
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
@@ -314,6 +325,26 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
             path=layout.root,
             hint="--force undoes it anyway",
         )
+
+
+def _written_since(layout: Layout, journal: Journal, files: Files) -> list[str]:
+    """Return the files, as the journal names them, of which an undo restores only the bytes that the session replaced,
+    and that somebody may have written to since then. Without a listing of a finished session their times tell.
+    """
+    whole = {step.path for step in journal.steps if step.old_sha256 and not step.in_place}
+    then = {step.path: step.before for step in journal.steps if step.in_place and step.path not in whole}
+    if (journal.folder / DONE).exists():
+        changed = _changed_since(layout, journal, files)
+        return [name for name in then if _really(journal.store / name) in changed]
+    return [name for name, before in then.items() if before and _is_later(journal.store / name, before.modified_ns)]
+
+
+def _is_later(path: Path, then_ns: int) -> bool:
+    return path.exists() and FileState.of(path).modified_ns != then_ns
+
+
+def _really(path: Path) -> Path:
+    return path.parent.resolve() / path.name
 
 
 def _prove_kept(journal: Journal) -> None:
@@ -330,7 +361,8 @@ def _prove_kept(journal: Journal) -> None:
             raise Refused(
                 "a file that the session changed is gone",
                 path=path,
-                hint="create a file of this name, of any length, and run undo again with --force",
+                hint="restore it from a copy and run undo again with --force (of an empty file of this name only the "
+                "bytes that the session replaced come back, the others are zeros)",
             )
         kept = folder / (step.old_name if step.in_place else step.moved_name)
         if not step.in_place and not kept.exists():
@@ -345,11 +377,15 @@ def _prove_kept(journal: Journal) -> None:
             raise Unreadable("a file that the session kept is damaged", path=kept)
 
 
-def _undo_step(journal: Journal, step: Step, files: Files) -> None:
-    """Undo one step: any number of times, from any intermediate state."""
+def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> None:
+    """Undo one step: any number of times, from any intermediate state. restore: also the times of a file that was
+    changed in place.
+    """
     path, folder = journal.path_of(step), journal.folder_of(step)
     if step.in_place:
         _write_back(step, path, folder / step.old_name, files)
+        if restore:
+            _restore_times(step, path, files)
         return
     if step.kind == "create" and not (folder / step.new_name).exists():
         _rename(path, folder / step.new_name, files)
@@ -370,7 +406,6 @@ def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
         if step.before is not None and file.size != step.before.size:
             file.truncate(step.before.size)
         file.sync()
-    _restore_times(step, path, files)
 
 
 def _restore_times(step: Step, path: Path, files: Files) -> None:

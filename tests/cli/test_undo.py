@@ -145,6 +145,24 @@ def test_a_store_that_changed(recovered: tuple[Path, list[str]]) -> None:
     assert done["changes"]
 
 
+def test_what_was_written_to_a_file_since_then_stays_and_is_told(recovered: tuple[Path, list[str]]) -> None:
+    """Only the replaced bytes come back: the file is not as before, so neither is its time."""
+    root, options = recovered
+    before = answers(str(root), "--list", *options)
+    journal = json.loads((root / ".mqstore" / before[0]["session"] / "journal.json").read_bytes())
+    step = next(step for step in journal["steps"] if step["kind"] == "write" and step["path"].startswith("commitlog"))
+    log = root / step["path"]
+    with log.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"later")
+    later = log.stat().st_mtime_ns
+    done = run_here(["undo", str(root), "--yes", "--force", *options])
+    assert done.code == 0 and "as they were" not in done.stdout
+    assert "the bytes that these changes replaced are back; other bytes were not checked.\n" in done.stdout
+    assert f"1 file has a new modification time: {step['path']}." in done.stdout
+    assert log.stat().st_mtime_ns >= later > step["before"]["modified_ns"]
+
+
 def test_a_copy_that_has_lost_the_times(recovered: tuple[Path, list[str]], tmp_path: Path) -> None:
     """Of a tar or of `cp -r`: kept files get the time that the journal knows, and the store is not half changed."""
     root, options = recovered
