@@ -392,7 +392,7 @@ class WholeSeconds(Files):
 
 @pytest.mark.parametrize("files", [Files(), WholeSeconds()])
 def test_a_copy_of_the_store_with_other_times(files: Files, root: Path, tmp_path: Path) -> None:
-    """Files that the session moved get their old times back; those that it changed in place count as written to since."""
+    """Moved files get their old times back; those that were changed in place count as written to since."""
     before = everything(root)
     _, applied = recover(root, CONFIG, VERSION)
     assert applied.session and list((root / ".mqstore").rglob("*.moved"))
