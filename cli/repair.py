@@ -304,7 +304,8 @@ def _print(
     found, last = before.repair, after or before
     record, root = found.to_json(), found.layout.root
     record["verdict"] = verdict_json(before.verdict, root)
-    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
+    left = config_left(before, after)
+    record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given, left)]
     if applied is not None and after is not None:
         record["applied"] = {
             "session": applied.session,
@@ -312,7 +313,7 @@ def _print(
             "edits_left": len(after.repair.plan.edits),
             "lost_by_plan": applied.lost,
             "verdict": verdict_json(after.verdict, root),
-            "config": left.to_json() if (left := config_left(before, after)) is not None else None,
+            "config": left.to_json() if left is not None else None,
         }
     if beyond := last.beyond(given):
         record["beyond_repair"] = [row.to_json() for row in beyond]

@@ -59,25 +59,27 @@ def repair_text(
     if not beyond:
         title = "What is wrong:" if after is None else "What is still wrong:"
         lines += section(title, error_lines(last.verdict, found.layout.root), rows)
-    if not asking and (steps := next_steps(last, given)):
+    if not asking and (steps := next_steps(last, given, config_left(before, after))):
         lines += ["", *([NEXT_IN_USE] if last.verdict.live else next_lines(steps))]
     return page_of(lines)
 
 
 def _not_back(before: JudgedRepair, after: JudgedRepair | None) -> str:
-    asked = after is not None and _mends_config(before)
+    asked = after is not None and _writes_config(before)
     return not_back(before.verdict.config, config_left(before, after)) if asked else ""
 
 
-def _mends_config(before: JudgedRepair) -> bool:
-    from ..store.repair.parts import RepairPart
+def _writes_config(before: JudgedRepair) -> bool:
+    """Whether config/ is to be mended, or moved out of a RocksDB."""
+    from ..store.repair.parts import QueueStoreKind, RepairPart
 
-    return RepairPart.CONFIG in before.repair.request.choice.parts
+    request = before.repair.request
+    return RepairPart.CONFIG in request.choice.parts or request.kind is QueueStoreKind.FILES
 
 
 def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart | None:
-    """Configuration that is still lost after a repair that was asked to mend it, None for nothing."""
-    if after is None or not _mends_config(before):
+    """Configuration that is still lost after a repair that was to mend or move it, None for nothing."""
+    if after is None or not _writes_config(before):
         return None
     return still_lost_config(before.verdict.config, after.repair.layout)
 
@@ -170,8 +172,10 @@ def _offsets(found: Repair, rows: int | None) -> list[str]:
     return section("Wrong offsets:", lines, rows)
 
 
-def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
-    """The commands that mend the store, in order; the command of the plan first, if there is a plan."""
+def next_steps(seen: JudgedRepair, given: Given, left: ConfigStart | None = None) -> list[NextCommand]:
+    """The commands that mend the store, in order; the command of the plan first, if there is a plan. left: as of
+    `config_left`.
+    """
     found = seen.repair
     if (resuming := going_on(seen.verdict.findings, found.layout.root, given)) is not None:
         return [resuming]
@@ -181,10 +185,14 @@ def next_steps(seen: JudgedRepair, given: Given) -> list[NextCommand]:
         queues = [queue_text(queue) for queue in choice.queues]
         kind = found.request.kind or ""
         return [repair_command(found.layout.root, parts, queues, given, kind)]
-    return next_commands(
+    steps = next_commands(
         seen.left(),
         found.layout.root,
         given,
         recovered=seen.verdict.recovered or None,
         to_renumber=seen.verdict.to_renumber,
     )
+    again = repair_command(found.layout.root, ("config",), (), given)
+    if found.request.kind and left is not None and left.lost_topics and str(again) not in map(str, steps):
+        steps.append(again)  # the moved files get entries of what the log has
+    return steps

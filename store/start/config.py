@@ -166,12 +166,15 @@ class Signs:
 
 @dataclass(frozen=True)
 class ConfigLoss:
-    """What is proved and the loaded tables lack. ran: a broker has written its files here."""
+    """What is proved and the loaded tables lack. ran: a broker has written its files here. cut: files whose RocksDB has
+    lost entries.
+    """
 
     loaded: Mapping[str, LoadedConfig]
     queues: Ranges
     ran: bool
     undelivered: Undelivered
+    cut: frozenset[str] = frozenset()
     _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -180,7 +183,7 @@ class ConfigLoss:
         known = {key[1] for key in self._taken(one)}
         proved = {queue.topic for queue, (first, end) in self.queues.items() if end > first} - known
         missing = frozenset(t for t in proved if not t.startswith(LMQ_PREFIX) and not is_system_topic(t))
-        lost = one.start is not LoadAction.LOADS or all(map(is_system_topic, known))
+        lost = one.start is not LoadAction.LOADS or all(map(is_system_topic, known)) or TOPICS in self.cut
         reported = frozenset() if one.main.unseen else missing
         return (reported, frozenset()) if lost else (frozenset(), reported)
 
@@ -478,7 +481,8 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
     if with_timer:
         files += (_timer_check(layout.config),)
     signs = Signs(layout, queues)
-    lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered)
+    cut = _cut_databases(layout, rules)
+    lost = ConfigLoss(loaded, queues, signs.of_a_broker, undelivered, frozenset(name for name, _ in cut))
     lost_topics, unserved = lost.topics()
     return ConfigStart(
         profile.version,
@@ -493,7 +497,7 @@ def _predicted(layout: Layout, profile: Profile, queues: Ranges, undelivered: Un
         bare=not signs.of_a_broker and not signs.of_files,
         unsettled=lost.unsettled(),
         databases=in_databases(layout, rules),
-        cut_databases=_cut_databases(layout, rules),
+        cut_databases=cut,
         unserved=tuple(sorted(unserved)),
     )
 
@@ -510,8 +514,10 @@ def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str],
 
 
 def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
-    """`before`, without what is back by now. Topics and groups come back as new ones."""
-    rules = config_rules(profile)
+    """`before`, without what is back by now. Topics and groups come back as new ones. Files made of a RocksDB lack what
+    that had lost.
+    """
+    rules, databases = config_rules(profile), in_force(layout.config, layout.broker_config).databases
     back, opened = set[tuple[str, tuple[Any, ...]]](), set[str]()
     for file in before.files:
         if file.file == TIMER_CHECK:
@@ -542,7 +548,7 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
             if entry not in {entry_text(key) for file, key in back if file == name}
         ),
         unnamed=tuple((name, text) for name, text in before.unnamed if name not in opened),
-        cut_databases=_cut_databases(layout, rules),
+        cut_databases=(*(o for o in before.cut_databases if o[0] not in databases), *_cut_databases(layout, rules)),
     )
 
 

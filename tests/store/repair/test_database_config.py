@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from mqstore.formats.kinds import KINDS
 from mqstore.formats.rocksdb_config import KV_DATA_VERSION, VERSION_ROW
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.next_commands import settings
 from mqstore.store.offsets.positions import positions_of
 from mqstore.store.queues.rocksdb_write import rewritten
 from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chosen
@@ -100,6 +103,22 @@ def test_a_broker_can_be_started_then(tmp_path: Path) -> None:
     assert "config/topics.json" in done.stdout
     for words in (["verify", root], ["verify", root, "--set", "storeType=default"]):
         assert run_here(words).code == 0
+
+
+def test_what_a_database_has_lost_is_told_and_the_way_to_serve_its_topics(tmp_path: Path) -> None:
+    """The files have what is left; the topics that the log shows come back with a second command."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    (root / "config/topics/000010.log").unlink()
+    sizes = {k: text for k, text in stores.config(root.name, root).items() if k.startswith("mappedFileSize")}
+    words = [str(root), *settings(sizes)]
+    done = run_here(["repair", *words, "--queues", "--as", "files", "--apply", "--yes"])
+    (lost,) = re.findall(r"Done: repaired\. Not restored: 1 topic is no longer served, entries of .*", done.stdout)
+    assert done.code == 1 and "config/topics" in lost and "  lost     topic TopicB" in done.stdout
+    commands = re.findall(r"^(?:Next|Then): mqstore (re.* --apply .*)", done.stdout, re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["recover", "repair"]
+    assert [run_here([*shlex.split(command, comments=True), "--yes"]).code for command in commands] == [0, 0]
+    assert "TopicB" in (root / "config/topics.json").read_text()
+    assert run_here(["verify", *words, "--set", "storeType=default"]).code == 0
 
 
 @pytest.mark.parametrize("name", [CLEAN, "5.3.3-lmq"])
