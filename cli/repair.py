@@ -167,6 +167,11 @@ def repair(
 
             refuse_in_use(layout)
         layout = as_kind(layout, kind)
+        if kind is QueueStoreKind.FILES:
+            from ..store.repair.database import files_kept
+
+            for sentence in files_kept(layout):
+                common.warn(sentence)
     before = _analyze(layout, judged, choice, broker_version, common, kind)
     if kind is not None and before.repair.nothing_to_do:  # already moved: judge it as a broker with this storeType
         judged = layout

@@ -40,9 +40,9 @@ from ..broker.system_topics import LITE_PREFIX, LMQ_PREFIX
 from ..broker.topics import json_bytes
 from ..counted import counted
 from ..disk.file_queue import file_name
-from ..disk.files import Edit
+from ..disk.files import Edit, is_of_session
 from ..disk.layout import ROCKSDB_CONSUME_QUEUE, Layout, queue_directories, queue_directory
-from ..errors import InvalidInput, Refused, Unreadable, Unsupported
+from ..errors import InvalidInput, Missing, Refused, Unreadable, Unsupported
 from ..findings.next_commands import proposed
 from ..log.batch import Batch, Extent, ExtentKind
 from ..plan.observer import left_away
@@ -478,14 +478,14 @@ _CODES = ("I-140",)
 
 def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
     """Yield edits that write config files from the databases and move the databases away. layout: as of `as_kind`.
-    made_ms: time of a missing dataVersion. A database that cannot be read stays.
+    made_ms: time of a missing dataVersion. A database that cannot be read stays, and so do files of `files_kept`.
     """
     found = _databases_before(layout)
     written: dict[str, Any] = {}
     for name, path in found.databases.items():
         try:
             written[name] = table_of(path, name)
-        except Unreadable:
+        except (Unreadable, Missing):
             continue
     unreadable = {path for name, path in found.databases.items() if name not in written}
     for name, content in written.items():
@@ -501,6 +501,17 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
     for path in sorted(set(found.databases.values()) - unreadable):
         for file in database_files(path):
             yield Edit("move", str(file), "the old RocksDB: its content is in files now", _CODES)
+
+
+def files_kept(layout: Layout) -> Iterator[str]:
+    """Yield a sentence on each config file that a move to files leaves alone, in place of a database that is not there.
+    layout: as of `as_kind`.
+    """
+    for name, path in sorted(_databases_before(layout).databases.items()):
+        if not path.exists() and (layout.config / name).is_file():
+            file = f"config/{name}"
+            older = "" if is_of_session(layout, file) else ", and may be older than what was lost"
+            yield f"{file} stays as it is{older}: its RocksDB config/{path.name} is not there"
 
 
 def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iterator[Edit]:

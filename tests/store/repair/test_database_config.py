@@ -121,6 +121,22 @@ def test_what_a_database_has_lost_is_told_and_the_way_to_serve_its_topics(tmp_pa
     assert run_here(["verify", *words, "--set", "storeType=default"]).code == 0
 
 
+@pytest.mark.parametrize("name", SEPARATE)
+def test_a_file_in_the_place_of_a_database_that_is_gone_stays(name: str, tmp_path: Path) -> None:
+    root = stores.unpack("5.5.1-rocksdb", tmp_path)
+    config = stores.config(root.name, root)
+    sizes = settings({key: text for key, text in config.items() if key.startswith(("mappedFileSize", "storeType"))})
+    shutil.rmtree(root / "config" / SEPARATE[name])
+    run_here(["recover", str(root), "--apply", "--yes", *sizes])
+    kept = (root / "config" / name).read_bytes()
+    done = run_here(["repair", str(root), "--queues", "--as", "files", "--apply", "--yes", *sizes])
+    assert done.code == 0, done
+    assert f"config/{name} stays as it is: its RocksDB config/{SEPARATE[name]} is not there" in done.stderr
+    assert (root / "config" / name).read_bytes() == kept
+    assert not [path for other in SEPARATE.values() if (path := root / "config" / other / "CURRENT").exists()]
+    assert run_here(["verify", str(root), *sizes, "--set", "storeType=default"]).code == 0
+
+
 @pytest.mark.parametrize("name", [CLEAN, "5.3.3-lmq"])
 def test_a_broker_with_databases_has_the_positions(name: str, tmp_path: Path) -> None:
     """Its counter is greater than any that may be there, and LMQs have no file of their own."""
