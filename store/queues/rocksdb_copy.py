@@ -152,12 +152,13 @@ class DatabaseLoss(NamedTuple):
     """What the files of a RocksDB prove that it had, and what is missing when it is opened.
 
     text: what is wrong. manifest: nothing is lost if CURRENT names this MANIFEST; "": no MANIFEST does that. opens:
-    whether a broker opens what remains.
+    whether a broker opens what remains. sure: entries are lost; False: a file is missing that may have had none.
     """
 
     text: str
     manifest: str = ""
     opens: bool = True
+    sure: bool = True
 
     @property
     def sentence(self) -> str:
@@ -234,7 +235,7 @@ def _loss_of(path: Path) -> DatabaseLoss | None:
         return DatabaseLoss(f"its table {number:06}.sst {what}", opens=False)
     younger = sorted(number for number in files.tables.keys() - own.tables if number >= own.next_file)
     text = f"{named} is older than the tables beside it" if younger else f"a write-ahead log of {named} is missing"
-    return DatabaseLoss(text)
+    return DatabaseLoss(text, sure=bool(younger))  # a log may be empty
 
 
 def _loss_of_logs(files: _DatabaseFiles, manifest: ManifestContent) -> DatabaseLoss | None:

@@ -509,7 +509,8 @@ def _cut_databases(layout: Layout, rules: ConfigRules) -> tuple[tuple[str, str],
     for name, path in places.items():
         loss = database_loss(path) if is_rocksdb(path) else None
         if loss is not None and loss.opens:
-            found.append((name, f"entries of config/{path.name} are lost: {loss.text}"))
+            fate = "are lost" if loss.sure else "may be lost"
+            found.append((name, f"entries of config/{path.name} {fate} ({loss.text})"))
     return tuple(found)
 
 

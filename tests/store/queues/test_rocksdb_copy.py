@@ -157,7 +157,7 @@ def test_a_manifest_that_is_older_than_the_tables(topics: Path) -> None:
 
 def test_a_log_that_is_missing(topics: Path) -> None:
     (topics / "000010.log").unlink()
-    assert lost(topics) == DatabaseLoss("a write-ahead log of MANIFEST-000005 is missing")
+    assert lost(topics) == DatabaseLoss("a write-ahead log of MANIFEST-000005 is missing", sure=False)
 
 
 CHANGES: dict[str, Callable[[Path], None]] = {
