@@ -12,7 +12,7 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..store.damage.drill import Drill
+    from ..store.damage.scenario import Drill
 
 app = App()
 
@@ -72,7 +72,8 @@ def _scenario_text(record: Mapping[str, Any]) -> str:
 
 
 def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill:
-    from ..store.damage.drill import drill, scenario_of
+    from ..store.damage.scenario import drill
+    from ..store.damage.scenarios import scenario_of
     from ..store.disk.files import Files
     from ..store.search.store import StoreReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..store.put.message_json import OnDamage
+from ..store.put.on_damage import OnDamage
 from .declared import Option
 
 __all__ = ["OnDamage", "OnDamageOption"]

@@ -143,7 +143,7 @@ def report_of(to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[st
 
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, output: Output) -> None:
     """Print the answer to `output`; warn about what is not in the files, or damaged in them. Raises Exit."""
-    from ..store.put.message_json import CorruptedBodies
+    from ..store.put.on_damage import CorruptedBodies
     from .json_text import indented_lines
 
     for row in report["damage"][:_NAMED]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..store.counted import counted
-from ..store.put.message_json import CorruptedBodies, OnDamage
+from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, warn_of_nearest_version
 from .damage_option import OnDamageOption
 from .declared import Argument, Exit, Option

@@ -74,7 +74,7 @@ def put(
       mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
-    from ..store.put.message_json import CorruptedBodies
+    from ..store.put.on_damage import CorruptedBodies
 
     if source.path is None and (options_of_from := source.said()):
         raise bad_parameter(f"{options_of_from[0]} needs --from")

@@ -15,8 +15,9 @@ from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.put.bulk import AHEAD_ROWS, PresentKeys, StoredColumns
 from ..store.put.message_columns import columns_of, columns_where, left_out
-from ..store.put.message_json import BATCH, CorruptedBodies, MessageReader, is_corrupted, is_message
+from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage, check_copy
+from ..store.put.on_damage import CorruptedBodies
 from ..store.put.producer import refused_copies
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import NumberedRows, read_directory, read_rows

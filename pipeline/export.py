@@ -20,7 +20,7 @@ from ..store.arrow.stores import ReadOptions, place_of
 from ..store.disk.files import Files, write_new
 from ..store.log.commit_log import split_bytes_for
 from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish_job
-from ..store.put.message_json import OnDamage
+from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,8 +30,9 @@ from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
 from ..put.message_columns import columns_of, columns_where
-from ..put.message_json import CorruptedBodies, MessageReader, OnDamage, is_message
+from ..put.message_json import MessageReader, is_message
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
+from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copies
 from ..put.tail import check_queue_database
 from ..put.writer import StoreWriter

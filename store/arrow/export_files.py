@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from ..disk.files import Files
 from ..errors import from_os_error, os_errors
 from ..output.stage import DRAFT
-from ..put.message_json import CorruptedBodies, OnDamage
+from ..put.on_damage import CorruptedBodies, OnDamage
 from .export_formats import NOTE, ExportFormat, ExportSink, holds_note, open_sink
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogSplit, fields_of, rows_of

@@ -30,7 +30,7 @@ from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import COMPACTION, COMPACTION_LOG
-from ..errors import NotFound
+from ..errors import InvalidInput, NotFound
 from ..index.read import Header, open_index_file
 from ..index.write import file_name as index_file_name
 from ..queues.edits import last_byte
@@ -560,3 +560,11 @@ def _tiered_header(path: Path) -> dict[str, int]:
 def scenarios() -> dict[str, Scenario]:
     """Return all scenarios by name, those of the log first."""
     return REGISTER
+
+
+def scenario_of(name: str) -> Scenario:
+    """Return a scenario by its name. Raises InvalidInput."""
+    found = scenarios().get(name)
+    if found is None:
+        raise InvalidInput(f"no such scenario: {name!r}", hint="mqstore damage --list names them")
+    return found

@@ -1,15 +1,10 @@
-"""A message from its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`).
-
-And what a writer does with bodies that failed their checksum where they were read (`body_crc_ok`).
-"""
+"""A message from its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...formats import message_properties as names
@@ -17,8 +12,7 @@ from ...formats.host import PORT_MAX, host_of
 from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import COMPRESSION_MASK
 from ..broker.topics import now_ms
-from ..counted import counted
-from ..errors import Corrupted, InvalidInput
+from ..errors import InvalidInput
 from ..log.message import FORMS
 from .new_message import (
     COPIED,
@@ -263,53 +257,3 @@ def _property_map(value: object) -> dict[str, str]:
         if not isinstance(item, str):
             raise InvalidInput(f"properties: {name}: not text: {item!r}")
     return dict(value)
-
-
-HINT = "--on-damage skip leaves it out, --on-damage mark keeps its checksum"
-
-
-class OnDamage(StrEnum):
-    """Refuse the body; leave the message out; keep a checksum that fails. The body is never stored as a sound one."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    MARK = "mark"
-
-
-@dataclass
-class CorruptedBodies:
-    """Counts corrupted bodies and applies the option to them."""
-
-    on_damage: OnDamage = OnDamage.FAIL
-    skipped: int = 0
-    marked: int = 0
-
-    @property
-    def met(self) -> int:
-        """All corrupted bodies."""
-        return self.skipped + self.marked
-
-    def take(self, count: int, where: str) -> bool:
-        """Count `count` corrupted bodies; return whether to write them. where: names the first. Raises Corrupted."""
-        if count and self.on_damage is OnDamage.FAIL:
-            raise Corrupted(f"{where}: the body failed its checksum", hint=HINT)
-        if self.on_damage is OnDamage.SKIP:
-            self.skipped += count
-            return False
-        self.marked += count
-        return True
-
-    def remarks(self) -> Iterator[str]:
-        """Remarks for the user."""
-        if self.skipped:
-            yield counted(
-                self.skipped,
-                "message left out: its body failed its checksum",
-                "messages left out: their bodies failed their checksums",
-            )
-        if self.marked:
-            yield counted(
-                self.marked,
-                "message has a body that failed its checksum; its copy fails, too",
-                "messages have bodies that failed their checksums; their copies fail, too",
-            )

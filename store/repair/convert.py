@@ -36,7 +36,7 @@ from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import scan_messages
 from ..broker.dispatch_record import Dispatching
-from ..damage.drill import check_target, copy_file, copy_store
+from ..damage.scenario import check_target, copy_file, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue

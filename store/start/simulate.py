@@ -15,6 +15,7 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, Refusal, load_files, size_at, truncate, walk
 from ..broker.profiles import DLEDGER_LOAD, LoadRules, Profile, QueueCut, ReputStart
 from ..broker.snapshot import DirectoryEntry, QueueId, Snapshot
+from ..counted import counted
 from ..index.compare import load_index
 from ..queues.start import ExtDamage, ExtRules
 from ..queues.start_rocksdb import Commit, RowDamage
@@ -289,7 +290,7 @@ def _too_large(outcome: Outcome, scan: LogWalk) -> Refusal | None:
     size = size_at(outcome.snapshot, entry, failure.offset)
     if size <= LARGEST_ARRAY_BYTES:
         return None
-    reason = f"OutOfMemoryError at the record at {scan.end}, whose damaged size is {size:,} bytes"
+    reason = f"OutOfMemoryError at the record at {scan.end}, whose damaged size is {counted(size, 'byte', form=',')}"
     return Refusal("record-too-large", reason, entry.path)
 
 

@@ -163,7 +163,7 @@ def _levels_without_broker(context: VerifyContext) -> Iterator[FileFault]:
         if waiting > 0 and options.lacks_level(level):
             text = f"{counted(waiting, 'message waits', 'messages wait', form=',')} in delay level {level}"
             text += f", but {options.delay_levels.name} ends at level {len(options.delay_levels.value)}"
-            more = f"no broker delivers messages of level {level} until the option has {level} levels again"
+            more = f"no broker delivers messages of level {level} until the option has {counted(level, 'level')} again"
             yield FileFault(path, f"{text}: {more}", Severity.WARNING, repair="")
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mqstore.store.damage.drill import drill
+from mqstore.store.damage.scenario import drill
 from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqstore.store.damage.drill import drill
+from mqstore.store.damage.scenario import drill
 from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from mqstore.store.damage.drill import drill
-from mqstore.store.damage.scenario import Scenario
+from mqstore.store.damage.scenario import Scenario, drill
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import BARRIER_PREFIX, Layout

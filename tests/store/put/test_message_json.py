@@ -13,8 +13,8 @@ from mqstore.formats import message_properties as names
 from mqstore.formats.client_batch import MESSAGE
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.errors import Corrupted, InvalidInput
-from mqstore.store.put.message_json import CorruptedBodies, MessageReader, OnDamage
+from mqstore.store.errors import InvalidInput
+from mqstore.store.put.message_json import MessageReader
 from mqstore.store.put.new_message import NUMBER_LIMITS, NoKeys
 
 from .writing import NOW
@@ -95,23 +95,3 @@ def test_a_message_of_a_batch_is_a_record_of_its_own() -> None:
     flags = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP | SysFlag.COMPRESSED | SysFlag.ZSTD | SysFlag.BORN_V6
     message = READER.message({**PLAIN, "inner_number": 1, "sys_flag": int(flags), "body_compression": "zstd"})
     assert (message.body, message.sys_flag) == (b"x", SysFlag.BORN_V6)
-
-
-def test_a_broken_body_is_refused_unless_something_else_is_asked_for() -> None:
-    bodies = CorruptedBodies()
-    assert bodies.take(0, "in")
-    with pytest.raises(Corrupted, match="in line 3: the body failed its checksum") as found:
-        bodies.take(1, "in line 3")
-    assert "skip" in found.value.hint and "mark" in found.value.hint
-    assert bodies.met == 0 and not [*bodies.remarks()]
-
-
-@pytest.mark.parametrize(
-    ("how", "written", "said"), [(OnDamage.SKIP, False, "left out"), (OnDamage.MARK, True, "fail, too")]
-)
-def test_what_is_left_out_or_marked_is_counted_and_told(how: OnDamage, written: bool, said: str) -> None:
-    bodies = CorruptedBodies(how)
-    assert [bodies.take(count, "in") for count in (1, 3)] == [written, written]
-    assert bodies.met == 4
-    (remark,) = bodies.remarks()
-    assert remark.startswith("4 messages") and said in remark

@@ -10,7 +10,8 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.index_file import HEADER_BYTES
-from mqstore.store.damage.drill import drill, scenario_of
+from mqstore.store.damage.scenario import drill
+from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.message import MESSAGE
-from mqstore.store.damage.drill import drill, scenario_of
+from mqstore.store.damage.scenario import drill
+from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.files import Files
 from mqstore.store.salvage.runs import Grade, batches_of, images_of
 from mqstore.store.salvage.salvage import Salvaged, SalvageRequest, look

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.damage.drill import drill, scenario_of
+from mqstore.store.damage.scenario import drill
+from mqstore.store.damage.scenarios import scenario_of
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import mark_of

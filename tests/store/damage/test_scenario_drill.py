@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.damage.drill import drill, plan, scenario_of
-from mqstore.store.damage.scenarios import scenarios
+from mqstore.store.damage.scenario import drill, plan
+from mqstore.store.damage.scenarios import scenario_of, scenarios
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, NotFound, Refused, StoreError
 from mqstore.store.search.store import StoreReader
