@@ -30,6 +30,10 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     store, the messages stored after the last export. If --since-last is killed and run again, DIR has each message
     once. Columns and format must be those of the export.
 
+    --since and --until go by the clock of the broker. In a log above 64 MiB whose times rise, export reads only the
+    files near these times; the answer says how many were left out. A clock that was wrong for a while may have given
+    such times to other messages: dump reads the whole log.
+
     --since-last is refused if the log is not the one that was exported: a broker's start, recover, repair --all or
     undo may have changed its end. Then export all to a new DIR. Or add the newer messages with --append --since
     TIME; the next --since-last continues from there. --overwrite loses messages that have expired since.
@@ -40,9 +44,9 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     left out (skip), or ends the command (fail). If a store cannot be read, the command ends before it writes
     anything. With --master Spark exports the log in parts, as mqstore pipeline export does.
 
-    Exit code: 0 complete; 1 something was damaged or has expired, or a store could not be read (--partial); the
-    rest is exported; 4 another job works on DIR; 5 cannot read or write; if a disk did not give some bytes, the
-    rest is exported.
+    Exit code: 0 complete, except log files left out by time; 1 something was damaged or has expired, or a store
+    could not be read (--partial); the rest is exported; 4 another job works on DIR; 5 cannot read or write; if a
+    disk did not give some bytes, the rest is exported.
 
     \b
     Examples:

@@ -15,11 +15,12 @@ from .options import Common, parse_bytes
 from .pipeline_options import damage_text, source_options
 from .selection_options import Since, Until
 from .terminal import page_of
-from .unread import Partial, unread_text
+from .unread import Partial, report_bounds, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.data_set import Mode
     from ..store.arrow.export_files import ExportHow
+    from ..store.search.log_search import TimeBounds
     from .output import Output
 
 
@@ -150,6 +151,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common, ou
         common.warn(f"not exported: {damage_text(row)}")
     if len(report["damage"]) > _NAMED:
         common.warn(f"and {counted(len(report['damage']) - _NAMED, 'range')} more, see --json")
+    report_bounds([_bounds(one) for one in report["ranges"] if one["log_files"] is not None], common)
     corrupted = CorruptedBodies(options.on_damage, report["skipped"], report["marked"])
     for line in corrupted.remarks():
         common.warn(line)
@@ -167,9 +169,18 @@ _NAMED = 1000
 """Damaged ranges that get a line each."""
 
 
+def _bounds(one: Mapping[str, Any]) -> TimeBounds:
+    from ..store.search.log_search import TimeBounds
+
+    return TimeBounds(0, 0, one["log_files"], one["left_out"], one["steps_back"])
+
+
 def _text(report: Mapping[str, Any]) -> str:
     files = len(report["files"])
     things = ((report["rows"], "message"), (files, "file"), (report["bytes"], "byte"))
     counts = ", ".join(counted(count, thing) for count, thing in things)
     lines = [f"{report['to']}: {counts}, {report['status']}"]
+    if left := sum(one["left_out"] for one in report["ranges"]):
+        files = sum(one["log_files"] or 0 for one in report["ranges"])
+        lines[0] += f"; {left} of {counted(files, 'log file')} left out by time"
     return page_of([*lines, *(unread_text(one) for one in report["unread"])])

@@ -39,10 +39,15 @@ def _messages(
 ) -> Iterator[FoundMessage]:
     """Wait for new messages without end, and yield the selected ones. earlier: also those from `--since` on."""
     from ..store.search.follow import Follower
-    from ..store.search.log_search import found_in, time_bounds
+    from ..store.search.log_search import found_in, note_bounds, time_bounds
+    from ..store.search.selection import TimeRange
     from ..store.search.store import Via
 
-    start = time_bounds(store, selection.times, common.warn)[0] if earlier else store.log_end.position
+    start = store.log_end.position
+    if earlier:  # what is stored later is read, whatever its time
+        bounds = time_bounds(store, TimeRange(selection.times.since_ms))
+        note_bounds([bounds], common.warn)
+        start = bounds.start
 
     def idle() -> None:
         out.flush()

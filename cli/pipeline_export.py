@@ -20,8 +20,8 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     The files are those of mqstore export, which works without Spark and is quicker unless logs are large or many.
     Each task writes at least one file. Executors must see DIR under the same path.
 
-    Exit code: 0 complete; 1 something was damaged, or a store could not be read (--partial); the rest is exported;
-    4 another job works on DIR; 5 cannot be read or written, no Spark.
+    Exit code: 0 complete, except log files left out by time; 1 something was damaged, or a store could not be read
+    (--partial); the rest is exported; 4 another job works on DIR; 5 cannot be read or written, no Spark.
 
     \b
     Examples:

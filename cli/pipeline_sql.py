@@ -7,7 +7,7 @@ from .declared import Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, source_options, warn_if_quicker_here
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import report_lacking, report_unreadable
+from .unread import report_bounds, report_lacking, report_unreadable
 
 
 @shared(without=("rate",))
@@ -56,5 +56,6 @@ def ask_spark(query: str, stores: list[str], given: SqlOptions, spark: Spark, co
         rows = answer(session, asked, ask.stores, options)
         print_answer(rows, columns, left_out, common)
         found = lacking(session, asked, ask.stores, options)
+    report_bounds(found.bounds.values(), common)
     code = report_lacking(found.damage, found.bodies)
     raise Exit(max(code, int(bool(left_out))))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from .declared import Option, bad_parameter
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, warn_if_quicker_here
 from .stats_answer import StatsOptions, answer
 from .unread import report_unreadable, warn_of_empty
+
+if TYPE_CHECKING:
+    from ..store.search.log_search import TimeBounds
 
 
 @shared(without=("rate",))
@@ -57,11 +60,13 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     left_out = report_unreadable(gone, others=bool(sizes), partial=options.partial)
     warn_of_empty(sizes, common)
     warn_if_quicker_here("stats", list(sizes), spark, common)
-    tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted)
+    bounds: dict[str, TimeBounds] = {}
+    tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted, bounds.__setitem__)
     common.explain(f"starting Spark on {master} for {counted(len(tasks), 'part')} of logs")
     place = master, settings
     with session_showing("counting", sum(sizes.values()), 1, place, common) as session:
         found, failed = count_on(session, tasks, wanted)
+    found.bounds = {root: one for root, one in bounds.items() if root not in failed}
     others = len(failed) < len(sizes)
     left_out += report_unreadable(failed, others=others, partial=options.partial)
     answer(found, left_out, options, common)

@@ -9,7 +9,7 @@ from .declared import App, Exit
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, ask_of
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
-from .unread import report_lacking, report_unreadable, run_on_readable
+from .unread import report_bounds, report_lacking, report_unreadable, run_on_readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +28,9 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     The views are messages, damage, queues, index_items, timers, findings, offsets and lag. Each has a column
     `store`; DESCRIBE messages lists the columns of a view. DuckDB runs the query in this process (extra `sql`) and
     reads only the columns that it needs: a body costs more than all the rest. With --master Spark runs the query,
-    in its own dialect, as `pipeline sql` does. --since and --until limit messages and damage by store time; the
-    rest of the log is not read.
+    in its own dialect, as `pipeline sql` does. --since and --until limit messages and damage by store time: in a
+    log above 64 MiB whose times rise, only the files near these times are read, and stderr says how many were left
+    out. A condition on store_timestamp in QUERY reads the whole log.
 
     If a store cannot be read, the command ends before the query starts. Damage is reported on stderr and is in the
     view damage. The view findings has the findings of verify.
@@ -78,5 +79,6 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
             (lacking, rows), gone = run_on_readable(begun, ask.stores, options.partial, check)
             left_out += gone
             print_answer(rows, columns, left_out, common)
+    report_bounds(lacking.bounds.values(), common)
     code = report_lacking(lacking.damage, lacking.bodies)
     raise Exit(max(code, int(bool(left_out))))

@@ -42,9 +42,10 @@ def stats(
 
     Bytes and sizes are those of records in the commit log; the share is of all bytes counted. A batch record also
     counts each of its messages. Percentiles of sizes are at most 1/16 too low. --since and --until go by store
-    time. Several cores count parts of a log (--jobs); with --master Spark counts them. --quick reads only the queue
-    units, a fiftieth of the bytes: they show topic, queue, group, kind, size and file, but no bodies and no
-    properties.
+    time; in a log above 64 MiB whose times rise, only the files near these times are read, and stderr says how many
+    were left out. Several cores count parts of a log (--jobs); with --master Spark counts them. --quick reads only
+    the queue units, a fiftieth of the bytes: they show topic, queue, group, kind, size and file, but no bodies and
+    no properties.
 
     Values of --by: queue is a topic with its queue id; group is the consumer group of retries and dead letters,
     else the producer group of transactions; kind is the purpose of a topic (user, retry, dead_letter, delay,

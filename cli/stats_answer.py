@@ -12,7 +12,7 @@ from .options import Common
 from .pipeline_options import ask_of
 from .selection_options import Since, Until
 from .terminal import page_of
-from .unread import Partial, report_lacking, unread_text
+from .unread import Partial, report_bounds, report_lacking, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Counted
@@ -92,6 +92,7 @@ def answer(
         lines = (_text(row, options.wanted, common) for row in rows if columns)
         longest = max(map(len, lines), default=0)
         output.records([*rows, *behind], text=text, columns=options.columns)
+    report_bounds(found.bounds.values(), common)
     raise Exit(max(report_lacking(found.damage), int(bool(left_out) or lacking)))
 
 

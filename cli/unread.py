@@ -15,6 +15,7 @@ from .terminal import page_of
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Damage
     from ..store.errors import StoreError
+    from ..store.search.log_search import TimeBounds
     from .options import Common
 
 UNREAD = "unread"
@@ -106,6 +107,13 @@ def report_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
     if len(lines) > _NAMED:
         say(f"and {counted(len(lines) - _NAMED, 'range')} more that cannot be read")
     return ExitCode.NO if lines else ExitCode.DONE
+
+
+def report_bounds(found: Iterable[TimeBounds], common: Common) -> None:
+    """Report the log files that were not read for `--since` and `--until`, unless `--quiet` is given."""
+    from ..store.search.log_search import note_bounds
+
+    note_bounds(list(found), common.warn)
 
 
 def _lines(damage: Iterable[Damage], bodies: int) -> Iterator[str]:

@@ -21,6 +21,7 @@ from ..store.disk.files import Files, write_new
 from ..store.log.commit_log import split_bytes_for
 from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish_job
 from ..store.put.on_damage import OnDamage
+from ..store.search.log_search import TimeBounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,9 @@ def export(
         note = Note.of(how, wanted, ended).to_text()
         beside = bool(found.files) and not overwrites
         made = replace(how, series=found.newest + 1 if beside else 0, note=note)
-        parts = parts_of(ask, {root: one.split for root, one in ranges.items() if one.split})
+        bounds: dict[str, TimeBounds] = {}
+        within = {root: one.split for root, one in ranges.items() if one.split}
+        parts = parts_of(ask, within, bounds.__setitem__)
         done = list(job(asked, made, stage, parts))
         telling = not beside or any(one.moved for one in ranges.values())
         if telling and not any(one["files"] for one in done):
@@ -83,7 +86,7 @@ def export(
                 "damage": sorted([*lost, *(lost for one in done for lost in one["damage"])], key=_place),
                 "skipped": sum(one["skipped"] for one in done),
                 "marked": sum(one["marked"] for one in done),
-                "ranges": [_range(root, one) for root, one in ranges.items()],
+                "ranges": [_range(root, one, bounds.get(root)) for root, one in ranges.items()],
             }
         )
 
@@ -98,9 +101,12 @@ def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:
         write_new(stage.files, stage.tree / f"{NOTE_FILE}{DRAFT}", how.note.encode())
 
 
-def _range(root: str, one: LogRange) -> dict[str, Any]:
+def _range(root: str, one: LogRange, bounds: TimeBounds | None) -> dict[str, Any]:
     begin, end = one.split or (None, None)
-    return {"store": root, "begin": begin, "end": end}
+    found = {"store": root, "begin": begin, "end": end, "log_files": None, "left_out": 0, "steps_back": False}
+    if bounds is not None:
+        found |= {"log_files": bounds.files, "left_out": bounds.left_out, "steps_back": bounds.steps_back}
+    return found
 
 
 _HINT = "--to takes a new directory; --append adds to an export, --overwrite replaces it"

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..store.arrow.log_rows import Damage
-from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
-from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, AnswerGaps
+from ..store.arrow.log_rows import Damage, parts_of
+from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG, ReadOptions
+from ..store.arrow.views import DAMAGE, MESSAGES, OF_LOG, VIEWS, AnswerGaps
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Needed, SparkQuery
@@ -87,6 +87,9 @@ def lacking(spark: SparkSession, asked: SparkQuery, stores: Sequence[str], optio
 
     found = AnswerGaps()
     given = {**options, "paths": json.dumps(stores)}
+    ask = ReadOptions.of(given)
+    if ask.times.bounded and any(needed.view.name in OF_LOG for needed in asked.views):
+        parts_of(ask, bounds=found.bounds.__setitem__)  # as the sources do
     views = [needed.view for needed in asked.views if not needed.view.tells]
     of = sorted({LOG if view.table is None else view.table.of for view in views})
     with failures():

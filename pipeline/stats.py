@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.log_columns import STORE
-from ..store.arrow.log_rows import Counted, LogSplit, count_part, parts_of
+from ..store.arrow.log_rows import Bounds, Counted, LogSplit, count_part, parts_of
 from ..store.arrow.stores import ReadOptions
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 256 << 20
 
 
-def tasks_of(ask: ReadOptions, by: Sequence[str]) -> list[Task]:
-    """Return a task for each part of each log. Raises StoreError for a store that cannot be read."""
+def tasks_of(ask: ReadOptions, by: Sequence[str], bounds: Bounds = lambda store, found: None) -> list[Task]:
+    """Return a task for each part of each log. bounds: as for `parts_of`. Raises StoreError for a store that cannot be
+    read.
+    """
     inside = [name for name in by if name != STORE]
     return [
         {
@@ -33,7 +35,7 @@ def tasks_of(ask: ReadOptions, by: Sequence[str]) -> list[Task]:
             "times": [ask.times.since_ms, ask.times.until_ms],
             "on_damage": ask.on_damage,
         }
-        for part in parts_of(replace(ask, split_bytes=SPLIT_BYTES))
+        for part in parts_of(replace(ask, split_bytes=SPLIT_BYTES), bounds=bounds)
     ]
 
 

@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import LogSplit, Pushed, ddl_of, parts_of, rows_of
 from ...store.arrow.stores import ReadOptions
+from ...store.search.log_search import TimeBounds
 from .log_stream import LogStream, StreamAsk, without_stream_options
-from .parts import PartsReader, PassedOver
+from .parts import PartsReader, PassedOver, warn_of_bounds
 from .pushed import take_filters
 
 
@@ -64,7 +65,10 @@ class LogSourceReader(PartsReader):
 
     def _splits(self) -> list[LogSplit]:
         """Return the splits. Raises the error of a store that cannot be read."""
-        return parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
+        bounds: dict[str, TimeBounds] = {}
+        parts = parts_of(self._ask, bounds=bounds.__setitem__)
+        warn_of_bounds(bounds)
+        return parts
 
     def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()

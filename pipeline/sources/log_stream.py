@@ -23,14 +23,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ...store.arrow.data_set import changed_before, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
-from ...store.arrow.stores import ReadOptions, open_log
+from ...store.arrow.stores import ALWAYS, ReadOptions, open_log
 from ...store.counted import counted
+from ...store.disk.byte_reader import noting
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
 from ...store.log.commit_log import SPLIT_BYTES_MAX, CommitLog, splits
 from ...store.search.follow import LiveEnd
-from ...store.search.log_search import DamageWarning
-from .parts import PassedOver, StorePartition
+from ...store.search.log_search import DamageWarning, time_bounds
+from ...store.search.selection import TimeRange
+from ...store.search.store import StoreReader
+from .parts import PassedOver, StorePartition, warn_of_bounds
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -181,7 +184,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._end(root).position()
         if isinstance(start, int):
             return max(start, first)
-        return first  # also with `since`: the times of a log may step back
+        if self._ask.times.since_ms > ALWAYS.since_ms:
+            with noting(), StoreReader(root, self._ask.broker_config) as store:
+                bounds = time_bounds(store, TimeRange(self._ask.times.since_ms))
+            warn_of_bounds({root: bounds})
+            return max(first, bounds.start)
+        return first
 
     def _start(self, root: str) -> int:
         """Return where the log begins now."""

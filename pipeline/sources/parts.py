@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...store.arrow.log_rows import Damage
 from ...store.counted import counted
-from ...store.search.log_search import DamageWarning
+from ...store.search.log_search import DamageWarning, TimeBounds, note_bounds
 
 
 class StorePartition(InputPartition):
@@ -37,6 +37,11 @@ class PartsReader(DataSourceReader):
         """Return the rows of one part."""
         assert isinstance(partition, StorePartition)
         return iter(()) if partition.part is None else self._rows(partition.part)
+
+
+def warn_of_bounds(found: Mapping[str, TimeBounds]) -> None:
+    """Warn of log files that are not read for the times asked for."""
+    note_bounds([*found.values()], lambda text: warnings.warn(text, UserWarning, stacklevel=4))
 
 
 class PassedOver:

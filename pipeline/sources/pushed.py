@@ -36,7 +36,6 @@ def _with(pushed: Pushed, one: Filter) -> Pushed:
         bounds = _bounds(one)
         if bounds is None:
             return pushed
-        pushed = replace(pushed, times=pushed.within(bounds))
         return replace(pushed, conditions=[*pushed.conditions, [Selection(times=bounds)]])
     make = _SELECTIONS.get(column[0]) if len(column) == 1 else None
     values = _values(one)

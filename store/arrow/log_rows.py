@@ -33,11 +33,11 @@ from ..inspect.stats_dimensions import noting_of
 from ..log.batch import DAMAGED
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, Split, scan_split, split_bytes_for, splits
 from ..log.message import Mark
-from ..search.log_search import OnDamage, Time, selected
-from ..search.selection import Selection, TimeRange
+from ..search.log_search import SMALL_LOG_BYTES, OnDamage, TimeBounds, selected, time_bounds
+from ..search.selection import Selection, Time
 from ..search.store import StoreReader
 from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
-from .stores import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, ReadOptions, changed, open_log, with_notes
+from .stores import BODY, NO_BODY, PLAIN_BODY, STORED_BODY, ReadOptions, changed, open_log, with_notes
 
 _TAIL_KINDS = (*DAMAGED, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES)
 """The kinds that become rows if what follows the last message is asked for too."""
@@ -66,19 +66,18 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Pushed:
-    """Filters that Spark pushes down: of each inner list at least one condition must hold. Default: no filter."""
+    """Filters that Spark pushes down: of each inner list at least one condition must hold. Default: no filter.
+
+    A filter on store times leaves out no log file: after a clock that was wrong for a while its answer would be wrong.
+    """
 
     conditions: list[list[Condition]] = field(default_factory=list)
-    times: TimeRange = ALWAYS
-
-    def within(self, times: TimeRange) -> TimeRange:
-        """The intersection with other times; an empty one is a range that ends where it begins."""
-        since = max(times.since_ms, self.times.since_ms)
-        return TimeRange(since, max(since, min(times.until_ms, self.times.until_ms)))
 
 
 NOTHING_PUSHED = Pushed()
 _NO_LIMITS: Mapping[str, Split] = {}
+Bounds = Callable[[str, TimeBounds], None]
+"""Called with a store and the log files that are read for the times asked for, for `note_bounds`."""
 
 
 def fields_of(ask: ReadOptions) -> tuple[str, ...]:
@@ -111,39 +110,42 @@ class LogSplit:
         return cls(store, None if split is None else Split(*split), *others)
 
 
-def parts_of(ask: ReadOptions, within: Mapping[str, Split] = _NO_LIMITS) -> list[LogSplit]:
+def parts_of(
+    ask: ReadOptions, within: Mapping[str, Split] = _NO_LIMITS, bounds: Bounds = lambda store, found: None
+) -> list[LogSplit]:
     """The parts to read, one per task. Raises StoreError for a store that cannot be read.
 
-    within: for some stores, where reading begins, and where the log ends.
+    within: for some stores, where reading begins, and where the log ends. bounds: not called for a log that is read
+    whole for its size, or because it is in object storage.
     """
     with noting():  # the bytes are read again, and reported then
-        return _parts_of(ask, within)
+        return _parts_of(ask, within, bounds)
 
 
-def _parts_of(ask: ReadOptions, within: Mapping[str, Split]) -> list[LogSplit]:
+def _parts_of(ask: ReadOptions, within: Mapping[str, Split], bounds: Bounds) -> list[LogSplit]:
     sizes: dict[str, int] = {}
     for root in ask.stores:
         log = open_log(root, ask.broker_config)
         with log.queue:
             sizes[root] = log.queue.size
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
+    whole = min(size, SMALL_LOG_BYTES) if ask.times.bounded else size
     found: list[LogSplit] = []
     for root, log_bytes in sizes.items():
-        if root in within:
-            found += _splits(root, size, ask, within[root])
-        elif log_bytes <= size:
+        if root not in within and log_bytes <= whole:
             found.append(LogSplit(root, None, bytes=log_bytes))
         else:
-            found += _splits(root, size, ask)
+            found += _splits(root, size, ask, bounds, within.get(root))
     return found
 
 
-def _splits(root: str, size: int, ask: ReadOptions, within: Split | None = None) -> list[LogSplit]:
+def _splits(root: str, size: int, ask: ReadOptions, bounds: Bounds, within: Split | None) -> list[LogSplit]:
     if is_uri(root):
         return _remote_splits(root, size, ask)
     with StoreReader(root, ask.broker_config) as store:
-        start, stop = store.log_files.start, store.log_files.end  # whatever times are asked for: a clock may step back
-        start = start if within is None else max(start, within.start)
+        read = time_bounds(store, ask.times)
+        bounds(root, read)
+        start, stop = read.start if within is None else max(read.start, within.start), read.stop
         end = store.log_end.position if within is None else within.stop
         found = [_log_split(root, split) for split in splits(start, min(stop, end), size)]
         if stop > end:
@@ -291,10 +293,11 @@ def _matching(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
 
 @dataclass
 class Counted:
-    """Statistics of records, and the damage of the same logs."""
+    """Statistics of records, and the damage of the same logs. bounds: which log files were read, by store."""
 
     stats: Stats
     damage: list[Damage] = field(default_factory=list)
+    bounds: dict[str, TimeBounds] = field(default_factory=dict)
 
     def add(self, other: Counted, store: str) -> None:
         """Add the counts of `other`, whose records are those of one store. If the groups here have one name more, the
@@ -344,7 +347,7 @@ def count_here(ask: ReadOptions, by: Sequence[str], jobs: int | None, advance: C
     jobs = 1 if reading_rate() else jobs or cores()  # several processes would exceed the rate
     total = Counted(Stats(by))
     inside = [name for name in by if name != STORE]
-    parts = parts_of(ask)
+    parts = parts_of(ask, bounds=total.bounds.__setitem__)
     for part, found in zip(parts, _counted(ask, parts, inside, jobs), strict=True):
         total.add(found, part.store)
         advance(part.bytes)

@@ -20,9 +20,10 @@ from ..disk.byte_reader import noting
 from ..disk.layout import Layout, is_uri
 from ..errors import StoreError
 from ..log.batch import Batch
+from ..search.log_search import TimeBounds
 from . import log_columns, log_rows, tables
 from .log_columns import CHECKED, path_text, rows_of_batch
-from .log_rows import Damage, LogSplit, damage_of
+from .log_rows import Bounds, Damage, LogSplit, damage_of
 from .log_rows import parts_of as log_parts_of
 from .stores import BODY, BODY_CRC_OK, LOG, ReadOptions, open_log
 from .tables import (
@@ -61,14 +62,14 @@ class DamagePart(NamedTuple):
     of: str = LOG
 
 
-def damage_parts(ask: ReadOptions) -> list[DamagePart]:
-    """The parts to read, one per task. Raises StoreError for a store if the query is to fail."""
+def damage_parts(ask: ReadOptions, bounds: Bounds = lambda store, found: None) -> list[DamagePart]:
+    """The parts to read, one per task. bounds: as for logs. Raises StoreError for a store if the query is to fail."""
     found: list[DamagePart] = []
     for store in ask.stores:
         for of in ask.of_what:
             try:
                 one = replace(ask, stores=(store,))
-                parts = log_parts_of(one) if of == LOG else tables.parts_of(_TABLES[of], one)
+                parts = log_parts_of(one, bounds=bounds) if of == LOG else tables.parts_of(_TABLES[of], one)
                 found += [DamagePart(store, part, of=of) for part in parts]
             except StoreError as error:
                 if ask.fails:
@@ -229,11 +230,12 @@ class AnswerGaps:
     """What an answer lacks, and how many unsound bodies it has.
 
     damage: ranges and stores that were skipped, as keys in the order they were found. bodies: how many of the bodies in
-    the answer failed their checksum, if the query does not ask for that.
+    the answer failed their checksum, if the query does not ask for that. bounds: which log files were read, by store.
     """
 
     damage: dict[Damage, None] = field(default_factory=dict)
     bodies: int = 0
+    bounds: dict[str, TimeBounds] = field(default_factory=dict)
 
     def add(self, damage: Damage) -> None:
         """Add a skipped range; a query that reads it twice counts it once."""
@@ -273,7 +275,7 @@ def rows_of_view(
     if view.name == MESSAGES:
         yield from _messages(ask, columns, lacking, wanted, filter_columns)
     elif view.table is None:
-        for part in damage_parts(ask):
+        for part in damage_parts(ask, lacking.bounds.__setitem__):
             for rows in damage_rows(ask, names, part):
                 yield _filtered(rows, wanted).select(columns)
     else:
@@ -293,7 +295,7 @@ def _messages(
     checked = BODY in columns or not CHECKED.isdisjoint(filter_columns)
     fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
     ask = replace(ask, fields=fields)
-    for part in log_rows.parts_of(ask):
+    for part in log_rows.parts_of(ask, bounds=lacking.bounds.__setitem__):
         pushed = log_rows.Pushed()
         if wanted is not None:
             pushed = log_rows.Pushed([[BatchFilter(part.store, wanted, filter_columns)]])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import reduce
 from itertools import dropwhile, islice
 from operator import itemgetter
@@ -32,7 +31,7 @@ from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import of_queue
 from ..queues.units import is_valid
 from ..settings.options import options_of
-from .selection import Selection, Slice, TimeRange, parse_range
+from .selection import Selection, Slice, Time, TimeRange, times_of
 from .store import FoundMessage, Note, StoreReader, Via
 
 LAST_OFFSET = (1 << 63) - 1
@@ -63,7 +62,10 @@ def search_log(
     first ≤ k < stop. most: at most so many messages, the first ones. Memory: one batch; with reverse 16 bytes for each
     record found.
     """
-    ranges = [time_bounds(store, selection.times, note)] if ranges is None else ranges
+    if ranges is None:
+        bounds = time_bounds(store, selection.times)
+        note_bounds([bounds], note)
+        ranges = [(bounds.start, bounds.stop)]
     if not reverse:
         for batch in _scan(store, selection, ranges, offsets, most, note):
             yield from found_in(batch, Via.SCAN)
@@ -190,20 +192,34 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
     return end
 
 
-def time_bounds(store: StoreReader, times: TimeRange, note: Note) -> Range:
-    """The part of the log with messages of these times, in whole files: all of it, unless the log is large and known
-    times rise.
+class TimeBounds(NamedTuple):
+    """The part start ≤ p < stop of a log, in whole files, that is read for some times.
+
+    left_out: how many of its `files` are not. steps_back: so many times step back that all files are read.
+    """
+
+    start: int
+    stop: int
+    files: int
+    left_out: int = 0
+    steps_back: bool = False
+
+
+def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
+    """The part of the log with messages of these times: all of it, unless the log is large and known times rise.
 
     Then files before all that begin later, and after all that begin earlier, are left out, with some slack for a clock
-    that stepped back, and noted: only a scan shows a clock that was ahead for less than a file. All files are searched
-    if times exist only in damaged records.
+    that stepped back; `note_bounds` has to say so, as only a scan shows a clock that was ahead for less than a file.
+    All files are read if times exist only in damaged records.
     """
-    start, stop = store.log_files.start, store.log_files.end
-    if not times.bounded or times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS:
-        return start, stop
-    if store.log_files.size <= SMALL_LOG_BYTES or not times_rise(store, note):
-        return start, stop
-    begins = [(file.start, _first_times(store, file.start)) for file in store.log_files.files]
+    files, start, stop = store.log_files.files, store.log_files.start, store.log_files.end
+    all_of_it = TimeBounds(start, stop, len(files))
+    damaged = times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS
+    if not times.bounded or damaged or store.log_files.size <= SMALL_LOG_BYTES:
+        return all_of_it
+    if not times_rise(store):
+        return all_of_it._replace(steps_back=True)
+    begins = [(file.start, _first_times(store, file.start)) for file in files]
     for begin, first_ms in begins:
         if first_ms and max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
             break
@@ -213,21 +229,26 @@ def time_bounds(store: StoreReader, times: TimeRange, note: Note) -> Range:
             break
         stop = begin if first_ms else stop
     stop = max(start, stop)
-    if left := sum(not start <= begin < stop for begin, _ in begins):
-        note_left_out(f"{left} of {counted(len(begins), 'log file')}", note)
-    return start, stop
+    return TimeBounds(start, stop, len(files), sum(not start <= begin < stop for begin, _ in begins))
 
 
-def times_rise(store: StoreReader, note: Note) -> bool:
-    """Whether the store times that are cheap to read rise along the log; else a search has to read all, which is noted.
+def note_bounds(found: Sequence[TimeBounds], note: Note) -> None:
+    """Note which files of one log or of several are not read for some times, or that all are, because of a clock."""
+    if back := sum(one.steps_back for one in found):
+        logs = "the log" if len(found) == 1 else counted(back, "log")
+        note(f"the store times of {logs} step back by more than an hour: their order does not narrow the search")
+    if left := sum(one.left_out for one in found):
+        stores = "" if len(found) == 1 else f" of {counted(len(found), 'store')}"
+        note_left_out(f"{left} of {counted(sum(one.files for one in found), 'log file')}{stores}", note)
+
+
+def times_rise(store: StoreReader) -> bool:
+    """Whether the store times that are cheap to read rise along the log; else a search has to read all.
 
     They are those of the first records of log files, and of the first and the last record of index files.
     """
     known = [(file.start, time_ms) for file in store.log_files.files for time_ms in _first_times(store, file.start)]
-    rise = not step_back(time_ms for _, time_ms in sorted([*known, *_index_times(store)], key=itemgetter(0)))
-    if not rise:
-        note("the store times of the log step back by more than an hour: its order does not narrow the search")
-    return rise
+    return not step_back(time_ms for _, time_ms in sorted([*known, *_index_times(store)], key=itemgetter(0)))
 
 
 def step_back(times: Iterable[int]) -> bool:
@@ -377,8 +398,8 @@ def _scan_gap(
     store: StoreReader, selection: Selection, lack: QueueGap, reverse: bool, note: Note
 ) -> Iterator[FoundMessage]:
     """The wanted messages of a gap that the log has."""
-    start, stop = time_bounds(store, selection.times, _silent)
-    start, stop = max(start, lack.places[0]), min(stop, lack.places[1])
+    bounds = time_bounds(store, selection.times)
+    start, stop = max(bounds.start, lack.places[0]), min(bounds.stop, lack.places[1])
     own, ranges = selection._replace(queue_id=lack.queue_id), [(start, stop)] if start < stop else []
     return search_log(store, own, ranges=ranges, offsets=lack.numbers, reverse=reverse, note=note)
 
@@ -494,8 +515,6 @@ def _silent(_: str) -> None:
     """Ignore a note: gaps are noted once."""
 
 
-Time = str | int | datetime | None
-"""Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
 OnDamage = Literal["warn", "raise", "skip"]
 """What to do about a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
 _CALLER_LEVEL = 5
@@ -504,23 +523,6 @@ _CALLER_LEVEL = 5
 
 class DamageWarning(UserWarning):
     """A range of the log cannot be read: its messages are missing in the answer."""
-
-
-def times_of(since: Time, until: Time) -> TimeRange:
-    """The range since ≤ store time < until. Raises InvalidInput."""
-    return parse_range(_time_text(since), _time_text(until))
-
-
-def _time_text(time: Time) -> str | None:
-    """A time as text; one before 1970 becomes 0, as no range begins earlier."""
-    if isinstance(time, datetime):
-        try:
-            time = round(time.timestamp() * 1000)
-        except (ValueError, OverflowError, OSError) as error:
-            raise InvalidInput(f"no such time: {time}: {error}") from None
-    if isinstance(time, int):
-        time = max(0, time)
-    return None if time is None else str(time)
 
 
 def selected(
@@ -550,8 +552,11 @@ def selected(
     either = [one._replace(topic=name) for name in names] or [one]
     around, crc = on_damage != "raise", crc or one.asks_crc
     with noting(around=around):
-        end = store.log_end.position
-    items = store.log.scan(crc=crc, reuse=True)
+        end, bounds = store.log_end.position, time_bounds(store, times)
+    note_bounds([bounds], (notes := list[str]()).append)
+    for text in notes:
+        warnings.warn(text, UserWarning, stacklevel=3)
+    items = store.log.scan(bounds.start, bounds.stop, crc=crc, reuse=True) if bounds.start < bounds.stop else iter(())
     batches = _readable(store, each_noting(items, UnreadRanges(around=around)), end, on_damage)
     return _selected(map(_split_batches, batches) if inner else batches, either)
 

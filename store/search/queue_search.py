@@ -46,11 +46,11 @@ from .log_search import (
     gap_text,
     lost_behind,
     note_behind,
+    note_bounds,
     note_left_out,
     queue_gaps_of,
     step_back,
     time_bounds,
-    times_rise,
     wanted_offsets,
     with_gaps,
 )
@@ -102,9 +102,13 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
 def _within(store: StoreReader, times: TimeRange, note: Note) -> Range | None:
     """The log files with messages of these times; None if all units have to be read."""
     small = store.log_end.position - store.log_files.start <= SMALL_LOG_BYTES
-    if not times.bounded or small or not times_rise(store, note):
+    if not times.bounded or small:
         return None
-    return time_bounds(store, times, lambda _: None)  # the units left out are noted
+    bounds = time_bounds(store, times)
+    if bounds.steps_back:
+        note_bounds([bounds], note)
+        return None
+    return bounds.start, bounds.stop  # the units left out are noted
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...formats import message_properties as names
 from ...formats.hashing import utf8
@@ -79,6 +79,29 @@ def parse_range(since: str | None, until: str | None, now_ms: int | None = None)
     if found.since_ms > found.until_ms:
         raise InvalidInput(f"--since {since} is later than --until {until}")
     return found
+
+
+Time: TypeAlias = "str | int | datetime | None"
+"""Text as in `parse_time`, ms since 1970, or a datetime; None sets no limit."""
+
+
+def times_of(since: Time, until: Time) -> TimeRange:
+    """The range since ≤ store time < until. Raises InvalidInput."""
+    return parse_range(_time_text(since), _time_text(until))
+
+
+def _time_text(time: Time) -> str | None:
+    """A time as text; one before 1970 becomes 0, as no range begins earlier."""
+    from datetime import datetime
+
+    if isinstance(time, datetime):
+        try:
+            time = round(time.timestamp() * 1000)
+        except (ValueError, OverflowError, OSError) as error:
+            raise InvalidInput(f"no such time: {time}: {error}") from None
+    if isinstance(time, int):
+        time = max(0, time)
+    return None if time is None else str(time)
 
 
 def parse_time(text: str, now_ms: int | None = None) -> int:
