@@ -171,15 +171,15 @@ class Layout:
         """Why brokers do not read some directories that have files of the log; "" if they read all."""
         config = self.broker_config
         if self.aside:
-            there = counted(len(_log_files(self.aside[0])), "file of this log is", "files of this log are")
-            known = "storePathCommitLog does not name"
-            unknown = "a broker reads only if storePathCommitLog names the directory"
-            return f"{there} in {self.aside[0]}, which {known if config.names_no_log else unknown}"
+            there = counted(sum(map(len, map(log_files, self.aside))), "file of this log is", "files of this log are")
+            unknown = "a broker reads only if named in storePathCommitLog"
+            which = "storePathCommitLog does not name" if config.names_no_log else unknown
+            return f"{there} in {' and '.join(map(os.fspath, self.aside))}, which {which}"
         if config.unsplit_log_paths:
             return config.unsplit_log_paths
         why = "readOnlyCommitLogStorePaths works only if storePathCommitLog is a list (`DIRECTORY,` is enough)"
         paths = (absolute(self.root, path) for path in config.unread_log_paths)
-        unread = (path for path in paths if _log_files(path) and not _is_one_of(path, self.commit_log_directories))
+        unread = (path for path in paths if log_files(path) and not _is_one_of(path, self.commit_log_directories))
         return next((f"no broker reads {path}: {why}" for path in unread), "")
 
     @property
@@ -414,9 +414,9 @@ def _find_logs(root: Path) -> tuple[Path, ...]:
     taken, and if they continue or precede the files chosen so far.
     """
     default = root / COMMIT_LOG
-    log = _log_files(default) if default.is_dir() else []
+    log = log_files(default) if default.is_dir() else []
     chosen = [default] if log else []
-    candidates = [(path, files) for path in _subdirectories(root) if (files := _log_files(path))]
+    candidates = [(path, files) for path in _subdirectories(root) if (files := log_files(path))]
     candidates.sort(key=lambda candidate: (candidate[1][0].start, candidate[0]))
     joined = True
     while joined:
@@ -440,7 +440,7 @@ def _continues(log: list[MappedFile], files: list[MappedFile]) -> bool:
     return any(file.start + size in taken or file.start - size in taken for file in files)
 
 
-def _log_files(directory: Path) -> list[MappedFile]:
+def log_files(directory: Path) -> list[MappedFile]:
     """The files of a directory that has only log files (`commitlog`: also other entries), else none."""
     names = [name for name in _names(directory) if not name.startswith(BARRIER_PREFIX)]
     if not names or len(names) > _LARGEST_DIRECTORY:
@@ -499,7 +499,7 @@ def where_instead(root: Path, otherwise: str = _LACKS) -> str:
     if not root.exists():
         begun = f"{root.parent}/.{root.name}{UNFINISHED}"
         return f"run the job again that was making it, or remove {begun}" if os.access(begun, os.F_OK) else otherwise
-    if root.name in DIRECTORIES or _log_files(root):
+    if root.name in DIRECTORIES or log_files(root):
         return _parent_hint(root)
     if (root / "store" / COMMIT_LOG).is_dir():
         return f"did you mean {root / 'store'}?"

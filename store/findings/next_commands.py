@@ -26,6 +26,7 @@ from ..disk.layout import (
     TIMER_LOG,
     Layout,
     is_uri,
+    log_files,
 )
 from ..errors import StoreError
 from .catalogue import Severity, catalogue
@@ -180,15 +181,25 @@ def moving_back(layout: Layout) -> str:
     """Say what to do with log files that were found where no broker looks (`Layout.aside`); "" without any."""
     if not layout.aside:
         return ""
+    if any(file.compressed for path in layout.aside for file in log_files(path)):
+        return "move the compressed files out of the store; if the log needs them, decompress them in their directory"
     target = layout.root / COMMIT_LOG
     empty = not (target.is_dir() and any(target.iterdir()))
     made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', fspath(target)))} && "
-    sources = " ".join(f"{NextCommand((fspath(path),))}/*" for path in layout.aside)
-    move = f"{made}mv {sources} {NextCommand((fspath(target),))}"
+    move = f"{made}mv {' '.join(map(_log_files_in, layout.aside))} {NextCommand((fspath(target),))}"
     read = layout.aside if empty else (target, *layout.aside)
     option = settings({"storePathCommitLog": ",".join(map(fspath, read))})
     there = f"if the broker reads them there, add {NextCommand(option)}"
     return f"move them back (`{move}`); {there}; if nobody needs them, move them out of the store"
+
+
+def _log_files_in(directory: Path) -> str:
+    """Return the words for a shell that name the log files of a directory, and nothing else that lies there."""
+    paths = [file.path for file in log_files(directory)]
+    others = {entry.name for entry in directory.iterdir()} - {Path(path).name for path in paths}
+    if any(name[0].isdigit() for name in others):
+        return str(NextCommand(tuple(paths)))
+    return f"{NextCommand((fspath(directory),))}/[0-9]*"
 
 
 def copying_first(path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None) -> str:

@@ -70,7 +70,7 @@ def test_a_start_reads_no_directory_that_was_only_found_beside_the_log(tmp_path:
     log(tmp_path / "bad", 16)
     layout = Layout.open(tmp_path, BrokerConfig({"fileReservedTime": "48"}))
     assert (directories(layout), aside(layout)) == (["commitlog", "bad"], ["bad"])
-    assert "1 file of this log is in" in layout.unread_log and "only if storePathCommitLog" in layout.unread_log
+    assert "1 file of this log is in" in layout.unread_log and "if named in storePathCommitLog" in layout.unread_log
     started = layout.as_started()
     assert (directories(started), started.unread_log) == (["commitlog"], layout.unread_log)
     named = Layout.open(tmp_path, BrokerConfig({"storePathCommitLog": "commitlog,bad"}))

@@ -13,6 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.findings.findings import Finding
 from mqstore.store.findings.next_commands import (
@@ -23,6 +26,7 @@ from mqstore.store.findings.next_commands import (
     by_hand_for,
     command,
     command_for,
+    moving_back,
     next_commands,
     pipeline_again,
     tidying_commands,
@@ -223,3 +227,35 @@ def test_nothing_else_has_a_command_beside_bytes_that_nobody_can_read() -> None:
     findings = [found("I-100"), found("I-015")]
     commands = next_commands(findings, "s")
     assert [command_for(each, "s", commands) for each in findings] == [None, commands[0]]
+
+
+def _with_files_aside(root: Path, places: dict[str, int]) -> Layout:
+    """A store with log files of 8 bytes: one in each directory, from the position that is given."""
+    for place, start in places.items():
+        (root / place).mkdir(parents=True)
+        (root / place / file_name(start)).write_bytes(bytes(8))
+    return Layout.open(root)
+
+
+@pytest.mark.parametrize("others", [[], ["notes.txt"], ["notes.txt", "1.bak"]])
+def test_the_log_files_of_all_directories_are_moved_back_and_nothing_else(others: list[str], tmp_path: Path) -> None:
+    layout = _with_files_aside(tmp_path, {"commitlog": 16, "old 1": 8, "backup/commitlog": 0})
+    for name in others:
+        (tmp_path / "backup/commitlog" / name).write_text("kept")
+    where = f"{tmp_path}/backup/commitlog and {tmp_path}/old 1"
+    assert layout.unread_log.startswith(f"2 files of this log are in {where}, which ")
+    subprocess.run(moving_back(layout).split("`")[1], shell=True, check=True)
+    assert {path.name for path in (tmp_path / "backup/commitlog").iterdir()} == set(others)
+    assert {path.name for path in (tmp_path / "commitlog").iterdir()} == {file_name(start) for start in (0, 8, 16)}
+    assert Layout.open(tmp_path, BrokerConfig({"fileReservedTime": "48"})).unread_log == ""
+
+
+def test_compressed_log_files_are_not_moved_to_where_brokers_look(tmp_path: Path) -> None:
+    """Their names keep brokers from starting: an archive in a store goes elsewhere."""
+    _with_files_aside(tmp_path, {"commitlog": 16, "old": 8, "older": 0})
+    subprocess.run(["gzip", tmp_path / "old" / file_name(8)], check=True)
+    layout = Layout.open(tmp_path)
+    hint = moving_back(layout)
+    assert hint.startswith("move the compressed files out of the store;") and "mv" not in hint and "--set" not in hint
+    subprocess.run(["gunzip", tmp_path / "old" / f"{file_name(8)}.gz"], check=True)
+    assert "mv " in moving_back(Layout.open(tmp_path))
