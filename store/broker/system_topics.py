@@ -79,11 +79,13 @@ def group_of_topic(topic: str) -> str:
 def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
     """The delays of levels 1, 2, … in ms, from the text of `messageDelayLevel`. Raises InvalidInput.
 
+    As a broker does, split at each single blank, but not at the end: a broker with any other text does not start.
+
     >>> parse_levels("1s 5m")
     (1000, 300000)
     """
     levels = []
-    for part in text.split():
+    for part in text.rstrip(" ").split(" "):
         match = re.fullmatch(r"(\d+)([smhd])", part)
         if match is None:
             raise InvalidInput(f"messageDelayLevel: not a number with s, m, h or d: {part!r}")

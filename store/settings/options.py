@@ -259,7 +259,7 @@ class BrokerOptions:
             origin: Origin = "files" if shown.by else "default"
             return BrokerOption(name, shown.waits_ms, usual, origin, shown.by)
         given = parse_levels(asked)
-        if given and all(level_ms(given, level) == ms for level, ms in shown.proven.items()):
+        if all(level_ms(given, level) == ms for level, ms in shown.proven.items()):
             return BrokerOption(name, given, usual, "configuration")
         return BrokerOption(name, given, usual, "configuration", shown.by, shown.waits_ms)
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from mqstore.store.broker.system_topics import parse_levels
+from mqstore.store.errors import InvalidInput
+
 from .brokers import VERSIONS, Broker, missing
 from .served import Row, as_broker, mqstore, put, rows, settings
 
@@ -86,6 +89,17 @@ def test_delay_levels_come_at_their_time(version: str, tmp_path: Path) -> None:
         got = running.received(len(LEVEL_MS) + 1)
         due = {f"level {level}": now + wait for level, wait in LEVEL_MS.items()}
         assert_on_time([m for m in got if m["body"] != "at once"], due, running.started_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("levels", ["", "1s  5s", "1s 5x"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_delay_levels_with_which_no_broker_starts(version: str, levels: str, tmp_path: Path) -> None:
+    config = SIZES | {"messageDelayLevel": levels}
+    with pytest.raises(RuntimeError, match="does not load the store"), broker(version, tmp_path / "store", config):
+        pass
+    with pytest.raises(InvalidInput):
+        parse_levels(levels)
 
 
 @pytest.mark.slow

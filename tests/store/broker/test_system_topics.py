@@ -30,7 +30,14 @@ def test_levels_that_no_broker_reads_are_named(text: str) -> None:
         parse_levels(f"1s {text}")
 
 
-@given(st.lists(st.integers(0, 10**9)).map(lambda found: tuple(1000 * seconds for seconds in found)))
+@pytest.mark.parametrize("text", ["", " ", "1s  5s", "1s\t5s", " 1s"])
+def test_levels_are_split_at_single_blanks(text: str) -> None:
+    with pytest.raises(InvalidInput, match="messageDelayLevel"):
+        parse_levels(text)
+    assert parse_levels("1s 5s  ") == (1_000, 5_000), "blanks at the end count for nothing"
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1).map(lambda found: tuple(1000 * seconds for seconds in found)))
 def test_levels_come_back_from_their_text(levels: tuple[int, ...]) -> None:
     assert parse_levels(format_levels(levels)) == levels
 

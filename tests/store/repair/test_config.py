@@ -403,7 +403,7 @@ def test_a_position_that_no_broker_looks_for_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("levels", ["soon", "1s 99999999999s", "1 2 3"])
+@pytest.mark.parametrize("levels", ["soon", "1s 99999999999s", "1 2 3", ""])
 def test_delay_levels_that_no_broker_reads(levels: str, root: Path) -> None:
     """What does not depend on them is mended; no offset of a level is taken out."""
     path = root / "config" / "delayOffset.json"
