@@ -96,7 +96,8 @@ def recover(
     messages or forgets configuration, or verify finds an error; 3 nothing is lost, but the store was not shut down
     cleanly. With --apply: 0 nothing is lost and the store is in order now; 1 something is lost or still wrong, and
     is named. If a broker left out the first message of the log when it filled a new RocksDB of queues (B40), that
-    message is named but changes no exit code: a start hides nothing more, and --apply adds it to its queue.
+    message is named but changes no exit code: a start hides nothing more, and --apply adds it to its queue. Messages
+    in delay levels that messageDelayLevel does not have are named, too, and change none: no start takes them away.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from ..store.findings.next_commands import (
     next_commands,
     repair_command,
 )
-from ..store.verify.verdict import Status, first_sentence, harmless
+from ..store.verify.verdict import Status, but_unserved, first_sentence, harmless
 from .config_text import bare_lines, config_lines, not_back, still_lost_config
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
@@ -111,7 +111,7 @@ def verdict(
 def _start_after(after: JudgedRecovery | None) -> str:
     """Whether the recovered store can be started, or what is still wrong with it."""
     if after is None or after.verdict.status is Status.CLEAN:
-        return "A broker can be started."
+        return f"A broker can be started{but_unserved(after.verdict) if after is not None else ''}."
     return f"But: {first_sentence(after.verdict, after.recovery.layout.root)}."
 
 
@@ -142,7 +142,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     steps = next_steps(before, given)
     if not any(step.changes for step in steps):
         damaged = before.verdict.status is Status.DAMAGED
-        return "No repair can fix it." if damaged else "Nothing to do."
+        unserved = "No file needs repair." if but_unserved(before.verdict) else "Nothing to do."
+        return "No repair can fix it." if damaged else unserved
     live = before.verdict.live
     if before.verdict.status is Status.CLEAN:
         then = ", once no process uses the store" if live else f": `{steps[0]}`"
@@ -320,7 +321,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
-        return ["Next: start the broker."]
+        levels = "give messageDelayLevel the missing levels, then " if but_unserved(seen.verdict) else ""
+        return [f"Next: {levels}start the broker."]
     looks = [f"To see the details: {step}" for step in steps]
     if harmless(seen.verdict):
         return ["Next: start the broker; its start makes nothing worse.", *looks]

@@ -136,13 +136,17 @@ _TIDY_SHOWN = 6
 
 def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) -> Iterator[str]:
     """What to do with a store that has no errors. tidy: commands that mend its warnings."""
+    from ..store.verify.verdict import give_levels
+
+    levels = give_levels(verdict)
     if verdict.unread:
         yield "What now: check the rest."
     elif not tidy:
-        yield "What now: nothing."
+        yield f"What now: {levels or 'nothing'}."
     else:
         plan = any("--apply" in each.words for each in tidy)
-        yield f"What now: nothing has to be done. This removes the warnings.{_SHOWN_BEFORE if plan else ''}"
+        removes = f"This removes the {'other ' if levels else ''}warnings."
+        yield f"What now: {levels or 'nothing has to be done'}. {removes}{_SHOWN_BEFORE if plan else ''}"
         shown = tidy if verbose or len(tidy) <= _TIDY_SHOWN + 1 else tidy[:_TIDY_SHOWN]
         yield from _commands(shown)
         if more := len(tidy) - len(shown):

@@ -45,6 +45,10 @@ _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
 INTERRUPTED = "I-185"
 """A change was interrupted: no plan is made before that change is finished."""
+_DEPENDS = frozenset({INTERRUPTED, "I-146"})
+"""What helps depends on the change that was interrupted, or on whether an offset or an option is wrong: a finding names
+its command.
+"""
 UNREADABLE = "I-015"
 """The command for this code comes first, alone."""
 _IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
@@ -449,7 +453,7 @@ def _mends_all(command: NextCommand) -> bool:
 
 def command_in_general(code: str) -> str:
     """Return the next command for findings of this code, with placeholders for what a finding would name."""
-    if code == INTERRUPTED:  # which command finishes a change depends on the change: a finding names it
+    if code in _DEPENDS:
         return str(command("verify", "STORE"))
     cure = catalogue()[code].repair
     if cure not in MENDS:

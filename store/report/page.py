@@ -15,7 +15,7 @@ from ..counted import bytes_text, counted
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding, how_many_more
 from ..output.escaped import templates
-from ..verify.verdict import Status, what_now
+from ..verify.verdict import Status, give_levels, what_now
 from .figures import TimeText, pictures_of
 from .gather import STATUS, Seen
 
@@ -114,7 +114,10 @@ def _what_now(seen: Seen) -> str:
     if seen.tidy:
         if verdict.unread:
             return "Check the rest."
-        return "Nothing must be done; this removes the warnings." if seen.commands else "Nothing."
+        levels = give_levels(verdict)
+        now = levels or ("nothing must be done" if seen.commands else "nothing")
+        more = f"; this removes the {'other ' if levels else ''}warnings" if seen.commands else ""
+        return f"{now[:1].upper()}{now[1:]}{more}."
     now = what_now(verdict, seen.commands)
     plan = verdict.serious and any("--apply" in each.words for each in seen.commands)
     return f"{now[:1].upper()}{now[1:]}.{' Without --apply you see the plan.' if plan else ''}"

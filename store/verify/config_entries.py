@@ -35,6 +35,7 @@ from ..counted import counted
 from ..disk.file_queue import start_of
 from ..disk.layout import queue_directories
 from ..findings.catalogue import Severity
+from ..findings.findings import Details
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
@@ -118,7 +119,7 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
         return
     option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
-    yield from _levels_without_broker(context)
+    _levels_without_broker(context)
     skipped = {lost.delay_level: lost.before or 0 for lost in config_start_of(context).lost_delays if lost.skips}
     clamps = context.profile.version >= _CLAMPS_SINCE
     for row in config_tables(context).entries("delay_offset"):
@@ -150,8 +151,11 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
             yield FileFault(row.path, f"delay level {level}: {row.values['value']!r} is not a whole number")
 
 
-def _levels_without_broker(context: VerifyContext) -> Iterator[FileFault]:
-    """Yield levels with messages that wait, but that the configured messageDelayLevel does not have any more."""
+def _levels_without_broker(context: VerifyContext) -> None:
+    """Find levels with messages that wait, but that the configured messageDelayLevel does not have any more.
+
+    One finding a queue, with the number of its messages: `verdict.but_unserved` adds them up.
+    """
     options, store = options_of(context.store.layout), context.store
     if not options.delay_levels.is_given or store.queues_problem:
         return
@@ -160,11 +164,12 @@ def _levels_without_broker(context: VerifyContext) -> Iterator[FileFault]:
     for topic, queue_id, path in store.queues.of_topic(SCHEDULE_TOPIC):
         level, (first, end) = queue_id + 1, queue_bounds(context).of(QueueId(topic, queue_id)) or (0, 0)
         waiting = end - max(first, reached.get(level, 0))
-        if waiting > 0 and options.lacks_level(level):
+        if waiting > 0 and context.scope.wants(QueueId(topic, queue_id)) and options.lacks_level(level):
             text = f"{counted(waiting, 'message waits', 'messages wait', form=',')} in delay level {level}"
             text += f", but {options.delay_levels.name} ends at level {len(options.delay_levels.value)}"
             more = f"no broker delivers messages of level {level} until the option has {counted(level, 'level')} again"
-            yield FileFault(path, f"{text}: {more}", Severity.WARNING, repair="")
+            about = Details(count=waiting, severity=Severity.WARNING, topic=topic, queue_id=queue_id, repair="")
+            context.findings.add("I-146", path, f"{text}: {more}", **about)
 
 
 @counted_by_file(after, "I-152")

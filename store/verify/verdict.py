@@ -117,12 +117,37 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
         worst = serious[0]
         return f"Damaged: {worst.place(root)}: {worst.message}{_more(serious)}"
     if verdict.live:
-        return f"In use, and in order{_as_far(verdict)}"
+        return f"In use, and in order{_as_far(verdict)}{but_unserved(verdict)}"
     if verdict.status is Status.UNCLEAN:
-        return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}"
+        return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}{but_unserved(verdict)}"
     if verdict.unread:
-        return f"In order{_as_far(verdict)}"
-    return "Safe to start"
+        return f"In order{_as_far(verdict)}{but_unserved(verdict)}"
+    return f"Safe to start{but_unserved(verdict)}"
+
+
+def _unserved(verdict: Verdict) -> tuple[str, str]:
+    """Return how many messages wait in delay levels that messageDelayLevel does not have, and how many levels it must
+    have; empty texts if none does. Only their findings of I-146 name a queue.
+
+    They are whole, and no start takes them away: that is no damage, and there is nothing to repair.
+    """
+    found = [(f.count, f.queue_id + 1) for f in verdict.findings if f.code == "I-146" and f.queue_id is not None]
+    if not found:
+        return "", ""
+    waiting = counted(sum(count for count, _ in found), "message waits", "messages wait", form=",")
+    return waiting, counted(max(level for _, level in found), "level")
+
+
+def but_unserved(verdict: Verdict) -> str:
+    """Return the end of a verdict for messages in levels that messageDelayLevel does not have, "" without any."""
+    waiting, levels = _unserved(verdict)
+    return waiting and f", but {waiting} in delay levels that no broker serves until messageDelayLevel has {levels}"
+
+
+def give_levels(verdict: Verdict) -> str:
+    """Return what to do for these messages, without a capital and a full stop; "" without any."""
+    waiting, levels = _unserved(verdict)
+    return waiting and f"give messageDelayLevel {levels}: {waiting} in levels that it does not have"
 
 
 def harmless(verdict: Verdict) -> bool:

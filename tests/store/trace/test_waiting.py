@@ -280,6 +280,17 @@ def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
     assert "0 of them overdue" in told and "due 2" not in told
     told = run_here(["verify", str(root), "--only", "config,commit_log", *option]).stdout
     assert "[I-146]" in told and "I-045" not in told and "Damaged" not in told
+    for command, *parts in (["verify"], ["recover"], ["repair", "--all"]):
+        done = run_here([command, str(root), *parts, *option, "--broker-version", "5.3"])
+        assert done.code == 0, done.stdout
+        assert "1 message waits in delay levels that no broker serves until messageDelayLevel has 3 " in done.stdout
+        last = done.stdout.rstrip().rpartition("\n")[2]
+        wanted = {
+            "verify": "What now: give messageDelayLevel 3 levels: 1 message waits",
+            "recover": "Next: give messageD",
+        }
+        assert last.startswith(wanted.get(command, "Safe to start, but 1 message waits"))
+    assert "mqstore repair" not in run_here(["explain", "I-146"]).stdout
     config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
     assert "I-146" not in run_here(["verify", str(root), "--only", "config", *option]).stdout
 
