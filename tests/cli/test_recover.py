@@ -266,8 +266,8 @@ def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     refused = run_here(["recover", str(root), *options, "--apply", "--yes"])
     again = shlex.split(refused.stderr.rpartition("gone for good: mqstore ")[2])
     assert refused.code == 5 and again[:3] == ["recover", str(root), "--force-empty-log"]
-    assert [f"--set={each}" for each in again[4::2]] == options[:-2]
-    shown = run_here([*again, *options[-2:]])
+    assert again[3:5] == options[-2:] and [f"--set={each}" for each in again[6::2]] == options[:-2]
+    shown = run_here(again)
     assert "--apply --force-empty-log --broker-version" in shown.stdout
     done = run_here(["recover", str(root), *options, "--force-empty-log", "--apply", "--yes"])
     assert done.code == 1 and done.stdout.startswith("Done: recovered")
