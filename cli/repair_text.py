@@ -70,11 +70,12 @@ def _not_back(before: JudgedRepair, after: JudgedRepair | None) -> str:
 
 
 def _writes_config(before: JudgedRepair) -> bool:
-    """Whether config/ is to be mended, or moved out of a RocksDB."""
+    """Whether config/ is to be mended, or moved out of a RocksDB: of a half moved one nobody knows what it had lost."""
     from ..store.repair.parts import QueueStoreKind, RepairPart
 
-    request = before.repair.request
-    return RepairPart.CONFIG in request.choice.parts or request.kind is QueueStoreKind.FILES
+    found = before.repair
+    moved = found.request.kind is QueueStoreKind.FILES and not found.interrupted
+    return moved or RepairPart.CONFIG in found.request.choice.parts
 
 
 def config_left(before: JudgedRepair, after: JudgedRepair | None) -> ConfigStart | None:

@@ -21,7 +21,7 @@ import io, json, os, sys
 from mqstore.cli import app
 # imported once, not by each child
 from mqstore.store.inspect import description
-from mqstore.store.damage import drill
+from mqstore.store.damage import scenario
 from mqstore.store.recover import recovery
 from mqstore.store.repair import repair
 from mqstore.store.verify import run
