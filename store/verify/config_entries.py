@@ -117,7 +117,8 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
     """Check that each delay level exists, and that its offset lies inside its queue."""
     if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    option = options_of(context.store.layout).delay_levels
+    options = options_of(context.store.layout)
+    option = options.delay_levels
     levels, given = len(option.value), option.is_given
     _levels_without_broker(context)
     skipped = {lost.delay_level: lost.before or 0 for lost in config_start_of(context).lost_delays if lost.skips}
@@ -141,7 +142,8 @@ def delays_are_inside_their_queues(context: VerifyContext) -> Iterator[FileFault
         first, end = bounds or (0, 0)
         text = f"delay level {level}: offset {offset} is outside the queue, {first} to {end}"
         if offset < 0 or (offset > end and context.log.complete):
-            more = ": a start of 4.9 or later moves it to the end" if clamps else ""
+            moved = clamps and not options.lacks_level(level)  # a broker leaves levels alone that it does not have
+            more = ": a start of 4.9 or later moves it to the end" if moved else ""
             yield FileFault(row.path, text + more, Severity.WARNING if clamps else None)
         elif offset < first:
             yield FileFault(row.path, text + ": expired", Severity.INFO)
