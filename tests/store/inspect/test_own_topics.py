@@ -15,44 +15,19 @@ from mqstore.store.inspect.own_topics import delays, queue_records
 from mqstore.store.inspect.pop import pop
 from mqstore.store.inspect.stats_dimensions import CountKey, _of_pop, retries
 from mqstore.store.inspect.transactions import TransactionState, transactions
+from mqstore.store.search.find import silent
 from mqstore.store.search.store import StoreReader
 
 from ...archives import extract
 from ...stores import messages, truth, unpack
-from ..choices import stores_where
 from .test_pop import POP
-
-WITH_TRANSACTIONS = stores_where(
-    lambda t: (
-        any(part in t["name"] for part in ("-clean", "-killed"))
-        and "timer" not in t["name"]
-        and "damage" not in t
-        and "restarted" not in t["name"]
-        and t["name"].split("-")[1] in ("clean", "killed")
-    )
-)
-
-
-@pytest.fixture(params=WITH_TRANSACTIONS)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture
-def store(name: str, tmp_path: Path) -> StoreReader:
-    return StoreReader(unpack(name, tmp_path))
-
-
-def ignore(_: str) -> None:
-    """A note."""
 
 
 def test_delays(name: str, store: StoreReader) -> None:
     levels = parse_levels()
     scheduled = [m for m in messages(name) if m["topic"] == SCHEDULE_TOPIC]
     now_ms = max((m["store_timestamp"] for m in scheduled), default=0) + 60_000
-    found = delays(store, now_ms, ignore)
+    found = delays(store, now_ms, silent)
     counts = Counter(m["queue_id"] + 1 for m in scheduled)
     assert {level.level: level.messages for level in found.levels} == dict(counts)
     for level in found.levels:
@@ -74,7 +49,7 @@ def test_retries(name: str, store: StoreReader) -> None:
         if m["topic"].startswith(("%RETRY%", "%DLQ%"))
     )
     prefix = {"retry": "%RETRY%", "dead_letter": "%DLQ%"}
-    counts = retries(store, ignore).counts
+    counts = retries(store, silent).counts
     assert {(prefix[key.kind] + key.group, key.original_topic): row.messages for key, row in counts.items()} == dict(
         expected
     )
@@ -93,7 +68,7 @@ def test_a_retry_topic_of_two_groups_is_told_apart_by_its_records(tmp_path: Path
 @pytest.mark.parametrize("name", ["5.3.3-pop"])
 def test_retries_of_pop_consumers(name: str, store: StoreReader) -> None:
     """The group is not that of the retry topic's name; its progress counts."""
-    counts = retries(store, ignore).counts
+    counts = retries(store, silent).counts
     assert {key: (row.messages, row.not_consumed) for key, row in counts.items()} == {
         CountKey("retry", "pop_a", "work"): (15, 5),
         CountKey("retry", "pop_b", "work"): (15, 5),
@@ -157,8 +132,8 @@ def test_delays_without_progress_say_so(text: str, tmp_path: Path) -> None:
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
     """Two asked for in vain are still open, one was given up after three checks."""
     with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
-        states = Counter(row.state for row in transactions(store, ignore).rows)
-        progress = {level.level: level.delivered for level in delays(store, 0, ignore).levels}
+        states = Counter(row.state for row in transactions(store, silent).rows)
+        progress = {level.level: level.delivered for level in delays(store, 0, silent).levels}
     assert states == {
         TransactionState.COMMITTED: 6,
         TransactionState.ROLLED_BACK: 4,
@@ -244,7 +219,7 @@ def test_a_queue_of_a_stopped_broker_that_lacks_units(name: str, queue: str, tmp
 
 def test_retries_without_queues(tmp_path: Path) -> None:
     with StoreReader(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
-        counts = retries(store, ignore).counts
+        counts = retries(store, silent).counts
     expected = Counter(m["topic"] for m in messages("4.9.7-clean") if m["topic"].startswith(("%RETRY%", "%DLQ%")))
     prefix = {"retry": "%RETRY%", "dead_letter": "%DLQ%"}
     found = Counter[str]()
@@ -293,7 +268,7 @@ def test_what_a_cut_of_the_log_has_left_is_not_told(tmp_path: Path) -> None:
 
 def test_the_newest_of_each_queue_alone(tmp_path: Path) -> None:
     with StoreReader(unpack("5.3.3-clean", tmp_path)) as store:
-        every = [batch.columns.ints("physical_offset").tolist() for batch in queue_records(store, "orders", ignore)]
-        some = queue_records(store, "orders", ignore, newest=3)
+        every = [batch.columns.ints("physical_offset").tolist() for batch in queue_records(store, "orders", silent)]
+        some = queue_records(store, "orders", silent, newest=3)
         assert [batch.columns.ints("physical_offset").tolist() for batch in some] == [each[-3:] for each in every]
         assert len(every) > 1 and min(map(len, every)) > 3

@@ -34,7 +34,6 @@ from mqstore.store.verify.run import verify
 
 from ...cli.datadriven import run_here
 from ...stores import sent, truth, unpack
-from .test_own_topics import WITH_TRANSACTIONS, ignore
 
 #: What a broker may have made of what the producer said, and answered when it was asked.
 EXPECTED = {
@@ -46,20 +45,9 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(params=WITH_TRANSACTIONS)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture
-def store(name: str, tmp_path: Path) -> StoreReader:
-    return StoreReader(unpack(name, tmp_path))
-
-
 def test_transactions(name: str, store: StoreReader) -> None:
     """Each half message that a producer sent, and its end."""
-    found = {row.unique_key: row for row in transactions(store, ignore).rows}
+    found = {row.unique_key: row for row in transactions(store, silent).rows}
     known = [one for one in sent(name) if one.get("transaction_state")]
     assert {one["msg_id"] for one in known} <= set(found)
     for one in known:
@@ -93,7 +81,7 @@ def test_what_lost_op_records_decided_the_broker_has_passed(tmp_path: Path, monk
     notes: list[str] = []
     monkeypatch.setattr(module, "offsets_in", lambda _: set())
     with StoreReader(unpack("4.9.7-clean", tmp_path)) as store:
-        ops = module._op_records(store, ignore)
+        ops = module._op_records(store, silent)
         monkeypatch.setattr(module, "_op_records", lambda *_: replace(ops, lost=10))
         states = Counter(row.state for row in transactions(store, notes.append).rows)
     assert states[TransactionState.OPEN] == 2 and states[TransactionState.ROLLED_BACK] == 4
@@ -189,7 +177,7 @@ def test_an_open_transaction_that_a_check_gives_up_for_its_age(tmp_path: Path) -
     """Brokers go by the time when the producer sent the message; none in a RocksDB is given up for its age."""
     root = unpack("4.9.7-clean", tmp_path)
     with StoreReader(root, BrokerConfig({"fileReservedTime": "1"})) as store:
-        rows = [row for row in transactions(store, ignore).rows if row.state is TransactionState.OPEN]
+        rows = [row for row in transactions(store, silent).rows if row.state is TransactionState.OPEN]
     assert len(rows) == 2 and all(row.give_up_timestamp == row.born_timestamp + 3_600_000 for row in rows)
     key, at_ms = rows[0].unique_key, rows[0].give_up_timestamp or 0
     option, times = ["--set", "fileReservedTime=1"], (at_ms, at_ms + 60_000)
@@ -199,4 +187,4 @@ def test_an_open_transaction_that_a_check_gives_up_for_its_age(tmp_path: Path) -
     told = run_here(["trace", str(root), key, "--now", str(times[1]), *option]).stdout
     assert "sent more than 1 hour (fileReservedTime) ago, so the first check of a broker gives it up" in told
     with StoreReader(unpack("5.5.1-rocks-trans-open", tmp_path)) as store:
-        assert not any(row.give_up_timestamp for row in transactions(store, ignore).rows)
+        assert not any(row.give_up_timestamp for row in transactions(store, silent).rows)
