@@ -252,13 +252,13 @@ class MappedFileQueue(Closing, Windows):
 
     @property
     def start(self) -> int:
-        """Position of the first byte; 0 for an empty queue."""
+        """Position of the first byte; of an empty queue 0, or where it began last."""
         return self.files[0].start if self.files else self.gone_before
 
     @property
     def end(self) -> int:
-        """Position behind the last byte; 0 for an empty queue."""
-        return self.files[-1].end if self.files else 0
+        """Position behind the last byte; `start` for an empty queue."""
+        return self.files[-1].end if self.files else self.start
 
     @property
     def gaps(self) -> list[StreamGap]:
@@ -302,11 +302,15 @@ class MappedFileQueue(Closing, Windows):
         Raises UnreadableRange, Unreadable.
         """
         size = max(0, min(size, file.size - offset))
-        if (self.aside or self.stop is not None or self.begins_now) and not file.compressed:
+        if (self.aside or self.stop is not None) and not file.compressed:
             data = bytearray(size)
             return bytes(data[: self.read_into(file, offset, memoryview(data))])
-        end = _known_end(file)
-        return byte_reader.read(self.descriptor(file), size, offset, file.path, end=end)
+        try:
+            return byte_reader.read(self.descriptor(file), size, offset, file.path, end=_known_end(file))
+        except Missing:
+            if self.has_expired(file):
+                return b""
+            raise
 
     def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """As `Windows.fill`. Queues that read from elsewhere override it."""

@@ -277,12 +277,13 @@ def _plan(
         if keep:
             look(commit_log, [builder], crc=False, progress=None, verified=untouched)
         else:
-            finders = (
-                [] if snapshot.layout.dledger else [gap_finder(normalized, profile, verify=_verifies(profile, outcome))]
-            )
-            look(commit_log, [builder, *finders, *observers], verified=verified)
-            gone = [fill for each in finders for fill in lost_anyway(normalized, queue, each, builder.queues, verified)]
-            kept = kept._replace(gone=gone)
+            finder = None
+            if snapshot.layout.dledger is None:
+                finder = gap_finder(normalized, profile, verify=_verifies(profile, outcome))
+            look(commit_log, [builder, *([finder] if finder else []), *observers], verified=verified)
+            if finder is not None:
+                gone = lost_anyway(normalized, queue, finder, builder.queues, verified)
+                kept = kept._replace(gone=gone, torn=finder.torn)
     builder.note_lost(tombstoned(normalized, [*kept.fills, *kept.gone]), kept.unplaced, kept.torn)
     beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
     plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)

@@ -42,7 +42,8 @@ from ..log.message import Mark
 from ..settings.options import options_of
 from ..settings.parse import CONFIG_VALUE
 from ..settings.rocksdb import SECOND
-from ..start.config_load import DELAYS, TOPICS
+from ..start.config import delay_progress
+from ..start.config_load import DELAYS, TOPICS, config_rules
 from ..tiered.segments import MEMBERS, open_segments, tiered_roots
 from .config_files import ConfigTables, FileFault, TableEntry, config_start_of, config_tables, counted_by_file
 from .context import VerifyContext
@@ -161,8 +162,7 @@ def _levels_without_broker(context: VerifyContext) -> None:
     options, store = options_of(context.store.layout), context.store
     if not options.delay_levels.is_given or store.queues_problem:
         return
-    rows = config_tables(context).entries("delay_offset")
-    reached = {row.values["delay_level"]: row.values["offset"] for row in rows}
+    reached = delay_progress(store.layout, config_rules(context.profile)) or {}
     for topic, queue_id, path in store.queues.of_topic(SCHEDULE_TOPIC):
         level, (first, end) = queue_id + 1, queue_bounds(context).of(QueueId(topic, queue_id)) or (0, 0)
         waiting = end - max(first, reached.get(level, 0))

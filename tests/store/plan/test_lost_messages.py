@@ -317,3 +317,26 @@ def test_a_flipped_bit_makes_no_queue_that_of_another_store(tmp_path: Path) -> N
     assert plan is not None
     (share,) = plan.lost.shares.values()
     assert (share.messages, share.bytes) == (1, lost.total_size)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_tombstone_that_is_damaged_is_no_further_loss(policy: Policy, tmp_path: Path) -> None:
+    """Its message was lost before; what a cut gives up are the messages behind it."""
+    config = BrokerConfig({"mappedFileSizeCommitLog": "65536"})
+    with StoreWriter.open(tmp_path, config) as store:
+        stored = [store.append(NewMessage(b"o", bytes(100))) for _ in range(10)]
+    layout, body = Layout.open(tmp_path, config), stored[5].physical_offset + 100
+
+    def damaged(policy: Policy) -> Recovery:
+        log = tmp_path / "commitlog" / file_name(0)
+        data = bytearray(log.read_bytes())
+        data[body] ^= 0xFF
+        log.write_bytes(data)
+        return analyze(layout, "5.3", options=RecoveryOptions(policy))
+
+    first = damaged(Policy.KEEP)
+    assert first.plan is not None and first.plan.lost_messages == 1
+    apply(layout, first.plan, lambda: replan(layout, "5.3", first.options), Files())
+    found = damaged(policy)
+    assert found.plan is not None and found.prediction.lost.messages == 4
+    assert found.plan.lost_messages == (0 if policy is Policy.KEEP else 4)

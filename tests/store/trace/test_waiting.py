@@ -293,6 +293,8 @@ def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
     assert "mqstore repair" not in run_here(["explain", "I-146"]).stdout
     config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
     assert "I-146" not in run_here(["verify", str(root), "--only", "config", *option]).stdout
+    config(root, "delayOffset.json", {"offsetTable": {"3": 1, "x": 1}})  # brokers refuse the whole file
+    assert "1 message waits in delay level 3" in run_here(["verify", str(root), "--only", "config", *option]).stdout
 
 
 @pytest.mark.parametrize(("levels", "wait_ms"), [("1s 5s 2h", 10_000), ("1s 5s 1s", None)])
