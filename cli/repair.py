@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..store.repair.recheck import JudgedRepair
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied
+    from ..store.start.config import ConfigStart
     from .output import Output
 
 app = App()
@@ -186,8 +187,11 @@ def repair(
 
         changed = layout.broker_config.items() - opened.broker_config.items()
         given = given._replace(config=(*given.config, *settings(dict(sorted(changed)))))
-    _print(before, applied, after, given, common, out)
-    raise Exit(_code(before, applied, after))
+    from .repair_text import config_left
+
+    left = config_left(before, after)
+    _print(before, applied, after, left, given, common, out)
+    raise Exit(_code(before, applied, after, left))
 
 
 def _analyze(
@@ -252,17 +256,17 @@ def _with_repairs(seen: JudgedRepair, version: str | None) -> JudgedRepair:
     return seen._replace(verdict=with_open_repairs(seen.verdict, seen.repair.layout, version))
 
 
-def _code(before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None) -> ExitCode:
-    """The exit code. after: the store after the plan was carried out, or None."""
+def _code(
+    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, left: ConfigStart | None = None
+) -> ExitCode:
+    """The exit code. after: the store after the plan was carried out, or None. left: as of `config_left`."""
     if applied.lost if applied is not None else before.repair.plan.lost_messages:
         return ExitCode.NO
-    from .repair_text import config_left
-
     last = after or before
     code = exit_code_of_status(last.verdict.status)
     if after is not None and (code is not ExitCode.DONE or not after.repair.nothing_to_do):
         return ExitCode.NO
-    if config_left(before, after) is not None:
+    if left is not None:
         return ExitCode.NO
     # parts that a running broker has not written yet are not wrong
     to_do = code is ExitCode.DONE and not last.verdict.live and not last.repair.nothing_to_do
@@ -301,15 +305,20 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
 
 
 def _print(
-    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, given: Given, common: Common, out: Output
+    before: JudgedRepair,
+    applied: Applied | None,
+    after: JudgedRepair | None,
+    left: ConfigStart | None,
+    given: Given,
+    common: Common,
+    out: Output,
 ) -> None:
-    from .repair_text import config_left, next_steps, repair_text
+    from .repair_text import next_steps, repair_text
     from .verdict_text import verdict_json
 
     found, last = before.repair, after or before
     record, root = found.to_json(), found.layout.root
     record["verdict"] = verdict_json(before.verdict, root)
-    left = config_left(before, after)
     record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given, left)]
     if applied is not None and after is not None:
         record["applied"] = {
@@ -325,6 +334,6 @@ def _print(
     with out:
         out.record(
             record,
-            text=lambda _: repair_text(before, applied, after, common, given),
-            verdict=_code(before, applied, after),
+            text=lambda _: repair_text(before, applied, after, common, given, left=left),
+            verdict=_code(before, applied, after, left),
         )

@@ -35,16 +35,17 @@ def repair_text(
     common: Common,
     given: Given,
     *,
+    left: ConfigStart | None = None,
     asking: bool = False,
 ) -> str:
     """The whole page. after: the store after the plan was carried out. given: options that a proposed command repeats.
-    asking: the page is shown before the question whether to carry out the plan.
+    left: as of `config_left`. asking: the page is shown before the question whether to carry out the plan.
     """
     found, last, rows = before.repair, after or before, None if common.verbose else ROWS
     lines = [
-        _verdict(before, applied, after, given, asking),
+        _verdict(before, applied, after, left, given, asking=asking),
         *_lost(found, rows),
-        *(config_lines(before.verdict.config, rows) if before.verdict.config and config_left(before, after) else ()),
+        *(config_lines(before.verdict.config, rows) if before.verdict.config and left else ()),
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
@@ -59,14 +60,14 @@ def repair_text(
     if not beyond:
         title = "What is wrong:" if after is None else "What is still wrong:"
         lines += section(title, error_lines(last.verdict, found.layout.root), rows)
-    if not asking and (steps := next_steps(last, given, config_left(before, after))):
+    if not asking and (steps := next_steps(last, given, left)):
         lines += ["", *([NEXT_IN_USE] if last.verdict.live else next_lines(steps))]
     return page_of(lines)
 
 
-def _not_back(before: JudgedRepair, after: JudgedRepair | None) -> str:
+def _not_back(before: JudgedRepair, after: JudgedRepair | None, left: ConfigStart | None) -> str:
     asked = after is not None and _writes_config(before)
-    return not_back(before.verdict.config, config_left(before, after)) if asked else ""
+    return not_back(before.verdict.config, left) if asked else ""
 
 
 def _writes_config(before: JudgedRepair) -> bool:
@@ -99,7 +100,13 @@ def _after_the_move(found: Repair) -> Iterator[str]:
 
 
 def _verdict(
-    before: JudgedRepair, applied: Applied | None, after: JudgedRepair | None, given: Given, asking: bool
+    before: JudgedRepair,
+    applied: Applied | None,
+    after: JudgedRepair | None,
+    left: ConfigStart | None,
+    given: Given,
+    *,
+    asking: bool,
 ) -> str:
     """The sentence of `verify`, and what a repair does or did about it."""
     found = before.repair
@@ -108,7 +115,7 @@ def _verdict(
     loses = f" {gone} lost." if lost else ""
     if applied is not None:
         done = "finished the interrupted change" if applied.resumed else "repaired"
-        return f"Done: {done}.{loses}{_not_back(before, after)} {_now(after)}"
+        return f"Done: {done}.{loses}{_not_back(before, after, left)} {_now(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     resuming = going_on(before.verdict.findings, found.layout.root, given)
     if resuming is not None and not resuming.ends:

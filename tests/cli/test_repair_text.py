@@ -14,9 +14,12 @@ from mqstore.cli.repair_text import _after_the_move, _offsets, _parts
 from mqstore.cli.terminal import page_of
 from mqstore.cli.verdict_text import beyond_lines
 from mqstore.formats.message import MESSAGE
+from mqstore.store.broker.profiles import Profile
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.recheck import Unrepairable
+from mqstore.store.start.config import ConfigStart, still_lost
 
 from .. import recovery_cases, stores
 from ..store.repair.test_compaction import in_commit_log, record_of
@@ -143,3 +146,18 @@ def test_configuration_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     page = run_here(["repair", str(root), "--config", "--apply", "--yes"]).stdout.splitlines()
     assert page[0] == ("Done: repaired. Not restored: the positions of all groups are lost. A broker can be started.")
     assert "  lost     the positions of all groups are lost" in page
+
+
+def test_what_is_still_lost_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look reads all of config/, with its RocksDBs, again."""
+    root, asked = stores.unpack("5.3.3-clean", tmp_path), list[Path]()
+    (root / "config" / "topics.json").write_bytes(b"")
+    (root / "config" / "topics.json.bak").unlink()
+
+    def noted(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
+        asked.append(layout.root)
+        return still_lost(before, layout, profile)
+
+    monkeypatch.setattr("mqstore.store.start.config.still_lost", noted)
+    assert run_here(["repair", str(root), "--config", "--apply", "--yes"]).stdout.startswith("Done: repaired.")
+    assert asked == [root]
