@@ -191,8 +191,8 @@ def _lost_records(
     end, filled = max(finder.end, min(finder.files)), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     size = snapshot.log_file_bytes
-    behind = units_behind(size, end, max(finder.files) + size, look)
-    if len(behind) and not is_slave:
+    # what is behind the end of a slave's log is not lost: it counts as `resent`
+    if not is_slave and len(behind := units_behind(size, end, max(finder.files) + size, look)):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
         end = int(behind.end[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
+from mqstore.store.plan.close import units_behind
+from mqstore.store.plan.lost_messages import LostUnits
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.references import commit_log_of
@@ -299,3 +302,24 @@ def test_tombstones_go_into_the_file_that_was_read(broker_reads: str, tmp_path: 
     plan = replan(layout, "5.3.3", RecoveryOptions(Policy.KEEP))
     touched = {edit.path for edit in plan.edits}
     assert plan.lost.messages > 500 and str(torn) in touched and str(other) not in touched
+
+
+@pytest.mark.parametrize(("role", "looks"), [("SLAVE", 0), ("ASYNC_MASTER", 1)])
+def test_units_behind_the_log_of_a_slave_are_read_once(
+    role: str, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master sends their records again, so that they are counted, but never looked for as lost ones."""
+    root, asked = stores.unpack("5.3.3-ha-slave", tmp_path), list[int]()
+    with (root / "commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(86598)
+        file.write(bytes(486))
+
+    def noted(size: int, end: int, files_end: int, look: Callable[..., LostUnits]) -> LostUnits:
+        asked.append(end)
+        return units_behind(size, end, files_end, look)
+
+    monkeypatch.setattr("mqstore.store.plan.close.units_behind", noted)
+    options = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
+    plan = replan(Layout.open(root, BrokerConfig({"brokerRole": role})), "5.3", options)
+    assert len(asked) == looks
+    assert sum(share.messages for share in plan.lost) == 1
