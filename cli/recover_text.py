@@ -15,7 +15,7 @@ from ..store.findings.next_commands import (
     next_commands,
     repair_command,
 )
-from ..store.verify.verdict import Status, but_unserved, first_sentence, harmless
+from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless
 from .config_text import bare_lines, config_lines, not_back, still_lost_config
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
@@ -321,8 +321,8 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         renumber = repair_command(found.layout.root, ("queue",), shifted, given)
         return [*notes, f"Next: start the broker, or renumber the units as in the log: {renumber}"]
     if seen.verdict.status is not Status.DAMAGED:
-        levels = "give messageDelayLevel the missing levels, then " if but_unserved(seen.verdict) else ""
-        return [f"Next: {levels}start the broker."]
+        levels = give_levels(seen.verdict)
+        return [f"Next: {levels}. Then start the broker." if levels else "Next: start the broker."]
     looks = [f"To see the details: {step}" for step in steps]
     if harmless(seen.verdict):
         return ["Next: start the broker; its start makes nothing worse.", *looks]

@@ -285,10 +285,8 @@ def test_a_delay_level_that_the_option_no_longer_has(tmp_path: Path) -> None:
         assert done.code == 0, done.stdout
         assert "1 message waits in delay levels that no broker serves until messageDelayLevel has 3 " in done.stdout
         last = done.stdout.rstrip().rpartition("\n")[2]
-        wanted = {
-            "verify": "What now: give messageDelayLevel 3 levels: 1 message waits",
-            "recover": "Next: give messageD",
-        }
+        give = "give messageDelayLevel 3 levels: 1 message waits in levels that it does not have."
+        wanted = {"verify": f"What now: {give}", "recover": f"Next: {give} Then start the broker."}
         assert last.startswith(wanted.get(command, "Safe to start, but 1 message waits"))
     assert "mqstore repair" not in run_here(["explain", "I-146"]).stdout
     config(root, "delayOffset.json", {"offsetTable": {"3": 1}})
