@@ -48,7 +48,6 @@ from ..settings.options import options_of
 from ..settings.read import read_progress
 from .own_topics import any_lacking, span, topic_records
 
-_HOUR_MS = 3_600_000
 _MOST_READ = 100_000
 """Limit of half messages and op records that are looked at one by one, in some seconds."""
 _GIVES_UP_SILENTLY = "4.3"
@@ -138,8 +137,13 @@ def transactions(store: StoreReader, note: Note) -> Transactions:
     queues = TransactionQueues(own, ops, _given_up_noted(store), _transaction_ends(store))
     _hold_against_positions(queues, stored_positions(store), note)
     for row in (row for row in own if row.state is TransactionState.OPEN):
-        row.give_up_timestamp = row.born_timestamp + hours * _HOUR_MS
+        row.give_up_timestamp = give_up_ms(store, row.born_timestamp)
     return Transactions(sorted(found.values(), key=lambda row: row.positions[0]), hours)
+
+
+def give_up_ms(store: StoreReader, born_ms: int) -> int:
+    """The time after which a check gives up a half message that was sent at `born_ms`, if no RocksDB has it."""
+    return born_ms + options_of(store.layout).reserved_ms
 
 
 @dataclass

@@ -37,7 +37,6 @@ LARGEST_GAP = 1000
 """Most log files missing in a row that can be rebuilt."""
 LARGEST_FILE_BYTES = (1 << 31) - 1
 """mappedFileSizeCommitLog is an int, and so is the size of a filler."""
-_HOUR_MS = 3_600_000
 _NO_END = 1 << 62
 _LACKS = "this replica does not have the file {}, or has it compressed or with another length"
 
@@ -287,7 +286,7 @@ def _can_have_expired(layout: Layout, newest_ms: int) -> bool:
     """Whether a broker has run long enough after the newest message of a log file to delete the file."""
     written = (path for path in (layout.checkpoint, *layout.config.glob("*")) if path.exists())
     ran_ms = max((path.stat().st_mtime_ns // 1_000_000 for path in written), default=0)
-    return ran_ms >= newest_ms + options_of(layout).reserved_hours * _HOUR_MS
+    return ran_ms >= newest_ms + options_of(layout).reserved_ms
 
 
 def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 _SECOND_MS = 1_000
+_HOUR_MS = 3_600_000
 FILE_RESERVED_HOURS = 72
 """Default of fileReservedTime."""
 _UNITS_LOOKED_AT = 64
@@ -316,6 +317,11 @@ class BrokerOptions:
     def reserved_hours(self) -> int:
         """fileReservedTime: hours after which files are deleted, and undecided half messages are given up."""
         return self._config.get_int("fileReservedTime", FILE_RESERVED_HOURS) or 0
+
+    @property
+    def reserved_ms(self) -> int:
+        """`reserved_hours` in ms."""
+        return self.reserved_hours * _HOUR_MS
 
     @property
     def used(self) -> list[BrokerOption[Any]]:

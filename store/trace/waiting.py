@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..settings.options import BrokerOptions
 
 
-_HOUR_MS = 3_600_000
 _WHEEL_LOST = "B33"
 _NO_DELIVERY = "no broker delivers a delayed message without a queue unit"
 _DUE = "the message is due: a running broker delivers it"
@@ -129,6 +128,8 @@ class Waiting:
         return Judgement(DeliveryVerdict.GONE, reason, (fact,))
 
     def _transaction(self, halves: list[Message]) -> Judgement:
+        from ..inspect.transactions import give_up_ms
+
         last = halves[-1]
         evidence = [_record("its half message", halves[0])]
         if len(halves) > 1:
@@ -142,9 +143,8 @@ class Waiting:
         op = self.ops.get(last.queue_offset)
         if op is None:
             reason = "its transaction is open: no op record commits it or rolls it back"
-            hours = self._options.reserved_hours
-            if last.born_timestamp + hours * _HOUR_MS < self._now_ms:
-                age = f"more than {counted(hours, 'hour')} (fileReservedTime) ago"
+            if give_up_ms(self._store, last.born_timestamp) < self._now_ms:
+                age = f"more than {counted(self._options.reserved_hours, 'hour')} (fileReservedTime) ago"
                 reason += f"; the message was sent {age}, so the first check of a broker gives it up"
             return Judgement(DeliveryVerdict.TRANSACTION, reason, tuple(evidence))
         evidence.append(_record(f"an op record names half message {last.queue_offset}", op))
