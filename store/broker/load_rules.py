@@ -12,7 +12,7 @@ checked at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -273,11 +273,18 @@ def _rows_with_no_number(columns: Columns, readable: Flags, equal: Flags, rules:
     return rows[unreadable_numbers(columns.ragged("topic")[rows], items, whole)]
 
 
-def rows_not_to_store(topics: Ragged, properties: PropertyItems, rules: RecordRules) -> Ints:
-    """Rows of records at which a start ends the log, or a delay level halts for ever, because of their properties."""
+def rows_not_to_store(
+    topics: Ragged, properties: PropertyItems, rules: RecordRules, pending: Callable[[Ints], Flags] | None = None
+) -> Ints:
+    """Rows of records at which a start ends the log, or a delay level halts for ever, because of their properties.
+    pending: which of these rows a delay level has still to deliver; None: all.
+    """
     batches = np.ones(len(topics), np.bool_) if rules.inner_batches else None
     rows = unreadable_numbers(topics, properties, batches)
-    return np.concatenate([rows, undeliverable(topics, properties)]) if rules.level_halts else rows
+    if not rules.level_halts:
+        return rows
+    halting = undeliverable(topics, properties)
+    return np.concatenate([rows, halting if pending is None else halting[pending(halting)]])
 
 
 def undeliverable(topics: Ragged, properties: PropertyItems) -> Ints:

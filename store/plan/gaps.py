@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
 from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched, java_split, queue_offset_of
-from ..broker.load_rules import undeliverable, unreadable_numbers
+from ..broker.load_rules import rows_not_to_store
 from ..broker.profiles import RecordRules
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import HALF_TOPIC, OFFSET_MOVED, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -422,13 +423,8 @@ def unusable_rows(batch: Batch, properties: PropertyItems, rules: RecordRules, d
     """Return rows of records at which a broker's log ends, or a delay level halts, because of their properties: I-044
     and I-045 report each of them.
     """
-    topics = batch.columns.ragged("topic")
-    batches = np.ones(len(batch), np.bool_) if rules.inner_batches else None
-    rows = unreadable_numbers(topics, properties, batches)
-    if not rules.level_halts:
-        return rows
-    waiting = undeliverable(topics, properties)
-    return np.concatenate([rows, waiting[is_pending(batch.columns, waiting, delivered)]])
+    pending = partial(is_pending, batch.columns, delivered=delivered)
+    return rows_not_to_store(batch.columns.ragged("topic"), properties, rules, pending)
 
 
 def is_pending(columns: Columns, rows: Ints, delivered: Mapping[int, int]) -> Flags:

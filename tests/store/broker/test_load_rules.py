@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats.derive import Ragged
+from mqstore.formats.property_columns import PropertyItems
 from mqstore.store.broker.load_rules import (
     _TWO_PARTS,
     BodyCheck,
@@ -15,6 +17,7 @@ from mqstore.store.broker.load_rules import (
     LoadFailure,
     load_files,
     passes,
+    rows_not_to_store,
     truncate,
     walk,
 )
@@ -126,3 +129,14 @@ def test_a_number_that_is_none_ends_the_log(
 )
 def test_two_parts_as_java_splits(text: bytes, passes: bool) -> None:
     assert (_TWO_PARTS.fullmatch(text) is not None) == passes
+
+
+def test_a_level_halts_only_at_what_it_has_still_to_deliver() -> None:
+    """A record whose numbers cannot be read ends the log, whatever was delivered."""
+    level, texts = b"SCHEDULE_TOPIC_XXXX", [b"DELAY\x01x\x02", b"DELAY\x012\x02", b"DELAY\x012\x02"]
+    topics, items = Ragged.of([level] * 3), PropertyItems(Ragged.of(texts))
+    rules = profile_of("4.9").record
+    assert sorted({*rows_not_to_store(topics, items, rules).tolist()}) == [0, 1, 2]
+    assert sorted({*rows_not_to_store(topics, items, rules, lambda rows: rows == 2).tolist()}) == [0, 2]
+    later = profile_of("5.1").record
+    assert rows_not_to_store(topics, items, later).tolist() == [0]
