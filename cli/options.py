@@ -183,8 +183,8 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     """
     from ..store.disk.file_queue import MappedFileQueue
     from ..store.errors import Missing
-    from ..store.inspect.recognise import is_file_of_store
     from ..store.session.undo import use_journal_of_moved
+    from .output_file import is_file_of_store
 
     if not directory.is_dir():
         raise Missing("no such directory", path=directory)

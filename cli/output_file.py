@@ -1,7 +1,7 @@
 """The file of `--output`: complete at the end, or as it was before.
 
 Data goes to a new file in the same folder, which replaces the old one at the end. What cannot be replaced is written
-directly: a pipe, a device, a file in a folder without write permission.
+directly: a pipe, a device, a file in a folder without write permission. A file of a store is refused.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ def _made_beside(path: Path, target: Path) -> tuple[int, Path]:
 def _refuse_a_store(path: Path, target: Path) -> None:
     """Raises InvalidInput for a file of a store, which is input, and for `-`, which elsewhere means stdout."""
     from ..store.errors import InvalidInput
-    from ..store.inspect.recognise import is_file_of_store
 
     if str(path) == "-":
         raise InvalidInput("- is not accepted as a path", hint="name one")
@@ -104,3 +103,26 @@ def _refuse_a_store(path: Path, target: Path) -> None:
             else "the broker uses this path for its own files"
         )
         raise InvalidInput(what, path=path, hint="name another")
+
+
+def is_file_of_store(path: Path) -> bool:
+    """Whether a file, by its name and place, is one that brokers write, so that no other file may take its place.
+
+    The name alone decides for an existing file of a log or queue, whatever directory a link leads to. Any other path
+    is decided by the part of a store that it lies in, existing or not: a broker does not start beside a name that it
+    does not know.
+    """
+    from ..formats import broker_identity, epoch_file
+    from ..store.disk.file_queue import NAME_DIGITS
+    from ..store.disk.layout import COMMIT_LOG, CONSUME_QUEUE, DIRECTORIES, DLEDGER_PREFIX, FILES
+
+    if path.is_dir():
+        return False
+    if len(path.name) == NAME_DIGITS and path.name.isdecimal() and path.is_file():
+        return True
+    for root in path.parents:
+        if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
+            first = path.relative_to(root).parts[0]
+            known = first in DIRECTORIES or first in FILES or first.startswith(DLEDGER_PREFIX)
+            return known or first.removesuffix(".bak") in (epoch_file.FILE, *broker_identity.FILES)
+    return False

@@ -17,7 +17,6 @@ from construct import Construct, Struct
 
 from ...formats import (
     batch_consume_queue,
-    broker_identity,
     checkpoint,
     commit_log,
     consume_queue,
@@ -25,7 +24,6 @@ from ...formats import (
     dledger,
     dledger_index,
     dledger_state,
-    epoch_file,
     index_file,
     locked_range,
     tiered_index,
@@ -44,7 +42,7 @@ from ...formats.timer_check import FILE as TIMER_CHECK
 from ..disk import byte_reader
 from ..disk.broker_conf import BrokerConfig
 from ..disk.compressed import open_any, plain_name
-from ..disk.file_queue import NAME_DIGITS, start_of
+from ..disk.file_queue import start_of
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMMIT_LOG,
@@ -53,9 +51,7 @@ from ..disk.layout import (
     COMPACTION_QUEUES,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
-    DIRECTORIES,
     DLEDGER_PREFIX,
-    FILES,
     INDEX,
     ROCKSDB_CURRENT,
     TIERED_INDEX_FILES,
@@ -437,22 +433,3 @@ def _by_content(path: Path) -> Recognised | None:
         byte_reader.note(each)
     kind = kind_of_text(bytes(head)) or kind_of_bytes(bytes(head), size)
     return Recognised(path, kind, "its content") if kind is not None else None
-
-
-def is_file_of_store(path: Path) -> bool:
-    """Whether a file, by its name and place, is one that brokers write, so that no other file may take its place.
-
-    The name alone decides for an existing file of a log or queue, whatever directory a link leads to. Any other path
-    is decided by the part of a store that it lies in, existing or not: a broker does not start beside a name that it
-    does not know.
-    """
-    if path.is_dir():
-        return False
-    if len(path.name) == NAME_DIGITS and path.name.isdecimal() and path.is_file():
-        return True
-    for root in path.parents:
-        if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
-            first = path.relative_to(root).parts[0]
-            known = first in DIRECTORIES or first in FILES or first.startswith(DLEDGER_PREFIX)
-            return known or first.removesuffix(".bak") in (epoch_file.FILE, *broker_identity.FILES)
-    return False

@@ -367,12 +367,16 @@ def test_it_writes_nothing(root: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_one_message_needs_no_heavy_imports(root: Path) -> None:
+@pytest.mark.parametrize("address", ["--topic orders --queue 0 --offset 0", "--at 0"])
+@pytest.mark.parametrize("output", [False, True])
+def test_one_message_needs_no_heavy_imports(root: Path, tmp_path: Path, address: str, output: bool) -> None:
     code = (
         "import sys; from mqstore.cli.app import run; run(sys.argv[1:]); "
-        "print({'numpy', 'rich', 'lz4', 'zstandard', 'lark'} & set(sys.modules))"
+        "print({'construct', 'numpy', 'rich', 'lz4', 'zstandard', 'lark'} & set(sys.modules))"
     )
-    place = f"get {root} --topic orders --queue 0 --offset 0 --format json".split()
+    place = f"get {root} {address} --format json".split()
+    if output:
+        place += ["--output", str(tmp_path / "message.json")]
     done = subprocess.run(
         [sys.executable, "-c", code, *place],
         capture_output=True,
