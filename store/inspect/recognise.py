@@ -319,10 +319,11 @@ def _is_directory(path: Path) -> bool:
     """Whether `path` is a directory, False for a file. Raises Missing, Unreadable, Unsupported."""
     try:
         mode = path.stat().st_mode
-    except FileNotFoundError as error:
-        raise Missing("no such file or directory", path=path, hint=where_instead(path, "")) from error
     except OSError as error:
-        raise from_os_error(error, path) from error
+        found = from_os_error(error, path)
+        if not found.hint and isinstance(found, Missing):
+            found.hint = where_instead(path, "")
+        raise found from error
     except ValueError as error:  # a NUL in the name
         raise Missing("no such file or directory", path=path) from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):

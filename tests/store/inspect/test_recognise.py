@@ -104,9 +104,10 @@ def test_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda path: path.write_bytes(bytes(range(1, 100))), errors.Unsupported, "--as"),
         (lambda path: os.mkfifo(path), errors.Unsupported, "neither a file nor"),
         (lambda path: path.symlink_to(path), errors.Unreadable, "symbolic links"),
+        (lambda path: path.symlink_to("/nowhere/disk"), errors.Missing, "a link to /nowhere/disk, where nothing is"),
         (lambda path: (path / "x").mkdir(parents=True), errors.Unsupported, "--as"),
     ],
-    ids=["missing", "empty directory", "empty file", "noise", "fifo", "loop", "no files"],
+    ids=["missing", "empty directory", "empty file", "noise", "fifo", "loop", "link to nothing", "no files"],
 )
 def test_what_cannot_be_told(tmp_path: Path, make, error, says) -> None:  # type: ignore[no-untyped-def]
     """One error each, that says what to do."""
