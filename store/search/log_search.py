@@ -217,9 +217,9 @@ def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
     damaged = times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS
     if not times.bounded or damaged or store.log_files.size <= SMALL_LOG_BYTES:
         return all_of_it
-    if not times_rise(store):
-        return all_of_it._replace(steps_back=True)
     begins = [(file.start, _first_times(store, file.start)) for file in files]
+    if not _times_rise(store, begins):
+        return all_of_it._replace(steps_back=True)
     for begin, first_ms in begins:
         if first_ms and max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
             break
@@ -242,12 +242,12 @@ def note_bounds(found: Sequence[TimeBounds], note: Note) -> None:
         note_left_out(f"{left} of {counted(sum(one.files for one in found), 'log file')}{stores}", note)
 
 
-def times_rise(store: StoreReader) -> bool:
+def _times_rise(store: StoreReader, begins: Sequence[tuple[int, list[int]]]) -> bool:
     """Whether the store times that are cheap to read rise along the log; else a search has to read all.
 
-    They are those of the first records of log files, and of the first and the last record of index files.
+    They are those of the first records of log files (`begins`), and of the first and the last record of index files.
     """
-    known = [(file.start, time_ms) for file in store.log_files.files for time_ms in _first_times(store, file.start)]
+    known = [(begin, time_ms) for begin, times in begins for time_ms in times]
     return not step_back(time_ms for _, time_ms in sorted([*known, *_index_times(store)], key=itemgetter(0)))
 
 

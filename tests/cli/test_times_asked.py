@@ -15,7 +15,11 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.byte_reader import Unread
 from mqstore.store.disk.file_queue import MappedFile
 from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.message import Message
 from mqstore.store.put.new_message import NewMessage
+from mqstore.store.search.log_search import time_bounds
+from mqstore.store.search.selection import TimeRange
+from mqstore.store.search.store import StoreReader
 
 from ..failing_disk import fail_here
 from ..store.put.writing import NOW, TINY, writer
@@ -119,6 +123,20 @@ def test_the_answer_of_an_export_says_what_was_left_out(tmp_path: Path) -> None:
     ] * 2
     whole = run_here([*words[:3], "--to", str(tmp_path / "whole")])
     assert whole.stdout.endswith("complete\n") and not whole.stderr
+
+
+def test_the_first_records_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(tmp_path / "store", in_order)
+    message_at, found = StoreReader.message_at, list[int]()
+
+    def reading(reader: StoreReader, position: int) -> Message:
+        found.append(position)
+        return message_at(reader, position)
+
+    monkeypatch.setattr(StoreReader, "message_at", reading)
+    with StoreReader(tmp_path / "store") as reader:
+        time_bounds(reader, TimeRange(NOW))
+        assert len(found) == len(set(found)) == 2 * len(reader.log_files.files)
 
 
 def test_the_library(read: list[int], tmp_path: Path) -> None:
