@@ -22,8 +22,8 @@ from ..store.disk.file_queue import LARGEST_START
 from ..store.disk.files import Files
 from ..store.disk.layout import queue_directory
 from ..store.errors import InvalidInput
-from ..store.log.batch import Batch
-from ..store.log.commit_log import ExtentKind, Split, scan_split
+from ..store.log.batch import DAMAGED, Batch
+from ..store.log.commit_log import Split, scan_split
 from ..store.log.message import Mark
 from ..store.queues.batches import batch_units
 from ..store.queues.ext import BitMaps, ExtWriter
@@ -88,7 +88,7 @@ class LogReader:
         with log.queue:
             for item in scan_split(log, split):
                 if not isinstance(item, Batch):
-                    if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                    if item.kind in DAMAGED:
                         found.lose(item.position, item.size, item.reason)
                 elif item.mark <= Mark.AFTER_DAMAGE:
                     self._take(item, found)

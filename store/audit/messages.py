@@ -30,8 +30,8 @@ from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
 from ..columns import Rows, begins, kept, order_of_pairs
-from ..log.batch import ItemObserver, TailHistory, good_records
-from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..log.batch import DAMAGED, ItemObserver, TailHistory, good_records
+from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.message import Mark, tombstones
 from ..log.window import NOTING_HASHES
 from ..queues.units import Units, is_pre_fill, is_valid
@@ -485,7 +485,7 @@ class Readability(LogObserver):
 
     def extent(self, extent: Extent) -> None:
         """Count damaged and missing bytes between records."""
-        if extent.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+        if extent.kind in DAMAGED:
             self.damaged_bytes += extent.size
 
     def stale(self, batch: Batch) -> None:

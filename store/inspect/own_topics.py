@@ -31,7 +31,7 @@ from ..queues.units import is_used, is_valid
 from ..search.log_search import LAST_OFFSET, behind_queues, gap_text, never_delivered, queue_gaps_of, units_lost_behind
 from ..search.queue_search import in_place, note_units
 from ..search.selection import Selection
-from ..search.store import Note, StoreReader
+from ..search.store import Note, StoreReader, silent
 from ..settings.options import options_of
 from ..start.config import delay_progress
 from ..start.config_load import config_rules
@@ -74,7 +74,7 @@ def has_own_records(store: StoreReader, topic: str) -> bool:
     """Whether any of the 1,000 newest records that each of its queues names is of the topic itself: queues may name
     records of other topics (spec 2.9). Raises Unreadable.
     """
-    return any(len(batch) for batch in queue_records(store, topic, lambda _: None, newest=1000))
+    return any(len(batch) for batch in queue_records(store, topic, silent, newest=1000))
 
 
 def note_lost(store: StoreReader, topic: str, note: Note, lost: int = 0) -> None:

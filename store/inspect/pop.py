@@ -29,9 +29,8 @@ from ..errors import Missing, StoreError
 from ..log.batch import Batch
 from ..log.commit_log import RecordPlaces, batches
 from ..queues.rocksdb import RocksDb, is_rocksdb
-from ..search.find import silent
 from ..search.queue_search import note_loss_in
-from ..search.store import Note, StoreReader
+from ..search.store import Note, StoreReader, silent
 from ..settings.read import Progress, read_config_file, read_pop, read_progress
 from ..settings.rocksdb import read_entries
 from ..start.config_load import config_rules

@@ -30,7 +30,7 @@ from ..columns import Rows
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
-from ..log.batch import Batch, Extent, ExtentKind
+from ..log.batch import DAMAGED, Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..search.store import Note, StoreReader
@@ -154,7 +154,7 @@ def timer_records(log: CommitLog) -> Scanned:
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
     for item in log.scan(crc=False, reuse=True):
         if isinstance(item, Extent):
-            if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+            if item.kind in DAMAGED:
                 found.damage = item.position
         elif item.mark <= Mark.AFTER_DAMAGE:
             for part, mask in zip(parts, _timer_masks(item), strict=True):

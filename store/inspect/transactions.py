@@ -39,10 +39,9 @@ from ..disk.files import has_log_changed_by_session
 from ..log.batch import Batch, good_records
 from ..log.message import Mark, tombstones
 from ..queues.rocksdb import is_rocksdb
-from ..search.find import silent
 from ..search.log_search import units_lost_behind
 from ..search.queue_search import note_loss_in
-from ..search.store import Note, StoreReader
+from ..search.store import Note, StoreReader, silent
 from ..settings.generation import generation_of
 from ..settings.options import options_of
 from ..settings.read import read_progress

@@ -56,6 +56,7 @@ class ExtentKind(StrEnum):
 
 
 DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+"""Kinds of what may have held messages."""
 NO_FILE = "no file holds this range"
 """The reason of what is MISSING."""
 

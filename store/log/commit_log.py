@@ -36,7 +36,7 @@ from ..disk.byte_reader import Unread, reading_rate, rest
 from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..errors import NotFound
-from .batch import NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, TailHistory
+from .batch import DAMAGED, NO_FILE, Batch, Extent, ExtentKind, LogEnd, NamesRecords, TailHistory
 from .message import Mark, mark_texts
 from .scan import PEEK_BYTES, SMALL_BYTES, LogItems, LogScan, has_body
 from .window import Window, number_at, verdict
@@ -291,7 +291,7 @@ class CommitLog:
                     position, behind, torn = item.end, None, None
             else:
                 behind = behind or item
-                if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                if item.kind in DAMAGED:
                     damage.append(item)
                 elif item.kind is ExtentKind.TORN_TAIL:
                     torn = torn or item

@@ -23,6 +23,7 @@ from ..counted import counted
 from ..disk.layout import Layout
 from ..errors import StoreError, did_you_mean
 from ..search.selection import matches
+from ..settings.parse import is_int
 from ..settings.read import BACKUP, FILES, ConfigFile, config_files, read_config_file
 from ..settings.rocksdb import InForce, in_force, keeps_databases, rows_of, stand_ins
 from ..start.config import files_in_use
@@ -451,8 +452,3 @@ def _number(key: Any) -> int | None:
     if isinstance(key, str):
         return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
     return key if is_int(key) else None
-
-
-def is_int(value: Any) -> bool:
-    """Whether a JSON value is a whole number."""
-    return isinstance(value, int) and not isinstance(value, bool)

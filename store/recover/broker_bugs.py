@@ -37,7 +37,7 @@ from ..inspect.timers import WAITING, TimerMessageState, in_database, timers
 from ..queues.references import commit_log_of
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import FileUnits, is_pre_fill, is_valid
-from ..search.find import silent
+from ..search.store import silent
 from ..start.log import LAST_LOOKED_AT
 from ..start.outcome import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place

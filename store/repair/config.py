@@ -39,11 +39,11 @@ from ..errors import InvalidInput, one_line
 from ..inspect.own_topics import has_own_records
 from ..inspect.transactions import TransactionPositions, transaction_queues
 from ..offsets.move import clamped_in_database
-from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond, is_int
+from ..offsets.positions import LMQ, MEMBER_OF, Bounds, Clamped, Ranges, clamp, is_beyond
 from ..search.log_search import never_delivered
 from ..search.store import StoreReader
 from ..settings.options import options_of
-from ..settings.parse import misfits, numbers, with_numbers
+from ..settings.parse import is_int, misfits, numbers, with_numbers
 from ..settings.read import BACKUP, FILES, read_config_file
 from ..settings.rocksdb import SEPARATE, counter_of, keeps_databases
 from ..start.config import ConfigStart, config_start, lone_position

@@ -50,7 +50,7 @@ from ..index.read import sizes_of
 from ..inspect.timers import OPTION as TIMER_OPTION
 from ..inspect.timers import in_database
 from ..inspect.transactions import open_in_database
-from ..log.batch import Batch, Extent, ExtentKind
+from ..log.batch import DAMAGED, Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.message import Mark
 from ..log.write import LogWriter, place_columns
@@ -63,8 +63,7 @@ from ..queues.references import commit_log_of
 from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
 from ..salvage.original import MissingOffsets, Restored, complete, left_at
-from ..search.find import silent
-from ..search.store import StoreReader
+from ..search.store import StoreReader, silent
 from ..session.apply import put_barrier
 from ..settings.generation import generation_of
 
@@ -118,7 +117,7 @@ class Moved:
 _TO_BODY: int = MESSAGE.prepared_transaction_offset.sizeof() + MESSAGE.body_length.sizeof()
 #: Least bytes of a hole: a tombstone with the longest usual topic.
 _LEAST_ROOM = 512
-_DAMAGED = (ExtentKind.DAMAGE, ExtentKind.MISSING, ExtentKind.TORN_TAIL)
+_DAMAGED = (*DAMAGED, ExtentKind.TORN_TAIL)
 
 
 @dataclass

@@ -496,8 +496,7 @@ def config_in_files(layout: Layout, made_ms: int) -> Iterator[Edit]:
         content.setdefault(DATA_VERSION.member, {"counter": 0, STATE_VERSION: 0, "timestamp": made_ms})
         data = json_bytes(dict(sorted(content.items())))
         reason = f"from the RocksDB {path.name}, which a broker with queues in files does not read"
-        target, pieces = str(layout.config / name), ((0, data),)
-        yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
+        yield Edit.create(layout.config / name, data, reason, _CODES)
     for path in sorted(set(found.databases.values()) - unreadable):
         for file in database_files(path):
             yield Edit("move", str(file), "the old RocksDB: its content is in files now", _CODES)
@@ -536,8 +535,7 @@ def config_for_databases(layout: Layout, profile: Profile, made_ms: int) -> Iter
             data = json_bytes(content)
             what = "with a greater counter of its dataVersion" if source == name else f"what {source} has"
             reason = f"{what}, so that a broker with queues in a RocksDB imports it"
-            target, pieces = str(layout.config / name), ((0, data),)
-            yield Edit("create", target, reason, _CODES, length=len(data), pieces=pieces)
+            yield Edit.create(layout.config / name, data, reason, _CODES)
 
 
 def _counter_of_database(path: Path | None, name: str) -> int:

@@ -342,8 +342,7 @@ def _databases_named_again(layout: Layout, *, everything: bool) -> Iterator[Edit
         with suppress(Unreadable):  # nothing more is known of a database that does not open
             RocksDb.open(path, every_file=True, manifest=loss.manifest).close()
             data = f"{loss.manifest}\n".encode()
-            reason, pieces = f"names {loss.manifest} again: {loss.text}", ((0, data),)
-            yield Edit("create", str(path / CURRENT), reason, (code,), length=len(data), pieces=pieces)
+            yield Edit.create(path / CURRENT, data, f"names {loss.manifest} again: {loss.text}", (code,))
 
 
 def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:

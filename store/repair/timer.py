@@ -33,8 +33,7 @@ from ..inspect.timer_records import DeliveredTimers
 from ..inspect.timers import in_database
 from ..log.commit_log import CommitLog
 from ..queues.units import UNIT_DTYPE, is_valid
-from ..search.find import silent
-from ..search.store import StoreReader
+from ..search.store import StoreReader, silent
 from ..timer.read import NOWHERE, ByTick, TimerEntries, TimerRange, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Scope, VerifyContext

@@ -22,14 +22,10 @@ from ..errors import InvalidInput, NotFound
 from ..log.message import Message
 from ..queues.read import ConsumeQueue
 from .selection import Selection, Slice
-from .store import FoundMessage, Note, StoreReader, Via, other_place
+from .store import FoundMessage, Note, StoreReader, Via, other_place, silent
 
 if TYPE_CHECKING:
     from .key_search import KeyPlaces
-
-
-def silent(_: str) -> None:
-    """Ignore a note."""
 
 
 def find(

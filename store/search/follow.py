@@ -37,7 +37,7 @@ from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
 from ..queues.references import commit_log_of
-from .store import Note, StoreReader
+from .store import Note, StoreReader, silent
 
 SHORTEST_SECONDS = 0.02
 LONGEST_SECONDS = 0.5
@@ -403,7 +403,7 @@ class LiveEnd:
         with StoreReader(layout.root, layout.broker_config) as store:
             end, files = store.log_end.position, store.log_files
             file = files.file_at(max(files.start, end - 1)) if files.files else None
-        self._follower = Follower(layout, file.start if file else end, lambda _: None)
+        self._follower = Follower(layout, file.start if file else end, silent)
         self._since, self._seen = time.monotonic(), -1
         self._looked_behind = False
 

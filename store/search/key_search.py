@@ -28,7 +28,7 @@ from ..log.commit_log import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
 from .queue_search import batch_places, open_batch_queue
 from .selection import Selection, Slice, matches
-from .store import FoundMessage, Note, StoreReader, Via
+from .store import FoundMessage, Note, StoreReader, Via, silent
 
 _CHECKED = 4096
 """Up to this many hits are read before the first message is given: where one leads to no record, the log is scanned."""
@@ -79,7 +79,7 @@ def _in_batches(store: StoreReader, selection: Selection, reverse: bool) -> Iter
         if selection.topic is None or matches(queue.topic, selection.topic)
     ]
     for places in merged(streams, reverse=reverse):
-        for found in _records(store, selection, places, Via.QUEUE, reverse, lambda _: None):
+        for found in _records(store, selection, places, Via.QUEUE, reverse, silent):
             yield found._replace(via=Via.SCAN)
 
 

@@ -32,7 +32,7 @@ from ..queues.references import of_queue
 from ..queues.units import is_valid
 from ..settings.options import options_of
 from .selection import Selection, Slice, Time, TimeRange, times_of
-from .store import FoundMessage, Note, StoreReader, Via
+from .store import FoundMessage, Note, StoreReader, Via, silent
 
 LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
@@ -389,7 +389,7 @@ def gap_text(store: StoreReader, selection: Selection, lack: QueueGap) -> str:
     """Say that a queue lacks wanted messages, "" if it does not. Scans the log unless the gap is sure."""
     if lack.sure:
         return lack.text
-    first = next(_scan_gap(store, selection, lack, False, _silent), None)
+    first = next(_scan_gap(store, selection, lack, False, silent), None)  # gaps are noted once
     more = "but the log has more of its messages, from"
     return "" if first is None else f"{lack.text}, {more} {first.message.position} on"
 
@@ -454,7 +454,7 @@ def _messages_behind(store: StoreReader, selection: Selection, offsets: Range | 
     """The wanted messages after the end of all queues. Raises Unreadable."""
     begin, end = _ends_of_queues(store), store.log_end.position
     ranges = [(begin, end)] if begin < end else []
-    return search_log(store, selection, ranges=ranges, offsets=offsets, note=_silent)
+    return search_log(store, selection, ranges=ranges, offsets=offsets, note=silent)
 
 
 def never_delivered(store: StoreReader, passed: Mapping[int, int]) -> dict[int, int]:
@@ -509,10 +509,6 @@ def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> U
             break
         first = queue.unit(number + int(late[0]))
     return first
-
-
-def _silent(_: str) -> None:
-    """Ignore a note: gaps are noted once."""
 
 
 OnDamage = Literal["warn", "raise", "skip"]

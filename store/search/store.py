@@ -36,6 +36,10 @@ Note = Callable[[str], None]
 """Called with one line worth knowing about an answer: damage, a fallback taken."""
 
 
+def silent(_: str) -> None:
+    """Ignore a note."""
+
+
 class Via(StrEnum):
     """How a message was found."""
 

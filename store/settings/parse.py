@@ -460,6 +460,11 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[Misfit]:
                     yield from _misfits_of(one, value, one.name, f"{one.name} of {place}")
 
 
+def is_int(value: Any) -> bool:
+    """Whether a JSON value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def numbers(value: Any) -> Any:
     """Offsets as a broker's parser reads them: `true`, 1.5 and texts of digits count as numbers, too."""
     if isinstance(value, dict):

@@ -25,6 +25,7 @@ from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb, is_rocksdb
 from ..queues.rocksdb_copy import database_loss
 from ..search.log_search import never_delivered
+from ..settings.parse import is_int
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, backup_note, read_config_file
 from ..settings.rocksdb import ConfigForm, InForce, in_force, read_entries
 from ..start.config import ConfigFileStart, ConfigStart, config_start
@@ -225,7 +226,7 @@ def _odd_version(main: ConfigFile, backup: ConfigFile | None) -> str:
 def _counter(value: dict[Any, Any]) -> int | None:
     version = value.get(DATA_VERSION.member)
     counter = version.get("counter") if isinstance(version, dict) else None
-    return counter if isinstance(counter, int) and not isinstance(counter, bool) else None
+    return counter if is_int(counter) else None
 
 
 @before("I-147")

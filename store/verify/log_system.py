@@ -34,7 +34,7 @@ from ..findings.next_commands import RECOVER
 from ..log.message import undecodable_bodies, unpack
 from ..plan.gaps import is_pending
 from ..queues.rocksdb import is_rocksdb
-from ..search.find import silent
+from ..search.store import silent
 from ..settings.options import options_of
 from ..settings.read import read_pop
 from ..settings.rocksdb import in_force, transactions_kept

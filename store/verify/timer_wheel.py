@@ -21,7 +21,7 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..counted import counted
 from ..errors import Missing
 from ..findings.catalogue import Severity
-from ..search.find import silent
+from ..search.store import silent
 from ..settings.read import read_config_file
 from ..settings.rocksdb import TimersKept
 from ..timer.read import NO_NUMBER, NOWHERE, ByTick, follow, is_in_place

@@ -15,8 +15,7 @@ from mqstore.store.inspect.own_topics import delays, queue_records
 from mqstore.store.inspect.pop import pop
 from mqstore.store.inspect.stats_dimensions import CountKey, _of_pop, retries
 from mqstore.store.inspect.transactions import TransactionState, transactions
-from mqstore.store.search.find import silent
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import StoreReader, silent
 
 from ...archives import extract
 from ...stores import messages, truth, unpack

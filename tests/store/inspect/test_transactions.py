@@ -27,8 +27,7 @@ from mqstore.store.inspect.transactions import (
 )
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import analyze
-from mqstore.store.search.find import silent
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import StoreReader, silent
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
 

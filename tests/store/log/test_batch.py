@@ -20,8 +20,9 @@ from mqstore.store.library import Store
 from mqstore.store.log.batch import Batch, messages, unwrapped
 from mqstore.store.log.message import Message, pack
 from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
-from mqstore.store.search.find import find, silent
+from mqstore.store.search.find import find
 from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import silent
 
 from ...stores import messages as records_of
 from ...stores import truth, unpack

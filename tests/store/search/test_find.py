@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.errors import InvalidInput, NotFound
-from mqstore.store.search.find import LARGEST, OPEN_QUEUES, Address, Finder, find, parse_address, silent
+from mqstore.store.search.find import LARGEST, OPEN_QUEUES, Address, Finder, find, parse_address
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import FoundMessage, StoreReader, Via
+from mqstore.store.search.store import FoundMessage, StoreReader, Via, silent
 
 from ...stores import messages, unpack
 

@@ -12,11 +12,11 @@ import pytest
 from mqstore.store.errors import NotFound, StoreError
 from mqstore.store.log.batch import messages
 from mqstore.store.log.commit_log import Batch
-from mqstore.store.search.find import Address, Finder, find, offset_at, silent
+from mqstore.store.search.find import Address, Finder, find, offset_at
 from mqstore.store.search.follow import Follower
 from mqstore.store.search.log_search import search_log
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import FoundMessage, StoreReader
+from mqstore.store.search.store import FoundMessage, StoreReader, silent
 from mqstore.store.settings import generation, options
 
 from .searched import Notes, positions
