@@ -133,11 +133,12 @@ def _note_missing(check: BatchCheck, messages: Messages, begin: int, end: int) -
 def _report_missing(context: VerifyContext, queues: QueueStates, check: BatchCheck) -> None:
     topic, queue_id = check.queue
     now = queues.batch_reader(check.queue) if context.live and check.missing else None
+    begin = context.begin_now() if check.missing else 0
     for missing in check.missing:
         unit = now.find(missing.first) if now is not None else None
         if unit is not None and unit.physical_offset == missing.position:
             continue  # a running broker has made it since
-        if missing.end <= context.begin_now():
+        if missing.end <= begin:
             continue  # it has expired since
         text = f"{check.queue} has no unit for message {missing.first}, record at"
         text += f" {missing.position}"

@@ -389,8 +389,9 @@ def report_missing(context: VerifyContext, queues: QueueStates, check: QueueChec
         _report_no_queue(context, queues, check)
         return
     dispatched = queues.dispatched_to(queue)
+    begin = context.begin_now() if check.missing else 0
     for missing in check.missing:
-        if missing.end <= context.begin_now() or (context.live and _made_since(queues, missing, queue)):
+        if missing.end <= begin or (context.live and _made_since(queues, missing, queue)):
             continue
         text = f"is missing: it is for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}
