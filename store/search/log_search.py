@@ -205,6 +205,11 @@ class TimeBounds(NamedTuple):
     steps_back: bool = False
 
 
+def is_small(store: StoreReader) -> bool:
+    """Whether the log is read whole, whatever times are asked for: its data counts, not the space of its files."""
+    return store.log_end.position - store.log_files.start <= SMALL_LOG_BYTES
+
+
 def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
     """The part of the log with messages of these times: all of it, unless the log is large and known times rise.
 
@@ -213,13 +218,12 @@ def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
     All files are read if times exist only in damaged records.
     """
     files, start, stop = store.log_files.files, store.log_files.start, store.log_files.end
-    all_of_it = TimeBounds(start, stop, len(files))
     damaged = times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS
-    if not times.bounded or damaged or store.log_files.size <= SMALL_LOG_BYTES:
-        return all_of_it
+    if not times.bounded or damaged or is_small(store):
+        return TimeBounds(start, stop, len(files))
     begins = [(file.start, _first_times(store, file.start)) for file in files]
     if not _times_rise(store, begins):
-        return all_of_it._replace(steps_back=True)
+        return TimeBounds(start, stop, len(files), steps_back=True)
     for begin, first_ms in begins:
         if first_ms and max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
             break

@@ -39,11 +39,11 @@ from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
-    SMALL_LOG_BYTES,
     Range,
     behind_of,
     found_in,
     gap_text,
+    is_small,
     lost_behind,
     note_behind,
     note_bounds,
@@ -101,8 +101,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
 
 def _within(store: StoreReader, times: TimeRange, note: Note) -> Range | None:
     """The log files with messages of these times; None if all units have to be read."""
-    small = store.log_end.position - store.log_files.start <= SMALL_LOG_BYTES
-    if not times.bounded or small:
+    if not times.bounded or is_small(store):
         return None
     bounds = time_bounds(store, times)
     if bounds.steps_back:

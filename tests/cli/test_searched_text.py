@@ -32,7 +32,6 @@ def test_what_was_searched_is_said(root: Path) -> None:
 def test_a_large_log_of_which_nothing_was_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The times said are those of two records, as others may lie before or after them."""
     monkeypatch.setattr("mqstore.store.search.log_search.SMALL_LOG_BYTES", 0)
-    monkeypatch.setattr("mqstore.store.search.queue_search.SMALL_LOG_BYTES", 0)
     (root / "batchconsumequeue").rename(root / "other")
     topic = next(path.name for path in (root / "consumequeue").iterdir())
     result = run_here(["get", str(root), "--topic", topic, "--since", "now", "--utc"])

@@ -125,6 +125,17 @@ def test_the_answer_of_an_export_says_what_was_left_out(tmp_path: Path) -> None:
     assert whole.stdout.endswith("complete\n") and not whole.stderr
 
 
+def test_the_size_of_a_log_is_that_of_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a young log are larger than its data, and it is read whole."""
+    stored(tmp_path / "store", in_order)
+    with StoreReader(tmp_path / "store") as reader:
+        data, files = reader.log_end.position, reader.log_files
+        assert data < files.size
+        for limit, whole in ((data, True), (data - 1, False)):
+            monkeypatch.setattr("mqstore.store.search.log_search.SMALL_LOG_BYTES", limit)
+            assert (time_bounds(reader, TimeRange(in_order(COUNT - 1))).left_out == 0) == whole
+
+
 def test_the_first_records_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored(tmp_path / "store", in_order)
     message_at, found = StoreReader.message_at, list[int]()
@@ -135,6 +146,8 @@ def test_the_first_records_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(StoreReader, "message_at", reading)
     with StoreReader(tmp_path / "store") as reader:
+        assert reader.log_end.position
+        found.clear()
         time_bounds(reader, TimeRange(NOW))
         assert len(found) == len(set(found)) == 2 * len(reader.log_files.files)
 

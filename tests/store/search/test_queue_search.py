@@ -133,7 +133,6 @@ def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     """Whether the logs of a test count as large."""
     if request.param:
         monkeypatch.setattr("mqstore.store.search.log_search.SMALL_LOG_BYTES", 0)
-        monkeypatch.setattr("mqstore.store.search.queue_search.SMALL_LOG_BYTES", 0)
     return bool(request.param)
 
 
