@@ -7,8 +7,6 @@ process there, so that every crash and every full disk can be tried. The only st
 A store may come from anybody. A link in it that leads elsewhere, or a journal that names another place, must not turn
 the repair of a store into a change of something else. The store's own directories may be links to other disks if the
 user says so (`follow_links`).
-
-`Edit` is a step of a plan as data: what changes in which file, and why. `session` carries it out.
 """
 
 from __future__ import annotations
@@ -71,8 +69,7 @@ def _sync_file_range() -> Callable[..., int] | None:
 
 FOLLOW_LINKS = "--follow-links"
 """The option that allows directories of a store to be links elsewhere."""
-_FILE_BITS, _MODE_BITS = 0o666, 0o7777
-_OPEN_ATTEMPTS = 8
+_FILE_BITS, _MODE_BITS, _OPEN_ATTEMPTS = 0o666, 0o7777, 8
 
 
 class Files:
@@ -152,10 +149,7 @@ class Files:
             return file
 
     def open_or_create(self, path: Path) -> OpenFile:
-        """Open a file, or create it if it does not exist. Raises as `open` and `create`.
-
-        Tries again if another process creates or removes the file between the check and the call.
-        """
+        """Open a file, or create it if there is none; if another process does meanwhile, try again. Raises as both."""
         for _ in range(_OPEN_ATTEMPTS):
             try:
                 return self.open(path) if path.exists() else self.create(path)
@@ -320,9 +314,7 @@ def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = Non
     files.sync_directory(path.parent)
 
 
-_NOTE_BYTES = 4096
-_NAME_BYTES = 255
-"""Longest name of a file."""
+_NOTE_BYTES, _NAME_BYTES = 4096, 255  # the longest name of a file
 _NOTE_MARK = "="
 
 
@@ -423,10 +415,11 @@ def confined(layout: Layout, *, follow_links: bool = False) -> Files:
     return files
 
 
-SESSION_JOURNAL, UNDONE = "journal.json", "undone"
-"""Names in a session's folder: its journal, and the file that says that the session was undone."""
+SESSION_JOURNAL, JOURNAL_IS_IN, UNDONE = "journal.json", "journal-is-in", "undone"
+"""Names in a session's folder: its journal, a note of the folder that has it instead, the mark of a session undone."""
 LARGEST_JOURNAL_BYTES = 1 << 28
 _SESSION = re.compile(r"\d{8}T\d{6}\.\d{6}Zx*")
+_UNREADABLE = (OSError, StoreError, ValueError, LookupError, TypeError)
 
 
 def sessions(journal: Path) -> Iterator[Path]:
@@ -438,6 +431,12 @@ def sessions(journal: Path) -> Iterator[Path]:
     except OSError as error:
         raise from_os_error(error, journal) from error
     yield from (journal / name for name in names if _SESSION.fullmatch(name) and (journal / name).is_dir())
+
+
+def noted_journal(folder: Path) -> Path | None:
+    """The folder with the journal, by the note in a further folder of its session. Raises Missing, Unreadable."""
+    note = find_note(folder / JOURNAL_IS_IN)
+    return Path(os.fsdecode(text)) if note is not None and (text := read_note(note)) else None
 
 
 def has_log_changed_by_session(layout: Layout, *others: str) -> bool:
@@ -462,14 +461,12 @@ def is_of_session(layout: Layout, name: str) -> bool:
         return False
 
 
-_UNREADABLE = (OSError, StoreError, ValueError, LookupError, TypeError)
-
-
 def _changed(layout: Layout) -> Iterator[str]:
     """Yield the paths, as the journals name them, that sessions have changed and not undone. Raises `_UNREADABLE`."""
-    for one in sessions(layout.journal):
-        if not (one / UNDONE).exists():
-            steps = json.loads(read_regular(one / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
+    journals = (layout.journal, layout.root / JOURNAL)  # with --journal two, and the store's own has notes
+    for folder in {noted_journal(one) or one for journal in journals for one in sessions(journal)}:
+        if not (folder / UNDONE).exists():
+            steps = json.loads(read_regular(folder / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
             yield from (step["path"] for step in steps)
 
 
@@ -543,7 +540,7 @@ class Phase(IntEnum):
 
 
 class Edit(NamedTuple):
-    """One change of one file.
+    """One change of one file, as a plan has it; `session` carries it out.
 
     kind: `write` (bytes at `offset`; `data` None: zeros), `create` (a file of `length` bytes that holds `pieces`),
     `truncate` (to `length` bytes), `move` (the file goes to the session's folder), `remove` (the same, for a file that

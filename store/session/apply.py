@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, digest, find_note, read_note, remove_tree, sessions, write_note
+from ..disk.files import Files, digest, find_note, noted_journal, remove_tree, sessions, write_note
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import LockState, StoreLock, holder
 from ..errors import InUse, Refused
 from ..index.read import sizes_of
 from .journal import (
-    JOURNAL_IS_IN,
     SEALED,
     Fingerprint,
     HalfStore,
@@ -264,11 +263,8 @@ def _remove_barrier(path: Path, files: Files) -> None:
 
 def _is_needed(folder: Path) -> bool:
     """Whether a further folder belongs to a sealed session, or to one whose journal cannot be seen now."""
-    marker = find_note(folder / JOURNAL_IS_IN)
-    if marker is None:
-        return False
-    own = Path(os.fsdecode(read_note(marker)))
-    return (own / SEALED).exists() or not own.parent.exists()
+    own = noted_journal(folder)
+    return own is not None and ((own / SEALED).exists() or not own.parent.exists())
 
 
 def _drop_unsealed(layout: Layout, files: Files) -> None:

@@ -60,8 +60,6 @@ JOURNAL = SESSION_JOURNAL
 SEALED = "sealed"
 DONE = "done"
 UNDOING = "undoing"
-JOURNAL_IS_IN = "journal-is-in"
-"""File in a further folder of a session: the path of the folder with the journal."""
 MOVES = {kind: f"repair --queues --as {kind}" for kind in ("rocksdb", "files")}
 """Target of all queues → the command as a journal names it. Only this command continues such a session: no other one
 knows how brokers are told to use the target.

@@ -23,7 +23,7 @@ from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import UNDONE, Edit, Files, linked_queues, remove_tree, write_note
+from ..disk.files import JOURNAL_IS_IN, UNDONE, Edit, Files, linked_queues, remove_tree, write_note
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.lock import LockState
@@ -36,7 +36,7 @@ from ..plan.fill import damaged_ranges
 from ..plan.plan import Plan, checkpoint_edit
 from ..queues.references import commit_log_of
 from ..queues.rocksdb_write import database_files, in_order
-from .journal import DONE, JOURNAL, JOURNAL_IS_IN, SEALED, UNDOING, FileState, Journal, Step, StepKind
+from .journal import DONE, JOURNAL, SEALED, UNDOING, FileState, Journal, Step, StepKind
 
 if TYPE_CHECKING:
     from ..queues.rocksdb_write import DatabaseFix

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
 from ..disk.compressed import read_regular
-from ..disk.files import LARGEST_JOURNAL_BYTES, Files, find_note, linked_queues, read_note, remove_tree, sessions
+from ..disk.files import LARGEST_JOURNAL_BYTES, Files, linked_queues, noted_journal, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
@@ -26,7 +26,6 @@ from .apply import alone, check_journal_place, check_places, listing, restore_ti
 from .journal import (
     DONE,
     JOURNAL,
-    JOURNAL_IS_IN,
     SEALED,
     FileState,
     HalfStore,
@@ -133,8 +132,8 @@ def kept_elsewhere(layout: Layout) -> list[Path]:
     found = dict[Path, None]()
     for folder in sessions(layout.root / SESSIONS):
         with suppress(StoreError):
-            if (note := find_note(folder / JOURNAL_IS_IN)) is not None:
-                found[Path(os.fsdecode(read_note(note))).parent] = None
+            if (own := noted_journal(folder)) is not None:
+                found[own.parent] = None
     return [journal for journal in found if journal != layout.root / SESSIONS]
 
 
@@ -461,8 +460,7 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     found = set()
     for place in places:
         folder = place / SESSIONS / journal.session
-        marker = find_note(folder / JOURNAL_IS_IN)
-        if marker is not None and read_note(marker) == os.fsencode(journal.folder):
+        if noted_journal(folder) == journal.folder:
             found.add(folder)
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.files import Files, confine
+from mqstore.store.disk.files import Files, confine, has_log_changed_by_session
 from mqstore.store.disk.layout import JOURNAL, Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.session.apply import apply
@@ -127,6 +127,23 @@ def test_what_was_moved_stays_for_undo(root: Path, place: Path) -> None:
     undo(layout, session_to_undo(layout), Files(), force=True)
     after = content(root)
     assert {k: v for k, v in after.items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
+
+
+def test_the_note_in_the_store_tells_whether_its_session_was_undone(root: Path, place: Path) -> None:
+    """Else messages of delay levels that the broker lacks would not count as undelivered any more."""
+    layout, beside = layout_of(root, place), layout_of(root, None)
+    recover_with(root, place, Files())
+    assert has_log_changed_by_session(layout) and has_log_changed_by_session(beside)
+    undo(layout, session_to_undo(layout), Files())
+    assert list((root / JOURNAL).iterdir())
+    assert not has_log_changed_by_session(layout) and not has_log_changed_by_session(beside)
+    shutil.rmtree(layout.journal)
+    assert has_log_changed_by_session(beside)
+
+
+def test_a_session_in_the_store_counts_with_a_journal_elsewhere(root: Path, place: Path) -> None:
+    recover_with(root, None, Files())
+    assert has_log_changed_by_session(layout_of(root, place))
 
 
 def test_journals_of_several_stores(root: Path, place: Path, tmp_path: Path) -> None:
