@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -305,10 +305,10 @@ def _check_order(layout: Layout, journal: Journal) -> None:
 def _changed_since(layout: Layout, journal: Journal, files: Files) -> set[Path]:
     """Return the files that are not as the session left them, each in its real directory. Raises Unreadable."""
     # a file has two paths if the configuration and the command line reach its directory differently
-    resolve = cache(Path.resolve)
+    resolve = cache(Path.resolve)  # many files share a directory
     rows = (journal.listing(), listing(layout, journal, files))
     places = ({(journal.store / name): row for name, row in each.items()} for each in rows)
-    then, now = ({resolve(path.parent) / path.name: row for path, row in each.items()} for each in places)
+    then, now = ({_really(path, resolve): row for path, row in each.items()} for each in places)
     return {path for path in then.keys() | now.keys() if then.get(path) != now.get(path)}
 
 
@@ -335,15 +335,16 @@ def _written_since(layout: Layout, journal: Journal, files: Files) -> list[str]:
     if (journal.folder / DONE).exists():
         changed = _changed_since(layout, journal, files)
         return [name for name in then if _really(journal.store / name) in changed]
-    return [name for name, before in then.items() if before and _is_later(journal.store / name, before.modified_ns)]
+    return [name for name, old in then.items() if old and _has_other_time(journal.store / name, old.modified_ns)]
 
 
-def _is_later(path: Path, then_ns: int) -> bool:
+def _has_other_time(path: Path, then_ns: int) -> bool:
     return path.exists() and FileState.of(path).modified_ns != then_ns
 
 
-def _really(path: Path) -> Path:
-    return path.parent.resolve() / path.name
+def _really(path: Path, resolve: Callable[[Path], Path] = Path.resolve) -> Path:
+    """The path in its real directory; the file itself may be a link."""
+    return resolve(path.parent) / path.name
 
 
 def _prove_kept(journal: Journal) -> None:
@@ -393,9 +394,8 @@ def _undo_step(journal: Journal, step: Step, files: Files, *, restore: bool) -> 
         if path.exists():  # only with force: somebody else created it
             _rename(path, folder / f"{step.moved_name}.later", files)
         _rename(moved, path, files)
-    then = step.before
-    is_file = path.is_file() and not path.is_symlink()
-    if then is not None and is_file and FileState.of(path).modified_ns != then.modified_ns:
+    then, is_file = step.before, path.is_file() and not path.is_symlink()
+    if then is not None and is_file and _has_other_time(path, then.modified_ns):
         _restore_times(step, path, files)  # the kept file of a copied store has the time of the copy
 
 
