@@ -165,6 +165,8 @@ class Journal:
     lock: LockState | None = None
     #: Messages that the plan gave up; 0 in journals of versions that did not record it.
     lost: int = 0
+    #: Where a loaded journal says the store was; "" in journals of versions that did not record it.
+    made_for: str = ""
 
     @property
     def session(self) -> str:
@@ -260,9 +262,11 @@ class Journal:
             steps = [_step(row, folder.name) for row in fields["steps"]]
             command, directories = str(fields["command"]), fields["directories"]
             lock, lost = _lock(fields.get("lock")), fields.get("lost", 0)
-            if not isinstance(lost, int) or not all(isinstance(name, str) and "\0" not in name for name in directories):
+            made_for = fields.get("store", "")
+            paths = (*directories, made_for)
+            if not isinstance(lost, int) or not all(isinstance(path, str) and "\0" not in path for path in paths):
                 raise ValueError("no number of lost messages, or a directory without a name")
-        return cls(store, folder, command, steps, directories, lock, lost)
+        return cls(store, folder, command, steps, directories, lock, lost, made_for)
 
 
 @contextmanager

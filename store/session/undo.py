@@ -7,7 +7,6 @@ run continues, and the barrier keeps brokers away meanwhile.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -16,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.compressed import read_regular
-from ..disk.files import LARGEST_JOURNAL_BYTES, Files, linked_queues, noted_journal, remove_tree, sessions
+from ..disk.files import Files, linked_queues, noted_journal, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
@@ -25,7 +23,6 @@ from ..findings.next_commands import proposed
 from .apply import alone, check_journal_place, check_places, listing, restore_times
 from .journal import (
     DONE,
-    JOURNAL,
     SEALED,
     FileState,
     HalfStore,
@@ -153,9 +150,9 @@ def use_journal_of_moved(layout: Layout) -> None:
 def _is_of_another(layout: Layout, journal: Path) -> bool:
     """Whether the store that the sessions name is still there. Sessions of older versions name none."""
     for folder in sessions(journal):
-        with suppress(StoreError, ValueError, LookupError, TypeError, AttributeError):
-            store = Path(json.loads(read_regular(folder / JOURNAL, LARGEST_JOURNAL_BYTES))["store"])
-            if store.exists() and not store.samefile(layout.root):
+        with suppress(StoreError, OSError):
+            named = Journal.load(layout.root, folder).made_for
+            if named and Path(named).exists() and not Path(named).samefile(layout.root):
                 return True
     return False
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,9 +12,18 @@ import pytest
 
 from mqstore.store.disk.files import Files, confine, has_log_changed_by_session
 from mqstore.store.disk.layout import JOURNAL, Layout
-from mqstore.store.errors import NotFound, Refused
+from mqstore.store.errors import NotFound, Refused, Unreadable
 from mqstore.store.session.apply import apply
-from mqstore.store.session.journal import MOVES, SEALED, InterruptedChange, barriers, ended_by, left_over, unfinished
+from mqstore.store.session.journal import (
+    MOVES,
+    SEALED,
+    InterruptedChange,
+    Journal,
+    barriers,
+    ended_by,
+    left_over,
+    unfinished,
+)
 from mqstore.store.session.undo import purge, session_to_undo, undo, use_journal_of_moved
 
 from ...recovery_cases import CONFIG
@@ -179,6 +191,24 @@ def test_a_store_that_was_moved_finds_its_journal(root: Path, place: Path, tmp_p
     assert (after, times(moved)) == (before, then)
     purge(layout, journal, files)
     assert not (moved / JOURNAL).exists()
+
+
+def test_a_damaged_journal_names_no_other_store(root: Path, place: Path, tmp_path: Path) -> None:
+    """A moved store finds it, and says that it is damaged."""
+    recover_with(root, place, Files())
+    [path] = layout_of(root, place).journal.glob("*/journal.json")
+    assert Journal.load(root, path.parent).made_for == str(root.resolve())
+    text = path.read_text()
+    moved = root.rename(tmp_path / "moved")
+    for named in (os.fspath(tmp_path), "a\\u0000b"):
+        path.write_text(text.replace(json.dumps(os.fspath(root)), f'"{named}"'))
+        layout = layout_of(moved, place)
+        use_journal_of_moved(layout)
+        with pytest.raises(Unreadable, match="the journal is damaged"):
+            session_to_undo(layout)
+    (path.parent / SEALED).write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+    with pytest.raises(Unreadable, match="not a journal"):
+        Journal.load(moved, path.parent)
 
 
 def test_a_directory_with_sessions_of_other_stores_says_so(root: Path, place: Path, tmp_path: Path) -> None:
