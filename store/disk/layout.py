@@ -22,22 +22,16 @@ from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, is_directory, size_of_log
 
-COMMIT_LOG = "commitlog"
-CONSUME_QUEUE = "consumequeue"
-ROCKSDB_CONSUME_QUEUE = "consumequeue_rocksdb"
-BATCH_CONSUME_QUEUE = "batchconsumequeue"
-CONSUME_QUEUE_EXT = "consumequeue_ext"
+COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE = "commitlog", "consumequeue", "batchconsumequeue"
+CONSUME_QUEUE_EXT, ROCKSDB_CONSUME_QUEUE = "consumequeue_ext", "consumequeue_rocksdb"
 _KEY_DIGITS = 12
 INDEX, TIMER_LOG, CONFIG = "index", "timerlog", "config"
 JOURNAL = ".mqstore"
 UNFINISHED = f"{JOURNAL}-unfinished"
 BARRIER_PREFIX = "mqstore-recover-"
 """Name prefix of the file in the log directory that keeps brokers from starting during a repair."""
-ROCKSDB_STORE = "rocksdbstore"
-COMPACTION = "compaction"
-COMPACTION_LOG, COMPACTION_QUEUES = "compactionLog", "compactionCq"
-KV_STORE = "kvStore"
-TIERED_INDEX_FILES = "tiered_index_file"
+ROCKSDB_STORE, KV_STORE, TIERED_INDEX_FILES = "rocksdbstore", "kvStore", "tiered_index_file"
+COMPACTION, COMPACTION_LOG, COMPACTION_QUEUES = "compaction", "compactionLog", "compactionCq"
 
 DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
@@ -133,10 +127,14 @@ class Layout:
         if not self.aside:
             return self
         started = Layout(self.root, self.broker_config, (self.root / COMMIT_LOG,), "default")
-        started.aside, started.journal_place = self.aside, self.journal_place
-        started.version_named = self.version_named
-        started.log_stop, started.queue_stops = self.log_stop, self.queue_stops
-        return started
+        started.aside = self.aside
+        return self.carry_to(started)
+
+    def carry_to(self, other: Layout) -> Layout:
+        """Return another view of this store, with what was set after this one was opened."""
+        other.journal_place, other.version_named = self.journal_place, self.version_named
+        other.log_stop, other.queue_stops = self.log_stop, self.queue_stops
+        return other
 
     @property
     def _parts(self) -> tuple[Path, ...]:
@@ -327,11 +325,8 @@ class Layout:
         from ...formats.topics import FILE  # imported late: most stores do not need it
 
         try:
-            found = [
-                path.stat().st_mtime
-                for path in (self.config / "topics", self.config / "metadata")
-                if (path / ROCKSDB_CURRENT).is_file()
-            ]
+            places = (self.config / "topics", self.config / "metadata")
+            found = [path.stat().st_mtime for path in places if (path / ROCKSDB_CURRENT).is_file()]
             return bool(found) and max(found) >= (self.config / FILE).stat().st_mtime
         except FileNotFoundError:
             return bool(found)

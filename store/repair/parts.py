@@ -166,10 +166,7 @@ def as_kind(layout: Layout, kind: QueueStoreKind) -> Layout:
         changes.append(f"{CONFIG_VERSION}={CONFIG_V2}")
     # proposed commands about the present store, as a recovery first, need the options given
     options, words = layout.broker_config.with_set(changes), layout.broker_config.words
-    found = Layout.open(layout.root, BrokerConfig(options, words))
-    found.journal_place, found.version_named = layout.journal_place, layout.version_named
-    found.log_stop, found.queue_stops = layout.log_stop, layout.queue_stops
-    return found
+    return layout.carry_to(Layout.open(layout.root, BrokerConfig(options, words)))
 
 
 def refuse_kind(layout: Layout, kind: QueueStoreKind | None, version: str | None) -> None:

@@ -71,7 +71,9 @@ def test_a_start_reads_no_directory_that_was_only_found_beside_the_log(tmp_path:
     layout = Layout.open(tmp_path, BrokerConfig({"fileReservedTime": "48"}))
     assert (directories(layout), aside(layout)) == (["commitlog", "bad"], ["bad"])
     assert "1 file of this log is in" in layout.unread_log and "if named in storePathCommitLog" in layout.unread_log
+    layout.journal_place, layout.version_named, layout.log_stop = tmp_path, "5.3.3", 8
     started = layout.as_started()
+    assert (started.journal_place, started.version_named, started.log_stop) == (tmp_path, "5.3.3", 8)
     assert (directories(started), started.unread_log) == (["commitlog"], layout.unread_log)
     named = Layout.open(tmp_path, BrokerConfig({"storePathCommitLog": "commitlog,bad"}))
     assert (aside(named), named.unread_log, named.as_started() is named) == ([], "", True)
