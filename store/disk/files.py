@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -401,7 +401,8 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     if other is not None:
         hint = f"name its own: --set storePathCommitLog={layout.root / COMMIT_LOG}; {FOLLOW_LINKS} changes that log"
         raise Refused(f"the configuration gives {layout.root} the commit log of another store", path=other, hint=hint)
-    files.confine(_roots(layout, follow_links), linked_queues(layout) if follow_links else None)
+    links = linked_queues(layout) if follow_links else None
+    files.confine(_roots(layout, links), links)
     for part in _parts(layout):
         files.check_inside(part, part=True)
     for file in _files(layout):
@@ -473,14 +474,14 @@ def _changed(layout: Layout) -> Iterator[str]:
 def is_linked(layout: Layout) -> bool:
     """Whether `confine` accepts this store only with `follow_links`: directories of it are links elsewhere."""
     files = Files()
-    files.confine(_roots(layout, follow_links=False))
+    files.confine(_roots(layout, None))
     return layout.log_of_another is None and not all(map(files.is_inside, (*_parts(layout), *linked_queues(layout))))
 
 
 def reach(layout: Layout) -> Files:
     """A `Files` that can change all that `follow_links` allows; `confined` checks the parts of the store, too."""
-    files = Files()
-    files.confine(_roots(layout, follow_links=True), linked_queues(layout))
+    files, links = Files(), linked_queues(layout)
+    files.confine(_roots(layout, links), links)
     return files
 
 
@@ -490,16 +491,15 @@ def linked_queues(layout: Layout) -> list[Path]:
     return [link for parent in parents for link in map(Path, links_below(parent)) if link.is_dir()]
 
 
-def _roots(layout: Layout, follow_links: bool) -> Iterator[Path]:
-    """Yield the directories that changes of a store are confined to."""
+def _roots(layout: Layout, links: Sequence[Path] | None) -> Iterator[Path]:
+    """Yield the directories that changes of a store are confined to. links: as of `Files.confine`."""
     root = _absolute(layout.root)
     yield root
-    parts = _parts(layout) if follow_links else layout.commit_log_directories
+    parts = layout.commit_log_directories if links is None else _parts(layout)
     for directory in parts:
-        if follow_links or not _absolute(directory).is_relative_to(root):
+        if links is not None or not _absolute(directory).is_relative_to(root):
             yield from (directory, directory.resolve().parent / JOURNAL)
-    if follow_links:
-        yield from (link.resolve().parent / JOURNAL for link in linked_queues(layout))
+    yield from (link.resolve().parent / JOURNAL for link in links or ())
     if layout.journal_place is not None:
         yield layout.journal_place
 

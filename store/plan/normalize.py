@@ -20,7 +20,7 @@ from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files, list_entries
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
-from ..disk.files import Edit, reach
+from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
 from ..errors import Refused, from_os_error
@@ -117,12 +117,15 @@ def normalize(
 
 def check_reach(layout: Layout, edits: Iterable[Edit]) -> None:
     """Raise Refused if an edit is of a file that leads out of the store, which no option allows."""
-    files, seen = reach(layout), set[str]()
+    own, seen, further = Files(), set[str](), None
+    own.confine([layout.root])
     for path in (edit.path for edit in edits):
         above = os.path.dirname(path)  # noqa: PTH120
         if above not in seen or os.path.islink(path):  # noqa: PTH114
-            files.check_inside(Path(path))
             seen.add(above)
+            if "\0" in path or not own.is_inside(Path(path)):
+                further = further or reach(layout)  # looks at the directory of every topic
+                further.check_inside(Path(path))
 
 
 def _other_length(snapshot: Snapshot) -> str:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk import files as file_layer
 from mqstore.store.disk import lock
-from mqstore.store.disk.files import Files, write_new
+from mqstore.store.disk.files import Edit, Files, confined, reach, write_new
+from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import check_empty, new_directory
-from mqstore.store.errors import InUse, InvalidInput, Missing, NoSpace, Unreadable
+from mqstore.store.errors import InUse, InvalidInput, Missing, NoSpace, Refused, Unreadable
+from mqstore.store.plan.normalize import check_reach
 
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 
@@ -206,3 +209,28 @@ def test_a_link_that_the_user_allows_is_a_way_to_its_target_alone(tmp_path: Path
     allowed = {path: files.is_inside(path) for path in (link / "0" / "file", other / "file", link / "out" / "file")}
     assert list(allowed.values()) == [True, False, False]
     assert not files.is_inside(tmp_path / "disk" / "topic" / "file")
+
+
+def test_directories_of_topics_are_looked_at_for_links_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at all for changes inside the store: thousands of topics take long on a cold disk."""
+    walked = list[str]()
+    links_below = file_layer.links_below
+    monkeypatch.setattr(file_layer, "links_below", lambda path: (walked.append(path.name), links_below(path))[1])
+    (tmp_path / "other" / "0").mkdir(parents=True)
+    root = tmp_path / "store"
+    (root / "consumequeue").mkdir(parents=True)
+    (root / "consumequeue" / "T").symlink_to(tmp_path / "other")
+    (root / "config").symlink_to(tmp_path)
+    layout, once = Layout.of(root), ["consumequeue", "batchconsumequeue", "consumequeue_ext"]
+    check_reach(layout, [Edit("remove", f"{root}/index/1", ""), Edit("remove", f"{root}/checkpoint", "")])
+    assert walked == []
+    check_reach(layout, [Edit("remove", f"{root}/consumequeue/T/0/{name}", "") for name in "12"])
+    assert walked == once
+    for call in (reach, lambda layout: confined(layout, follow_links=True)):
+        walked.clear()
+        assert call(layout).is_inside(root / "consumequeue" / "T" / "0" / "1")
+        assert walked == once
+    (root / "index").mkdir()
+    (root / "index" / "1").symlink_to("/etc/hostname")
+    with pytest.raises(Refused, match="leads out of the store"):
+        check_reach(layout, [Edit("remove", f"{root}/index/0", ""), Edit("remove", f"{root}/index/1", "")])
