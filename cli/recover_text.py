@@ -173,7 +173,7 @@ def _behind_the_log(before: JudgedRecovery) -> str:
     counts their records: a start cut them off.
     """
     plan, start = before.recovery.plan, before.recovery.prediction
-    if plan is not None and before.recovery.layout.broker_config.is_slave:
+    if plan is not None and before.recovery.layout.follows_master:
         if before.recovery.options.policy != "keep":
             return "; the master sends them again, if still there" if plan.lost_messages else ""
         come = counted(plan.resent, "message comes", "messages come", form=",")

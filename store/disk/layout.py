@@ -137,6 +137,11 @@ class Layout:
         return other
 
     @property
+    def follows_master(self) -> bool:
+        """The broker copies the log of a master; in a DLedger group no option says who leads."""
+        return self.broker_config.is_slave and self.dledger is None
+
+    @property
     def _parts(self) -> tuple[Path, ...]:
         """Paths that make a directory a store if one exists; a log found elsewhere in it is not enough."""
         return (

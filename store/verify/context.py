@@ -253,8 +253,7 @@ class VerifyContext:
         """Text for findings about bytes behind the last good record of a slave, where a start cuts the log and the
         master sends the bytes again; "" if no master does.
         """
-        layout = self.store.layout
-        if not layout.broker_config.is_slave or layout.dledger is not None:
+        if not self.store.layout.follows_master:
             return ""
         # a slave that takes the bytes for data (B26) asks the master for what follows them
         taken = self.crashed and self.profile.record.unequal_is_data

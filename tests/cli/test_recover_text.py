@@ -97,6 +97,17 @@ def test_a_slave_is_told_what_its_master_has(policy: str, said: str, tmp_path: P
     assert ("`--policy broker` cuts the log there, too" in page) == (policy == "keep")
 
 
+def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:
+    """Whatever its role is called: nobody sends what units behind the end of its log name."""
+    root = stores.unpack("5.3.3-dledger", tmp_path)
+    (root / "abort").touch()
+    with (root / "dledger-n0" / "data" / f"{98304:020d}").open("r+b") as file:
+        file.seek(12000)
+        file.write(bytes(11148))
+    page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", "broker"]).stdout
+    assert page.splitlines()[0].endswith(" loses no message; 4 queue units point behind the end of the log.")
+
+
 def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:
     """Without a log all of that is lost, and nothing lies behind an end."""
     root = stores.unpack("5.3.3-clean", tmp_path)

@@ -206,3 +206,11 @@ def test_directories_of_queues(tmp_path: Path) -> None:
     assert queue_directory(tmp_path, "%LMQ%a/b", 0) == tmp_path / "%LMQ%a" / "b" / "0"
     with pytest.raises(InvalidInput):
         queue_directory(tmp_path, "T", -1)
+
+
+def test_only_a_slave_outside_dledger_follows_a_master(tmp_path: Path) -> None:
+    slave = BrokerConfig({"brokerRole": "slave"})
+    assert Layout.of(tmp_path, slave).follows_master
+    assert not Layout.of(tmp_path).follows_master
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    assert not Layout.of(tmp_path, slave).follows_master
