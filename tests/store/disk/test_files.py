@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.disk import files as file_layer
 from mqstore.store.disk import lock
+from mqstore.store.disk.file_queue import links_below
 from mqstore.store.disk.files import Edit, Files, confined, reach, write_new
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import check_empty, new_directory
@@ -214,8 +216,12 @@ def test_a_link_that_the_user_allows_is_a_way_to_its_target_alone(tmp_path: Path
 def test_directories_of_topics_are_looked_at_for_links_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not at all for changes inside the store: thousands of topics take long on a cold disk."""
     walked = list[str]()
-    links_below = file_layer.links_below
-    monkeypatch.setattr(file_layer, "links_below", lambda path: (walked.append(path.name), links_below(path))[1])
+
+    def watched(path: Path) -> Iterator[str]:
+        walked.append(path.name)
+        return links_below(path)
+
+    monkeypatch.setattr(file_layer, "links_below", watched)
     (tmp_path / "other" / "0").mkdir(parents=True)
     root = tmp_path / "store"
     (root / "consumequeue").mkdir(parents=True)
