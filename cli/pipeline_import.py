@@ -52,14 +52,14 @@ def import_(
       mqstore pipeline import a.parquet b.parquet --to /data/store --as-broker 4.9 --new-times
     """
     from ..store.arrow import require_arrow
-    from ..store.errors import Missing
+    from ..store.errors import os_errors
 
     require_arrow("no import")
     output = common.checked_output("import")
     warn_of_nearest_version(as_broker, common)
     for path in files:
-        if not path.exists():
-            raise Missing("no such file or directory", path=path)
+        with os_errors(path):
+            path.stat()
     from ..store.arrow.append_rows import NewStore, files_of, import_store, unread_folders
     from ..store.library import settle_timers
     from ..store.put.message_columns import left_out

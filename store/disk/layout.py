@@ -480,10 +480,10 @@ def _check_directory(root: Path) -> None:
         if not stat.S_ISDIR(root.stat().st_mode):
             raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
         os.scandir(root).close()
-    except FileNotFoundError as error:
-        raise Missing("no such directory", path=root, hint=where_instead(root, "check the path")) from error
     except OSError as error:
-        raise from_os_error(error, root) from error
+        if not isinstance(error, FileNotFoundError) or root.is_symlink():
+            raise from_os_error(error, root) from error
+        raise Missing("no such directory", path=root, hint=where_instead(root, "check the path")) from error
 
 
 def _parent_hint(path: Path) -> str:

@@ -276,10 +276,12 @@ def _add_hint(error: BaseException, outcome: str) -> None:
 
 
 def check_empty(target: Path) -> None:
-    """Raise InvalidInput for a directory with content, or one that a job has begun to make, NotAStore for a file, InUse
-    as `is_incomplete`.
+    """Raise InvalidInput for a directory with content, or one that a job has begun to make, NotAStore for a file,
+    Missing for a link to nothing, InUse as `is_incomplete`.
     """
     with os_errors(target):
+        if target.is_symlink():
+            target.stat()
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
         if not target.exists() and (hint := where_instead(target, "")):

@@ -36,7 +36,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.lock import identity
 from ..disk.temporary import mapped
-from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
+from ..errors import InvalidInput, NotAStore, Refused, Unreadable, Unsupported
 from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
@@ -112,7 +112,7 @@ def log_of(name: str) -> tuple[list[Path], int | None]:
     directories: list[Path] = []
     confirmed: int | None = None
     for place in _places(name):
-        found, end = _log_of(place)
+        found, end = _log_of(Path(place))
         directories += found
         confirmed = end if confirmed is None else confirmed
     if not MappedFileQueue.open(directories).files:
@@ -120,14 +120,10 @@ def log_of(name: str) -> tuple[list[Path], int | None]:
     return directories, confirmed
 
 
-def _places(name: str) -> Iterator[Path]:
-    """Yield the paths in `name`: one, or several with colons between."""
+def _places(name: str) -> list[str]:
+    """Return the paths in `name`: one, or several with colons between."""
     parts = [name] if Path(name).exists() else [part for part in name.split(":") if part]
-    for part in parts or [name]:
-        path = Path(part)
-        if not path.exists():
-            raise Missing("no such directory", path=path, hint="check the path of the replica")
-        yield path
+    return parts or [name]
 
 
 def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:

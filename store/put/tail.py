@@ -329,12 +329,12 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
     root = Path(root)
     try:
         names = set(os.listdir(root))  # noqa: PTH208
-    except FileNotFoundError:
-        names = set()
     except NotADirectoryError:
         raise NotAStore("not a directory", path=root, hint="a store is a directory") from None
     except OSError as error:
-        raise from_os_error(error, root) from error
+        if not isinstance(error, FileNotFoundError) or root.is_symlink():
+            raise from_os_error(error, root) from error
+        names = set()
     if (root / _CONFIG / TOPICS).is_file():
         names.discard(_CONFIG)
     return Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)

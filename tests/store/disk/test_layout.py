@@ -11,7 +11,9 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout, queue_directory
+from mqstore.store.disk.lock import check_empty
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
+from mqstore.store.put.writer import StoreWriter
 from mqstore.store.tiered.segments import segment_name
 
 
@@ -157,7 +159,12 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     loop.symlink_to(loop)
     with pytest.raises(Unreadable, match="loop"):
         Layout.open(loop)
-    assert sorted(tmp_path.iterdir()) == [file, loop]
+    unmounted = tmp_path / "unmounted"
+    unmounted.symlink_to("/nowhere/disk")
+    for opening in (Layout.open, StoreWriter.open, check_empty):
+        with pytest.raises(Missing, match=r"^a link to /nowhere/disk, where nothing is: .*; mount its disk"):
+            opening(unmounted)
+    assert sorted(tmp_path.iterdir()) == [file, loop, unmounted]
 
 
 def test_a_directory_of_the_store_gets_advice(tmp_path: Path) -> None:
