@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
+    from ..store.start.config import ConfigStart
     from ..store.verify.judged import JudgedRecovery
     from .output import Output
 
@@ -121,7 +122,7 @@ def recover(
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
     before = _analyze(layout, asked, common, lost.replica or "", lost.force_empty_log)
-    found, applied, after = before.recovery, None, None
+    found, applied, after, left = before.recovery, None, None, None
     for note in found.notes:
         common.warn(note)
     code = exit_code_of_status(before.verdict.status)
@@ -129,11 +130,12 @@ def recover(
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
-        gone = applied.lost or still_lost_config(found.config, after.recovery.layout) is not None
+        left = still_lost_config(found.config, after.recovery.layout)
+        gone = applied.lost or left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     given = change.given(broker_version, common).at(layout)
-    _print(before, applied, after, given, code, common, out)
+    _print(before, applied, after, left, given, code, common, out)
     raise Exit(code)
 
 
@@ -189,13 +191,13 @@ def _print(
     before: JudgedRecovery,
     applied: Applied | None,
     after: JudgedRecovery | None,
+    left: ConfigStart | None,
     given: Given,
     code: ExitCode,
     common: Common,
     out: Output,
 ) -> None:
-    """Print the analysis, and after a plan was carried out what the next start does."""
-    from .config_text import still_lost_config
+    """Print the analysis, and after a plan was carried out what the next start does. left: as of `recovery_text`."""
     from .recover_text import beyond_repair, next_steps, recovery_text
     from .verdict_text import verdict_json
 
@@ -205,7 +207,6 @@ def _print(
     record["next"] = [] if last.verdict.live else [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         start, plan = after.recovery.prediction, after.recovery.plan
-        left = still_lost_config(before.recovery.config, after.recovery.layout)
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,
@@ -220,4 +221,4 @@ def _print(
     if beyond := beyond_repair(last, given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with out:
-        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given), verdict=code)
+        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given, left=left), verdict=code)

@@ -16,7 +16,7 @@ from ..store.findings.next_commands import (
     repair_command,
 )
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless
-from .config_text import bare_lines, config_lines, not_back, still_lost_config
+from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
 from .terminal import page_of, time_text
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.repair.recheck import Unrepairable
     from ..store.session.apply import Applied
+    from ..store.start.config import ConfigStart
     from ..store.verify.judged import JudgedRecovery
     from .options import Common
 
@@ -41,13 +42,14 @@ def recovery_text(
     common: Common,
     given: Given = NOTHING_GIVEN,
     *,
+    left: ConfigStart | None = None,
     asking: bool = False,
 ) -> str:
     """The whole page. after: the analysis after the plan was applied. given: options that a proposed command repeats.
-    asking: the page is shown before the question whether to carry out the plan.
+    left: as of `still_lost_config`. asking: the page is shown before the question whether to carry out the plan.
     """
     found, rows = before.recovery, None if common.verbose else ROWS
-    lines = [verdict(before, applied, after, given), *_losses(found, rows), "", *_facts(found)]
+    lines = [_verdict(before, applied, after, left, given), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     does = "changes" if applied is None else "would have changed"
     lines += section(f"A start of {worst.broker_version} {does} these files:", map(_change, worst.files), rows)
@@ -90,17 +92,19 @@ def beyond_repair(seen: JudgedRecovery, given: Given) -> list[Unrepairable]:
     return unrepairable_of(seen.verdict, seen.recovery.layout, EVERYTHING, given)
 
 
-def verdict(
-    before: JudgedRecovery, applied: Applied | None, after: JudgedRecovery | None = None, given: Given = NOTHING_GIVEN
+def _verdict(
+    before: JudgedRecovery,
+    applied: Applied | None,
+    after: JudgedRecovery | None,
+    left: ConfigStart | None,
+    given: Given,
 ) -> str:
     """The first line: the sentence of `verify` and the command that helps, or what was done."""
     found = before.recovery
     if applied is not None:
         lost = applied.lost
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
-        besides = (
-            not_back(found.config, still_lost_config(found.config, after.recovery.layout)) if after is not None else ""
-        )
+        besides = not_back(found.config, left) if after is not None else ""
         unfired = after is not None and not lost and after.recovery.prediction.unfired
         gone = "" if unfired else f", {_messages(lost)} lost"
         return f"Done: {ended}{gone}.{besides} {_start_after(after)}"

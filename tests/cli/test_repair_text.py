@@ -148,7 +148,10 @@ def test_configuration_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     assert "  lost     the positions of all groups are lost" in page
 
 
-def test_what_is_still_lost_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("command", "option"), [("repair", "--config"), ("recover", "--apply")])
+def test_what_is_still_lost_is_looked_for_once(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each look reads all of config/, with its RocksDBs, again."""
     root, asked = stores.unpack("5.3.3-clean", tmp_path), list[Path]()
     (root / "config" / "topics.json").write_bytes(b"")
@@ -159,5 +162,5 @@ def test_what_is_still_lost_is_looked_for_once(tmp_path: Path, monkeypatch: pyte
         return still_lost(before, layout, profile)
 
     monkeypatch.setattr("mqstore.store.start.config.still_lost", noted)
-    assert run_here(["repair", str(root), "--config", "--apply", "--yes"]).stdout.startswith("Done: repaired.")
+    assert run_here([command, str(root), option, "--apply", "--yes"]).stdout.startswith("Done: re")
     assert asked == [root]
