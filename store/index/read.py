@@ -375,8 +375,14 @@ class Hit(NamedTuple):
     """One item found by a query."""
 
     physical_offset: int
-    path: str
+    file: IndexFile
     number: int
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it names a place before the first or behind the last record in the header of its file."""
+        header = self.file.header
+        return not header.begin_physical_offset <= self.physical_offset <= header.end_physical_offset
 
 
 @dataclass
@@ -469,7 +475,7 @@ def _follow_chain(
             return
         stored_ms = begin + item.time_diff * 1000
         if item.key_hash == key_hash and begin_ms <= stored_ms <= end_ms:
-            answer.hits.append(Hit(item.physical_offset, file.path, number))
+            answer.hits.append(Hit(item.physical_offset, file, number))
             if len(answer.hits) == limit:
                 return
         if stored_ms < begin_ms:

@@ -22,7 +22,7 @@ from ...formats.property_columns import PropertyItems
 from ..counted import counted
 from ..disk.layout import queue_directories
 from ..errors import NotFound
-from ..index.read import Answer, Hit, IndexFile
+from ..index.read import Answer, IndexFile
 from ..log.batch import Batch, unwrapped
 from ..log.commit_log import RecordPlaces, batches, merged
 from .log_search import Range, found_in, search_log
@@ -108,7 +108,7 @@ def _positions(answer: Answer) -> Iterator[int]:
     return (hit.physical_offset for hit in answer.hits)
 
 
-def _misled(store: StoreReader, answer: Answer, places: RecordPlaces) -> list[IndexFile]:
+def _misled(store: StoreReader, answer: Answer, places: RecordPlaces) -> set[IndexFile]:
     """The files whose items for a key lead to no record. places: those in the log that the items name; many are not
     read here, but noted when they are (`_records`).
 
@@ -118,18 +118,8 @@ def _misled(store: StoreReader, answer: Answer, places: RecordPlaces) -> list[In
     for _, batch in batches(store.log, places) if len(places) <= _CHECKED else ():
         found.update(batch.position.tolist())
     found = found if len(places) <= _CHECKED else named
-    misled = {
-        hit.path
-        for hit in answer.hits
-        if hit.physical_offset not in found and (hit.physical_offset in named or _is_outside(store, hit))
-    }
-    return [file for file in store.index.files if file.path in misled]
-
-
-def _is_outside(store: StoreReader, hit: Hit) -> bool:
-    """Whether an item names a place before the first or behind the last record in the header of its file."""
-    header = next(file.header for file in store.index.files if file.path == hit.path)
-    return not header.begin_physical_offset <= hit.physical_offset <= header.end_physical_offset
+    lost = (hit for hit in answer.hits if hit.physical_offset not in found)
+    return {hit.file for hit in lost if hit.physical_offset in named or hit.is_outside}
 
 
 def _indexed_topic(selection: Selection) -> str | None:
@@ -216,7 +206,7 @@ def _by_index(store: StoreReader, key: Key) -> int | None:
         except NotFound:
             return None
         if message is None:
-            if _is_outside(store, hit):
+            if hit.is_outside:
                 return None
         elif message.unique_key == unique_key and topic in (None, message.topic):
             found += [message.position] if message.physical_offset == message.position else []

@@ -223,7 +223,7 @@ def _hits(store: StoreReader, asked: TraceTarget) -> Iterator[PlaceWithoutRecord
             try:
                 store.message_at(hit.physical_offset)
             except StoreError as error:
-                where = f"{hit.path} item {hit.number}"
+                where = f"{hit.file.path} item {hit.number}"
                 address = Address(position=hit.physical_offset, topic=topic)
                 yield PlaceWithoutRecord(hit.physical_offset, error.message, address, (where,), by_key=True)
 

@@ -188,7 +188,7 @@ def _indexed(store: StoreReader, family: Family) -> Iterator[Event]:
                 continue
             for hit in hits:
                 if hit.physical_offset == message.position:
-                    path = f"{store.layout.index.name}/{Path(hit.path).name}"
+                    path = f"{store.layout.index.name}/{Path(hit.file.path).name}"
                     text = f"item {hit.number} of the index has the key {key}"
                     at = message.store_timestamp
                     yield Event(EventKind.INDEXED, text, at, message.position, path=path)

@@ -106,7 +106,7 @@ class Waiting:
                 self._store.message_at(hit.physical_offset)
             except NotFound as error:
                 at = hit.physical_offset
-                where = f"{self._store.layout.index.name}/{Path(hit.path).name} item {hit.number}"
+                where = f"{self._store.layout.index.name}/{Path(hit.file.path).name} item {hit.number}"
                 facts = (
                     Evidence(f"an index item with its key names {at}", where),
                     Evidence(error.message, f"commitlog at {at}"),

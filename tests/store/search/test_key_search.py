@@ -107,7 +107,7 @@ def test_items_that_lead_to_no_record_hide_nothing(
     root = store(NAME)
     with StoreReader(root) as opened:
         file = opened.index.files[0]
-        hit = next(h for h in opened.index.query("orders", "订单-42").hits[::-1] if h.path == file.path)
+        hit = next(h for h in opened.index.query("orders", "订单-42").hits[::-1] if h.file is file)
         at, slots = hit.physical_offset, file.slots
         numbers = [number for number in range(2, file.last) if file.item(number).physical_offset == at]
     data = bytearray(Path(file.path).read_bytes())
