@@ -213,7 +213,7 @@ class _Stream:
         if self._writer.lacks_wheel:
             from ..store.findings.next_commands import proposed
 
-            then = proposed(self._writer.layout, "verify", version=self._writer.as_broker)
+            then = proposed(self._writer.layout, "verify")
             due = "a timed message is due already, and the timer has no files"
             yield f"{due}: before a broker starts, run `{then}`, which names the repair, if one is needed"
         yield from self._corrupted.remarks()

@@ -43,10 +43,9 @@ class Target(NamedTuple):
                     writer.close()
         except StoreError as error:
             if writer.left_unclean:
-                from ..store.findings.next_commands import command
+                from ..store.findings.next_commands import proposed
 
-                given = self.common.given(follow_links=self.options.follow_links).at(writer.layout)
-                mending = command("recover", self.store, "--apply", given=given)
+                mending = proposed(writer.layout, "recover", "--apply")
                 unclean = f"the store is left unclean: fix the problem, then run: {mending}"
                 error.hint = "; ".join(filter(None, (error.hint, unclean)))
             raise

@@ -25,7 +25,6 @@ from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
 from ..broker.snapshot import each_directory
 from ..disk.broker_conf import BrokerConfig
-from ..disk.layout import Layout
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
 from ..put.bulk import AHEAD_ROWS
@@ -34,7 +33,7 @@ from ..put.message_json import MessageReader, is_message
 from ..put.new_message import STORE, NewMessage, UniqueKeys, WriterOptions
 from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.producer import refused_copies
-from ..put.tail import check_queue_database
+from ..put.tail import check_new_store
 from ..put.writer import StoreWriter
 from .log_columns import SCHEMA
 from .messages import (
@@ -473,7 +472,7 @@ class NewStore:
 
     def check(self, target: Path) -> None:
         """Raise Unsupported for options with which no store is made at `target`; `make_store` knows its folder only."""
-        check_queue_database(Layout.of(target, self.broker_config), self.as_broker)
+        check_new_store(target, self.broker_config, self.as_broker)
 
 
 Finish = Callable[[Path], str]

@@ -142,13 +142,13 @@ def command(name: str, root: PathLike[str] | str, *arguments: str, given: Given 
     return NextCommand(("mqstore", name, _operand(root), *arguments, *given.words(name)))
 
 
-def proposed(layout: Layout, name: str, *arguments: str, version: str | None = None) -> str:
+def proposed(layout: Layout, name: str, *arguments: str) -> str:
     """Return a command for the store of a layout, with what the layout was opened with: configuration, version of the
-    broker, place of the journal; and what the command needs. version: of the broker, None: that of the layout.
+    broker, place of the journal; and what the command needs.
     """
     place = None if "--journal" in arguments else layout.journal_place
     writing = () if place is None else ("--journal", fspath(place.parent))
-    given = Given(layout.broker_config.words, version or layout.version_named, writing)
+    given = Given(layout.broker_config.words, layout.version_named, writing)
     return str(command(name, layout.root, *arguments, given=given.at(layout)))
 
 

@@ -61,8 +61,6 @@ class OpenStore(Closing):
         config, sizes = layout.broker_config, sizes_of(layout)
         self.layout = layout
         self.profile = profile
-        #: the version of the broker that was asked for
-        self.as_broker = options.as_broker
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
         self.rules = WriterRules.of(profile, host, config)
         self.delay_levels = options_of(layout).delay_levels.value
@@ -137,18 +135,18 @@ class OpenStore(Closing):
         files, options = files or Files(), options or WriterOptions()
         if options.as_broker is not None:
             writer_profile(options.as_broker)
-        layout = find_layout(root, BrokerConfig.of(config))
+        layout = find_layout(root, BrokerConfig.of(config), options.as_broker)
         confine(files, layout, follow_links=options.follow_links)
         if not layout.lock.exists():
             check_clean(layout)
-            check_layout(layout, options.as_broker)
+            check_layout(layout)
             files.make_directory(layout.root)
         lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
         try:
             # another process may have changed the store before the lock was taken
-            layout = find_layout(root, layout.broker_config)
+            layout = find_layout(root, layout.broker_config, options.as_broker)
             check_clean(layout)
-            check_layout(layout, options.as_broker)
+            check_layout(layout)
             tail = find_tail(layout)
             check_log_end(files, layout, tail.log_end)
             profile = generation(layout, tail, options.as_broker)

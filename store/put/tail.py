@@ -321,10 +321,10 @@ _LOCK = "lock"
 _CONFIG = "config"
 
 
-def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
+def find_layout(root: str | PathLike[str], config: BrokerConfig, version: str | None) -> Layout:
     """The layout of a store, or of a future one: `root` does not exist, is empty, or has only its topics.
 
-    Raises NotAStore for a directory with other contents, Unreadable.
+    version: that was asked for. Raises NotAStore for a directory with other contents, Unreadable.
     """
     root = Path(root)
     try:
@@ -337,25 +337,26 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
         names = set()
     if (root / _CONFIG / TOPICS).is_file():
         names.discard(_CONFIG)
-    return Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)
+    layout = Layout.open(root, config) if names - {_LOCK, JOURNAL} else Layout.of(root, config)
+    layout.version_named = version or ""
+    return layout
 
 
-def check_layout(layout: Layout, version: str | None) -> None:
-    """Raise Unsupported or Refused for a store that cannot be appended to. version: that was asked for."""
+def check_layout(layout: Layout) -> None:
+    """Raise Unsupported or Refused for a store that cannot be appended to."""
     if layout.dledger is not None:
         from ..findings.next_commands import proposed
 
-        then = proposed(layout, "repair", "--convert", "plain", "--to", "DIR", version=version)
         raise Unsupported(
             "cannot append to a store with a DLedger commit log",
             path=layout.root,
-            hint=f"`{then}` makes a plain store of it",
+            hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
         )
     if layout.aside:
         from ..findings.next_commands import moving_back
 
         raise Refused(layout.unread_log, path=layout.root, hint=moving_back(layout))
-    check_queue_database(layout, version)
+    _check_queue_database(layout)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
         for file in log.files:
@@ -381,15 +382,20 @@ def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
             files.check_inside(path)
 
 
-def check_queue_database(layout: Layout, version: str | None) -> None:
-    """Raise Unsupported for options that ask for queues in a RocksDB that does not exist; the store need not exist.
-    version: that was asked for.
-    """
+def check_new_store(target: Path, config: BrokerConfig, version: str | None) -> None:
+    """Raise Unsupported for options with which no message can be stored at `target`. version: that was asked for."""
+    layout = Layout.of(target, config)
+    layout.version_named = version or ""
+    _check_queue_database(layout)
+
+
+def _check_queue_database(layout: Layout) -> None:
+    """Raise Unsupported for options that ask for queues in a RocksDB that does not exist."""
     if layout.queue_database is None and layout.uses_queue_database:
         # a start fills a new database from the log, but without one record (B40)
         from ..findings.next_commands import proposed
 
-        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply", version=version)
+        then = proposed(layout, "repair", "--queues", "--as", "rocksdb", "--apply")
         raise Unsupported(
             "the options ask for queues in a RocksDB, but there is none yet",
             path=layout.root,

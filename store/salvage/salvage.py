@@ -41,7 +41,7 @@ from ..inspect.transactions import open_in, open_in_database
 from ..put.new_message import COPIED, WriterOptions
 from ..put.producer import refused_copies
 from ..put.queue_kinds import without_blocking_names
-from ..put.tail import check_queue_database
+from ..put.tail import check_new_store
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
@@ -528,7 +528,7 @@ def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
     """
     check_empty(target)
     if wanted.layout is LayoutKind.COMPACT:
-        check_queue_database(Layout.of(target, wanted.config.for_new_store()), wanted.version)
+        check_new_store(target, wanted.config.for_new_store(), wanted.version)
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
     for image in images.files:
         status = image.stat()

@@ -88,14 +88,14 @@ def test_no_such_half_message(tmp_path: Path) -> None:
     assert (said.code, "no half message A" in said.stderr) == (1, True)
 
 
-def test_the_command_that_a_refusal_names_has_the_configuration(tmp_path: Path) -> None:
-    """As it was given: a broker.conf by its name, settings one by one."""
+def test_the_command_that_a_refusal_names_has_configuration_and_version(tmp_path: Path) -> None:
+    """As they were given: a broker.conf by its name, settings one by one."""
     root = stores.unpack("4.9.7-killed", tmp_path)
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=262144\n")
     given = ["--broker-config", str(conf), "--set", "brokerName=a b", "--set", "maxIndexNum=400"]
-    result = run_here(["put", str(root), "orders", "x", *given])
-    words = ["mqstore", "recover", str(root), *given]
+    result = run_here(["put", str(root), "orders", "x", "--as-broker", "4.9", *given])
+    words = ["mqstore", "recover", str(root), "--broker-version", "4.9", *given]
     assert (result.code, f"run: {shlex.join(words)}" in result.stderr) == (3, True)
 
 
