@@ -38,6 +38,7 @@ from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..inspect.transactions import open_in, open_in_database
+from ..put.message_columns import columns_where
 from ..put.new_message import COPIED, WriterOptions
 from ..put.producer import refused_copies
 from ..put.queue_kinds import without_blocking_names
@@ -235,17 +236,20 @@ def _put(
 
 
 def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Manifest, done: Written) -> None:
-    """Append records. Halving finds a record that the writer refuses; that one goes to `REFUSED`."""
+    """Append records, but for those that do harm. Halving finds a record that the writer refuses."""
     fields, reasons = _fields(writer, run, columns)
+    if harmful := refused_copies(fields, writer.profile.start.record):
+        for row, reason in harmful.items():
+            _refuse(run, columns.take(slice(row, row + 1)), reason, manifest, done)
+        others = ~np.isin(np.arange(len(columns)), list(harmful))
+        fields, columns, reasons = columns_where(fields, others), columns.take(others), reasons[others]
+    if not len(columns):
+        return
     try:
-        _refuse_harmful(fields, writer)
         stored = writer.append_columns(fields)
     except (InvalidInput, LimitExceeded) as error:
         if len(columns) == 1:
-            manifest.records(run, columns, "refused", folder=REFUSED, reason=str(error))
-            done.refused += 1
-            position, size = (int(columns.ints(name)[0]) for name in ("physical_offset", "total_size"))
-            append(done.refused_runs, [run.part(position, position + size, 1)])
+            _refuse(run, columns, str(error), manifest, done)
             return
         half = len(columns) // 2
         for part in (slice(0, half), slice(half, None)):
@@ -261,12 +265,12 @@ def _append(writer: StoreWriter, run: SalvageRun, columns: Columns, manifest: Ma
     done.stored += len(columns)
 
 
-def _refuse_harmful(fields: Mapping[str, Any], writer: StoreWriter) -> None:
-    """Raise InvalidInput for records at which a broker would end its log, or its timer or a delay level would stop."""
-    topics, texts = fields["topic"], fields["properties"]
-    texts = texts if isinstance(texts, Ragged) else Ragged.of([texts] * len(topics))
-    for reason in refused_copies({"topic": topics, "properties": texts}, writer.profile.start.record).values():
-        raise InvalidInput(reason)
+def _refuse(run: SalvageRun, record: Columns, reason: str, manifest: Manifest, done: Written) -> None:
+    """Put a record aside, in `REFUSED`."""
+    manifest.records(run, record, "refused", folder=REFUSED, reason=reason)
+    done.refused += 1
+    position, size = (int(record.ints(name)[0]) for name in ("physical_offset", "total_size"))
+    append(done.refused_runs, [run.part(position, position + size, 1)])
 
 
 def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dict[str, Any], Ints]:
@@ -274,7 +278,7 @@ def _fields(writer: StoreWriter, run: SalvageRun, columns: Columns) -> tuple[dic
     fields: dict[str, Any] = {name: columns[name] for name in _FIELDS}
     lmq, reasons = writer.profile.lmq_queues, np.zeros(len(columns), np.int64)
     if run.grade is Grade.BODY:
-        fields["properties"] = b""  # torn properties mean nothing
+        fields["properties"] = Ragged.repeat(b"", len(columns))  # torn properties mean nothing
         return fields, reasons
     if lmq is not None and writer.names_lmq_queues:
         # the message is still served from the other queues
@@ -568,9 +572,8 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
         told("writing", size)
 
     if wanted.layout is LayoutKind.COMPACT:
-        options = WriterOptions(as_broker=version)
         with Manifest(target, sources, files) as manifest:
-            with StoreWriter.open(target, config, options, files=files) as writer:
+            with StoreWriter.open(target, config, WriterOptions(as_broker=version), files=files) as writer:
                 salvaged.written = write_compact(log, sources, writer, selection, manifest, writing)
             _beside(salvaged, target, manifest, files)
         return

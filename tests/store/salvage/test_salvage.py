@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message_properties import DELAY, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
+from mqstore.store.broker.profiles import RecordRules
 from mqstore.store.broker.system_topics import LMQ_PREFIX, SCHEDULE_TOPIC
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.plan.close import RESTORED
+from mqstore.store.put.producer import refused_copies
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import CONFLICTS, LayoutKind, SalvageSelection
 from mqstore.store.search.selection import TimeRange
@@ -152,17 +155,25 @@ def test_the_manifest_tells_of_a_record_that_is_corrected_in_its_place(tmp_path:
         assert store.message_at(line["to"]).properties[DELAY] == str(line["queue_id"] + 1)
 
 
-@pytest.mark.parametrize(("version", "refused"), [("4.9.7", 1), ("5.3.3", 0)])
-def test_a_message_at_which_a_delay_level_stands_still_is_put_aside(version: str, refused: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "refused"), [("4.9.7", 2), ("5.3.3", 0)])
+def test_a_message_at_which_a_delay_level_stands_still_is_put_aside(
+    version: str, refused: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken out at once, not looked for one by one."""
+    asked = []
+
+    def noted(columns: Mapping[str, Any], rules: RecordRules) -> dict[int, str]:
+        asked.append(len(columns["topic"]))
+        return refused_copies(columns, rules)
+
+    monkeypatch.setattr("mqstore.store.salvage.salvage.refused_copies", noted)
     good, bad = "DELAY\x012\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02", "DELAY\x012\x02"
-    records = [
-        fake(4096 * n, b"a", crc=crc31(b"a"), topic=SCHEDULE_TOPIC, queue_id=1, properties=text)
-        for n, text in enumerate((good, bad, good))
-    ]
-    data, new = b"".join(record + bytes(9) for record in records), tmp_path / "new"
+    data, new = b"", tmp_path / "new"
+    for text in (good, bad, good, bad, good, good):
+        data += fake(len(data), b"a", crc=crc31(b"a"), topic=SCHEDULE_TOPIC, queue_id=1, properties=text)
     done = salvaged(new, image(tmp_path, data), version=version, **COMPACT)
-    assert done.written is not None
-    assert (done.written.stored, done.written.refused) == (3 - refused, refused)
+    assert done.written is not None and asked == [6]
+    assert (done.written.stored, done.written.refused) == (6 - refused, refused)
     reasons = [line["reason"] for line in manifest(new) if line["fate"] == "refused"]
     assert len(reasons) == refused and all("deliver no later message" in reason for reason in reasons)
 
