@@ -8,9 +8,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ...store.arrow.stores import ReadOptions
-from ...store.arrow.views import COLUMNS, DamagePart, damage_parts, damage_rows
-from ...store.search.log_search import TimeBounds
-from .parts import PartsReader, warn_of_bounds
+from ...store.arrow.views import COLUMNS, damage_parts, damage_rows
+from .parts import PartsReader, parts_told
 
 
 class DamageSource(DataSource):
@@ -27,11 +26,4 @@ class DamageSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         ask = ReadOptions.of(self.options)
         rows = partial(damage_rows, ask, tuple(schema.names))
-        return PartsReader(partial(_parts, ask), rows)
-
-
-def _parts(ask: ReadOptions) -> list[DamagePart]:
-    bounds: dict[str, TimeBounds] = {}
-    parts = damage_parts(ask, bounds.__setitem__)
-    warn_of_bounds(bounds)
-    return parts
+        return PartsReader(partial(parts_told, damage_parts, ask), rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, Filter
@@ -18,9 +19,8 @@ from pyspark.sql.types import StructType
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import LogSplit, Pushed, ddl_of, parts_of, rows_of
 from ...store.arrow.stores import ReadOptions
-from ...store.search.log_search import TimeBounds
 from .log_stream import LogStream, StreamAsk, without_stream_options
-from .parts import PartsReader, PassedOver, warn_of_bounds
+from .parts import PartsReader, PassedOver, parts_told
 from .pushed import take_filters
 
 
@@ -59,16 +59,9 @@ class LogSourceReader(PartsReader):
     """Reads the logs of stores, split by split. `ask.fields`: the columns of the schema."""
 
     def __init__(self, ask: ReadOptions) -> None:
-        super().__init__(self._splits, self._rows_of)
+        super().__init__(partial(parts_told, parts_of, ask), self._rows_of)
         self._ask = ask
         self._pushed = Pushed()
-
-    def _splits(self) -> list[LogSplit]:
-        """Return the splits. Raises the error of a store that cannot be read."""
-        bounds: dict[str, TimeBounds] = {}
-        parts = parts_of(self._ask, bounds=bounds.__setitem__)
-        warn_of_bounds(bounds)
-        return parts
 
     def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()

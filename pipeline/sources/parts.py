@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...store.arrow.log_rows import Damage
+from ...store.arrow.stores import ReadOptions
 from ...store.counted import counted
 from ...store.search.log_search import DamageWarning, TimeBounds, note_bounds
+
+T = TypeVar("T")
 
 
 class StorePartition(InputPartition):
@@ -37,6 +40,14 @@ class PartsReader(DataSourceReader):
         """Return the rows of one part."""
         assert isinstance(partition, StorePartition)
         return iter(()) if partition.part is None else self._rows(partition.part)
+
+
+def parts_told(parts: Callable[..., Sequence[T]], ask: ReadOptions) -> Sequence[T]:
+    """Return the parts to read, and warn of log files that are not among them. Raises StoreError."""
+    bounds: dict[str, TimeBounds] = {}
+    found = parts(ask, bounds=bounds.__setitem__)
+    warn_of_bounds(bounds)
+    return found
 
 
 def warn_of_bounds(found: Mapping[str, TimeBounds]) -> None:
