@@ -132,7 +132,7 @@ def _parts_of(ask: ReadOptions, within: Mapping[str, Split], bounds: Bounds) -> 
     whole = min(size, SMALL_LOG_BYTES) if ask.times.bounded else size
     found: list[LogSplit] = []
     for root, log_bytes in sizes.items():
-        if root not in within and log_bytes <= whole:
+        if root not in within and log_bytes <= whole:  # if its files are small, so is its data (`is_small`)
             found.append(LogSplit(root, None, bytes=log_bytes))
         else:
             found += _splits(root, size, ask, bounds, within.get(root))

@@ -276,10 +276,8 @@ def records_at(
     unit. With last_first, places past the end of the log come first.
     """
     end, behind, lost = store.log_end.position, _LeftOut(_AT_NO_RECORD), _LeftOut(_AT_NO_RECORD)
-    foreign, misplaced = (
-        _LeftOut(_AT_OTHER_TOPICS),
-        _LeftOut(f"messages of other numbers{': left out' if exact else ''}"),
-    )
+    foreign = _LeftOut(_AT_OTHER_TOPICS)
+    misplaced = _LeftOut(f"messages of other numbers{': left out' if exact else ''}")
     for places, batch in chain.from_iterable(batches(store.log, window) for window in stream):
         if len(batch) < len(places):
             missing = places.position[~np.isin(places.position, batch.position)]
@@ -516,11 +514,8 @@ def _search_sparse_queue(
     """The wanted messages of one queue. Lost records and those of other topics are noted."""
     offset, count, reverse = part
     log = open_log(store.layout, queue.topic, queue.queue_id)
-    name, lost, foreign = (
-        f"compaction queue {queue.topic}/{queue.queue_id}",
-        _LeftOut(_AT_NONE),
-        _LeftOut(_AT_OTHER_TOPICS),
-    )
+    name = f"compaction queue {queue.topic}/{queue.queue_id}"
+    lost, foreign = _LeftOut(_AT_NONE), _LeftOut(_AT_OTHER_TOPICS)
     with MappedFileQueue.open(queue.path) as files, log.queue:
         windows = _sparse_places(files, offset or 0, count, note)
         seen = False
@@ -544,10 +539,8 @@ def _search_sparse_queue(
 
 def _sparse_places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[RecordPlaces]:
     """The places that units with queue offsets ≥ `offset` point at, at most `count`, window by window."""
-    where, damaged = (
-        str(files.directories[0]),
-        _LeftOut("left out", "byte of {} is no unit:", "bytes of {} are no units:"),
-    )
+    where = str(files.directories[0])
+    damaged = _LeftOut("left out", "byte of {} is no unit:", "bytes of {} are no units:")
     for part in sparse_units(files):
         if isinstance(part, SparseRange):
             damaged = damaged.and_more(part.size)

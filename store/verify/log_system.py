@@ -126,10 +126,8 @@ def scheduled(context: VerifyContext, records: Records) -> None:
         elif row in waits:
             what, repair = "scheduled without a valid REAL_TOPIC and REAL_QID", None
             if waits[row] and halts:
-                what, repair = (
-                    f"{what}: {HALTING_BROKERS} deliver no later message of delay level {queue_id[row] + 1}",
-                    RECOVER,
-                )
+                what += f": {HALTING_BROKERS} deliver no later message of delay level {queue_id[row] + 1}"
+                repair = RECOVER
             elif waits[row]:
                 what += ": the broker drops the message"
             _report_record(context, records, "I-045", row, what, repair=repair)
