@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,12 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
         )
 
 
+def parts_elsewhere(layout: Layout) -> Iterator[Path]:
+    """Yield the real paths of parts that may be links to other disks: a session has further folders beside them."""
+    parts = (*linked_queues(layout), *layout.commit_log_directories, layout.consume_queue, layout.index)
+    return map(Path.resolve, parts)
+
+
 class _Stager:
     """Turns edits into journalled steps."""
 
@@ -304,9 +311,7 @@ class _Stager:
         layout = self.layout
         if layout.root.stat().st_dev == device:
             return self._new_folder(layout.root / JOURNAL_FOLDER / own.name)
-        parts = (*linked_queues(layout), *layout.commit_log_directories, layout.consume_queue, layout.index)
-        for part in parts:
-            real = part.resolve()  # a part may be a symbolic link to another disk
+        for real in parts_elsewhere(layout):
             beside = real.parent
             if existing.resolve().is_relative_to(real) and beside.stat().st_dev == device:
                 return self._new_folder(beside / JOURNAL_FOLDER / own.name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, linked_queues, noted_journal, remove_tree, sessions
+from ..disk.files import Files, noted_journal, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
@@ -34,7 +34,7 @@ from .journal import (
     left_over,
     unfinished,
 )
-from .stage import sha256_of
+from .stage import parts_elsewhere, sha256_of
 
 _SHOWN = 3
 """Number of changed files that an error names."""
@@ -452,10 +452,8 @@ def _prove_restored(journal: Journal) -> tuple[str, ...]:
 
 def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     """Return folders on other file systems whose note says that they belong to the session."""
-    parts = (*layout.commit_log_directories, layout.consume_queue, layout.index, *linked_queues(layout))
-    places = {layout.root, *(part.resolve().parent for part in parts)}
     found = set()
-    for place in places:
+    for place in {layout.root, *(real.parent for real in parts_elsewhere(layout))}:
         folder = place / SESSIONS / journal.session
         if noted_journal(folder) == journal.folder:
             found.add(folder)
