@@ -132,7 +132,7 @@ def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
 def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:
     """Return the matching error of this tree for an `OSError` that occurred at `path` while `doing`."""
     if error.errno == errno.ENOENT:
-        return _nothing_at(Path(path))
+        return nothing_at(Path(path))
     if error.errno == errno.ENOTDIR:
         in_the_way = next((each for each in (Path(path), *Path(path).parents) if each.is_file()), None)
         if in_the_way is not None:
@@ -143,7 +143,7 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
     return Unreadable.because(error, path, doing)
 
 
-def _nothing_at(path: Path) -> Missing:
+def nothing_at(path: Path) -> Missing:
     """Return the error for a path where nothing is. A link may lead to a disk that is not mounted."""
     if not path.is_symlink():
         return Missing("no such file or directory", path=path)

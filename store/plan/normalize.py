@@ -23,7 +23,7 @@ from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of,
 from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
-from ..errors import Refused, from_os_error
+from ..errors import Refused, from_os_error, nothing_at
 from ..findings.next_commands import Given, NextCommand, aside, converting, moving_back, proposed, salvaging, settings
 from ..index.compare import stored_files
 from ..index.read import sizes_of
@@ -57,8 +57,8 @@ def normalize(
     if reason := snapshot.layout.unread_log:
         raise Refused(reason, path=snapshot.layout.root, hint=moving_back(snapshot.layout))
     for link in broken_links(snapshot):
-        hint = "mount the disk, or remove the link if its target is gone for good"
-        raise Refused("a link that leads nowhere (is its disk mounted?)", path=link, hint=hint)
+        found = nothing_at(Path(link))
+        raise Refused(found.message, path=link, hint=found.hint)
     if lock.is_dir():
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))
