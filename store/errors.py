@@ -7,6 +7,7 @@ command line: `cli/exit_codes.py` maps these classes to them.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -132,7 +133,7 @@ def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
 def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> StoreError:
     """Return the matching error of this tree for an `OSError` that occurred at `path` while `doing`."""
     if error.errno == errno.ENOENT:
-        return nothing_at(Path(path))
+        return broken_link(path) or Missing("no such file or directory", path=path)
     if error.errno == errno.ENOTDIR:
         in_the_way = next((each for each in (Path(path), *Path(path).parents) if each.is_file()), None)
         if in_the_way is not None:
@@ -143,12 +144,15 @@ def from_os_error(error: OSError, path: str | PathLike[str], doing: str = "canno
     return Unreadable.because(error, path, doing)
 
 
-def nothing_at(path: Path) -> Missing:
-    """Return the error for a path where nothing is. A link may lead to a disk that is not mounted."""
-    if not path.is_symlink():
-        return Missing("no such file or directory", path=path)
-    hint = "mount its disk, or remove the link if the disk is gone"
-    return Missing(f"a link to {path.readlink()}, where nothing is", path=path, hint=hint)
+def broken_link(path: str | PathLike[str]) -> Missing | None:
+    """Return the error for a path that is a link to nothing, or that such a link leads to; None for any other path. The
+    link may lead to a disk that is not mounted.
+    """
+    for link in (Path(path), *Path(path).parents):
+        if link.is_symlink() and not os.path.exists(link):  # noqa: PTH110  never raises
+            hint = "mount its disk, or remove the link if the disk is gone"
+            return Missing(f"a link to {link.readlink()}, where nothing is", path=link, hint=hint)
+    return None
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import is_directory, links_below, start_of, still
 from ..disk.layout import BARRIER_PREFIX, COMMIT_LOG, Layout, absolute, queue_directory, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
-from ..errors import InvalidInput, StoreError, Unsupported, from_os_error, os_errors
+from ..errors import InvalidInput, Missing, StoreError, Unsupported, broken_link, from_os_error, os_errors
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 
@@ -242,20 +242,17 @@ def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[st
         pending = [*(path for path in below if path not in linked), *pending]
 
 
-def broken_links(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the links that lead nowhere, in place of a part of the store, a topic, a queue, or a file of log, queues or
-    index. What is there once their disk is mounted is not known.
+def broken_links(snapshot: Snapshot) -> Iterator[Missing]:
+    """Yield the errors for links to nothing: in place of a part of the store, a topic, a queue, or a file of log,
+    queues or index. What is there once their disk is mounted is not known.
     """
     layout = snapshot.layout
     parents = (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext)
-    yield from filter(_is_broken, map(os.fspath, (*layout.commit_log_directories, *parents, layout.index)))
-    yield from (path for parent in parents for path in links_below(parent) if _is_broken(path))
+    parts = (*layout.commit_log_directories, *parents, layout.index, layout.timer_log, layout.config)
     entries = chain(snapshot.log, snapshot.index, *snapshot.queues.values())
-    yield from (entry.path for entry in entries if not entry.size and _is_broken(entry.path))
-
-
-def _is_broken(path: str) -> bool:
-    return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
+    below = (path for parent in parents for path in links_below(parent))
+    found = map(broken_link, chain(parts, below, (entry.path for entry in entries if not entry.size)))
+    yield from filter(None, found)
 
 
 def directories_without_files(layout: Layout) -> list[Path]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..errors import NoSpace, Refused, StoreError, from_os_error, os_errors
+from ..errors import NoSpace, Refused, StoreError, broken_link, from_os_error, os_errors
 from .byte_reader import Closing, check_regular, read, read_at
 from .compressed import read_regular
 from .file_queue import links_below
@@ -99,8 +99,11 @@ class Files:
         return any(named.startswith(link) and f"{real}/".startswith(target) for link, target in self._links or ())
 
     def check_inside(self, path: Path, *, part: bool = False) -> None:
-        """Raise Refused for a path that leads elsewhere, or has a NUL. part: it may be a link, which the hint says."""
-        if "\0" in str(path) or not self.is_inside(path):
+        """Raise Refused for a path that leads elsewhere or has a NUL, Missing for a link to nothing. part: a link."""
+        inside = "\0" not in str(path) and self.is_inside(path)
+        if (part or not inside) and (broken := broken_link(path)) is not None:
+            raise broken
+        if not inside:
             hint = f"{FOLLOW_LINKS} allows links of the store's own directories"
             if not part and "\0" not in str(path) and self.is_inside(path.parent):
                 hint = "only directories of a store may be links: replace the link with the file itself"

@@ -21,7 +21,7 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import DirectoryEntry, Snapshot
 from ..disk.files import Edit
-from ..errors import Unreadable
+from ..errors import Unreadable, broken_link
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from .read import Geometry, Header, IndexFile, sizes_of
@@ -46,9 +46,12 @@ class IndexState(NamedTuple):
 
 
 def stored_files(entries: Sequence[DirectoryEntry]) -> Iterator[StoredIndex]:
-    """Yield the files whose name is a number, in the order of the entries. Raises Unreadable."""
+    """Yield the files whose name is a number, in the order of the entries; links to nothing are left out. Raises
+    Unreadable.
+    """
     for entry in entries:
-        if not entry.directory and entry.name.isascii() and entry.name.isdigit():
+        named = not entry.directory and entry.name.isascii() and entry.name.isdigit()
+        if named and (entry.size or broken_link(entry.path) is None):
             with IndexFile(entry.path, Geometry(0, 0)) as file:
                 yield StoredIndex(entry, file.read_header())
 

@@ -50,15 +50,14 @@ def normalize(
     any_length: keep files of a wrong length, and an empty file if the log continues behind it. empty_log: the caller
     says that the store has no log any more. replica: a copy of the log that was named, "" for none. Raises Refused for
     what moving cannot correct: a wrong length, or one that no broker has; a log file of which only the name is wrong; a
-    log that is missing, in a place where brokers do not look, or incomplete (`missing_parts`); a link that leads
-    nowhere; a lock that is a directory.
+    log that is missing, in a place where brokers do not look, or incomplete (`missing_parts`); a link to nothing; a
+    lock that is a directory.
     """
     size, lock = snapshot.log_file_bytes, snapshot.layout.lock
     if reason := snapshot.layout.unread_log:
         raise Refused(reason, path=snapshot.layout.root, hint=moving_back(snapshot.layout))
-    for link in broken_links(snapshot):
-        found = nothing_at(Path(link))
-        raise Refused(found.message, path=link, hint=found.hint)
+    for broken in broken_links(snapshot):
+        raise Refused(broken.message, path=broken.path, hint=broken.hint)
     if lock.is_dir():
         reason, root = "the lock is a directory: no broker starts", snapshot.layout.root
         move = NextCommand(("mv", os.fspath(lock), aside(root, os.fspath(lock))))

@@ -28,7 +28,7 @@ from ...formats.index_file import (
 from ..counted import counted
 from ..disk.compressed import is_compressed_name
 from ..disk.file_queue import MappedFileQueue
-from ..errors import Missing, StoreError
+from ..errors import Missing, StoreError, broken_link
 from ..findings.catalogue import Severity
 from ..index.compare import times_match_records
 from ..index.read import IndexFile, Sizes, cannot_follow, is_outside, sizes_of
@@ -67,6 +67,10 @@ def names_and_lengths(context: VerifyContext) -> None:
         return
     index = context.store.index
     for foreign in index.foreign:
+        if (broken := broken_link(foreign.path)) is not None:
+            text = f"{broken.message}; {broken.hint}"
+            context.findings.add("I-091", foreign.path, text, severity=Severity.ERROR, repair="")
+            continue
         text = f"{os.path.basename(foreign.path)}: {foreign.reason}, a broker skips it"  # noqa: PTH119
         context.findings.add("I-091", foreign.path, text)
     lengths = [file_size(file.slots, file.items) for file in index.files if file.size]

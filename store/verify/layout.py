@@ -35,7 +35,7 @@ from ..disk.layout import (
     was_rocksdb,
 )
 from ..disk.lock import holder
-from ..errors import Missing, NoSpace, Unreadable, Unsupported
+from ..errors import Missing, NoSpace, Unreadable, Unsupported, broken_link
 from ..findings.catalogue import Severity
 from ..findings.next_commands import ALL, RECOVER
 from ..log.batch import Extent, ExtentKind
@@ -199,6 +199,8 @@ def _fault(
         return None  # the broker is making it
     if not entry.size:
         harmless = last and rules.empty_last is not OnOddFile.REFUSE
+        if (broken := broken_link(entry.path)) is not None:
+            return "I-004", f"{broken.message}; {broken.hint}", Severity.ERROR if harmless else None
         return "I-004", "it is empty", Severity.WARNING if harmless else None
     if size and entry.size != size and not directory.gaps:
         return "I-003", f"it has {counted(entry.size, 'byte')}, not {size}", None

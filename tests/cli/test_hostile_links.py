@@ -158,20 +158,46 @@ def test_a_topic_or_queue_on_another_disk_is_recovered_and_taken_back(name: str,
     assert outside(tmp_path) == before
 
 
-@pytest.mark.parametrize("part", ["commitlog", "consumequeue/{topic}", "consumequeue/{topic}/0", "index"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("commitlog", "consumequeue/{topic}", "consumequeue/{topic}/0", "index", "config"),
+        *("commitlog/{log_file}", "index/{index_file}"),
+    ],
+)
 def test_a_link_to_a_disk_that_is_not_mounted_comes_before_any_plan(part: str, tmp_path: Path) -> None:
     """A queue that is made anew would hide the one that comes back with the disk."""
     root = store_in(tmp_path, KILLED)
     topic = next(path.name for path in sorted((root / "consumequeue").iterdir()) if (path / "0").is_dir())
-    part = part.format(topic=topic)
-    shutil.rmtree(root / part)
+    log_file, index_file = (max((root / name).iterdir()).name for name in ("commitlog", "index"))
+    part = part.format(topic=topic, log_file=log_file, index_file=index_file)
+    shutil.rmtree(root / part) if (root / part).is_dir() else (root / part).unlink()
     (root / part).symlink_to("/nonexistent/disk")
     before = content(root)
     for command in (["verify"], ["recover"], ["repair"], ["recover", "--apply", "--yes", "--follow-links"]):
         told = mq(command[0], root, *command[1:], *options(KILLED, root), sizes=False)
-        assert told.code in (1, 5) and ", where nothing is: " in told.stdout + told.stderr, told
+        assert told.code in (1, 5) and "a link to /nonexistent/disk, where nothing is" in told.stdout + told.stderr, (
+            told
+        )
         assert f"{root / part}; mount its disk" in told.stdout + told.stderr
+        assert "it is empty" not in told.stdout and "not a file" not in told.stdout
     assert content(root) == before
+
+
+@pytest.mark.parametrize("part", ["consumequeue/New", "consumequeue/New/0", "index", "config"])
+def test_put_names_a_link_to_nothing_and_what_helps(part: str, tmp_path: Path) -> None:
+    """--follow-links does not; with it nothing is written either."""
+    root = store_in(tmp_path, CLEAN)
+    if (root / part).is_dir():
+        shutil.rmtree(root / part)
+    (root / part).parent.mkdir(exist_ok=True)
+    (root / part).symlink_to("/nonexistent/disk")
+    before = content(root)
+    for more in ([], ["--follow-links"]):
+        told = mq("put", root, "New", "x", "--keys", "k", *more, *options(CLEAN, root), sizes=False)
+        place = f"{root / part}; mount its disk, or remove the link if the disk is gone"
+        assert (told.code, told.stderr) == (5, f"mqstore: a link to /nonexistent/disk, where nothing is: {place}\n")
+    assert {k: v for k, v in content(root).items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
 
 
 def test_a_log_file_that_is_a_link_is_refused_before_anything_is_kept(tmp_path: Path) -> None:
