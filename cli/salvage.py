@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,7 +144,9 @@ def _wanted(
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common: Common) -> Salvaged:
+    from ..store.counted import counted
     from ..store.disk.files import Files
+    from ..store.errors import Missing
     from ..store.salvage.runs import SalvageSource, images_of
     from ..store.salvage.salvage import check_target, look, open_if_written, write
 
@@ -153,9 +155,10 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
         check_target(found, to, wanted)
     total = 0
     for path in found.files:
-        source = SalvageSource(path)
-        total += source.size
-        source.close()
+        with suppress(Missing):  # a running broker may have deleted it
+            source = SalvageSource(path)
+            total += source.size
+            source.close()
     with common.progress("searching", total) as bar:
         done = look(images, found.files, wanted, _teller(bar.advance))
     with ExitStack() as stack:
@@ -166,6 +169,11 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
             write(done, to, wanted, Files(), _teller(bar.advance))
         else:
             done.open_transactions = open_if_written(done, wanted)
+    if gone := [done.sources.paths[number] for number in sorted(done.sources.expired)]:
+        files = counted(len(gone), "file")
+        common.warn(
+            f"the broker deleted {files} during this command; records that are only there are left out: {gone[0]}"
+        )
     if to is not None and done.has_log:
         done.left = _settle(to, wanted, common)
     return done

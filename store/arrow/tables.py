@@ -24,7 +24,6 @@ from ...formats.index_file import ITEM
 from ...formats.timer_log import UNIT as TIMER_UNIT
 from ..counted import counted
 from ..disk.byte_reader import UnreadRanges, each_noting
-from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     CONFIG,
@@ -35,6 +34,7 @@ from ..disk.layout import (
     Layout,
     is_uri,
 )
+from ..disk.lock import stream_of
 from ..errors import StoreError, Unreadable
 from ..findings.catalogue import Severity
 from ..findings.next_commands import Given, settings
@@ -383,7 +383,7 @@ class TimerTable(Table):
         return [True] if layout.timer_log.is_dir() else []
 
     def rows(self, layout: Layout, ask: ReadOptions, part: bool) -> Iterator[tuple[int, Values]]:
-        with MappedFileQueue.open(layout.timer_log) as files:
+        with stream_of(layout, layout.timer_log, told=True) as files:
             for item in timer_log(files):
                 if isinstance(item, TimerUnits):
                     names = item.units.dtype.names or ()

@@ -26,7 +26,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import read_regular
 from ..disk.file_queue import ForeignEntry, MappedFileQueue, start_of
 from ..disk.layout import Layout, QueueDirectory, queue_directories
-from ..disk.lock import expiring, holder
+from ..disk.lock import holder, stream_of
 from ..errors import Missing, StoreError, os_errors
 from ..index.read import Header, Index, sizes_of
 from ..log.commit_log import Batch, Extent, LogEnd
@@ -76,8 +76,7 @@ def _batch_queues(layout: Layout) -> Iterator[StorePart]:
     for topic, queues in _by_topic(queue_directories(layout.batch_consume_queue)).items():
         batches = count = 0
         for one in queues:
-            files = MappedFileQueue.open(one.path)
-            with BatchConsumeQueue(topic, one.queue_id, files) as queue:
+            with BatchConsumeQueue(topic, one.queue_id, stream_of(layout, one.path)) as queue:
                 ends = queue.summary()
                 batches += queue.stop - queue.first
                 count += ends.max_offset - ends.min_offset
@@ -337,7 +336,7 @@ def _in_database(queues: ConsumeQueues, directories: Iterable[QueueDirectory]) -
 def _in_files(layout: Layout, foreign: list[ForeignEntry]) -> Iterator[_DescribedQueue]:
     size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
-        files = expiring(MappedFileQueue.open(directory.path, size), layout.lock)
+        files = stream_of(layout, directory.path, size)
         foreign += files.foreign
         opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
         with opened() as queue:

@@ -24,8 +24,8 @@ from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
 from ..broker.system_topics import LMQ_PREFIX
 from ..disk.byte_reader import reading_rate, rest
-from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import queue_directories
+from ..disk.lock import stream_of
 from ..errors import InvalidInput, LimitExceeded, Unreadable
 from ..log.batch import Batch, messages_in
 from ..queues.batches import BatchConsumeQueue
@@ -478,7 +478,7 @@ def stats_of_queues(store: StoreReader, by: Sequence[str], advance: Advance) -> 
             continue
         _add_queue(stats, store, queue, within, advance, timed=timed)
     for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
-        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as batches:
+        with BatchConsumeQueue(topic, queue_id, stream_of(store.layout, path)) as batches:
             for _, units in _at_rate(batches.units(batches.first, batches.stop)):
                 advance(len(units))
                 _add(stats, topic, queue_id, units[is_valid(units)])

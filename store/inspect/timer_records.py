@@ -29,6 +29,7 @@ from ..broker.system_topics import TIMER_TOPIC
 from ..columns import Rows
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.lock import stream_of
 from ..errors import UnreadableRange, Unsupported
 from ..log.batch import DAMAGED, Batch, Extent
 from ..log.commit_log import CommitLog
@@ -487,7 +488,7 @@ def entries_of(store: StoreReader, wheel: WheelPosition) -> Chained:
     size, origin = store.config.size("mappedFileSizeTimerLog")
     parts: list[TimerEntries] = []
     file_bytes = size if origin != "default" else None
-    with MappedFileQueue.open(store.layout.timer_log, file_bytes) as files:
+    with stream_of(store.layout, store.layout.timer_log, file_bytes, told=True) as files:
         for file in files.files:
             parts += _windows(files, file, wheel.timer_log_end)
     return _chained(TimerEntries.concat(parts), wheel)

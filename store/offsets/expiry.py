@@ -27,8 +27,9 @@ from ...formats.index_file import ITEM
 from ...formats.quick import UNIT_BYTES
 from ..disk.broker_conf import LARGEST_FILE_BYTES, BrokerConfig
 from ..disk.compressed import read_regular
-from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
+from ..disk.lock import stream_of
 from ..errors import InvalidInput, Missing, StoreError, os_errors
 from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary, first_at
@@ -526,7 +527,7 @@ def _batches(store: StoreReader, queue: QueueSummary, first: int, boundary: int)
     """`_units` for a batch queue."""
     path = store.layout.batch_consume_queue / queue.topic / str(queue.queue_id)
     behind = queue.min_offset
-    with BatchConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path)) as batches:
+    with BatchConsumeQueue(queue.topic, queue.queue_id, stream_of(store.layout, path)) as batches:
         for _, units in batches.units(batches.first, batches.stop):
             gone = units[is_valid(units) & (units["physical_offset"] < boundary)]
             if len(gone):

@@ -21,9 +21,8 @@ from ...formats.consumer_offset import steps_to_next
 from ...formats.derive.ragged import Structs
 from ...formats.quick import UNIT_BYTES
 from ..broker.system_topics import is_system_group
-from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import BATCH_CONSUME_QUEUE, Layout
-from ..disk.lock import holder
+from ..disk.lock import holder, stream_of
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.message import Mark
@@ -327,7 +326,7 @@ def _unread(
 def _unread_batches(layout: Layout, topic: str, queue_id: int, starts: list[int]) -> dict[int, Backlog]:
     """For a batch queue; a partly consumed batch counts completely."""
     path = layout.root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
-    with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+    with BatchConsumeQueue(topic, queue_id, stream_of(layout, path)) as queue:
         batches = [queue.find(start) for start in starts]
         numbers = [batch.number if batch is not None else queue.stop for batch in batches]
         sizes = _bytes_from(queue.units(numbers[0], queue.stop), numbers)

@@ -30,6 +30,7 @@ from ...formats.sparse_consume_queue import UNIT_BYTES as SPARSE_UNIT_BYTES
 from ..disk.byte_reader import Closing
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, queue_directories
+from ..disk.lock import stream_of
 from .read import QueueSummary
 from .start import LoadedQueueFile, QueueState
 from .units import UNITS_AT_ONCE, FileUnits, Units, is_valid
@@ -261,7 +262,7 @@ def batch_summaries(layout: Layout, log_start: int = 0, log_end: int | None = No
     """What each batch queue of a store holds (5.x), sorted; see `BatchConsumeQueue.summary`. Raises Unreadable."""
     found = []
     for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
-        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+        with BatchConsumeQueue(topic, queue_id, stream_of(layout, path)) as queue:
             found.append(queue.summary(log_start, log_end))
     return found
 

@@ -36,6 +36,7 @@ from ..disk.byte_reader import Unread, note
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, is_zero
 from ..disk.files import Files
 from ..disk.layout import Layout, queue_directory
+from ..disk.lock import stream_of
 from ..errors import Refused
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def tags_codes(codes: Ints, layout: Layout, queue: ConsumeQueue) -> tuple[Ints, 
     codes, known = codes.copy(), np.ones(len(codes), np.bool_)
     beside = np.flatnonzero(codes <= EXT_ADDRESS_MAX)
     if len(beside):
-        with MappedFileQueue.open(layout.consume_queue_ext / queue.topic / str(queue.queue_id)) as files:
+        with stream_of(layout, layout.consume_queue_ext / queue.topic / str(queue.queue_id)) as files:
             found = ext_units_at(files, codes[beside] - ADDRESS_BASE)
         units = [found.get(position) for position in (codes[beside] - ADDRESS_BASE).tolist()]
         known[beside] = [unit is not None for unit in units]

@@ -25,7 +25,7 @@ from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import Closing, data_ranges
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories, queues_of_topic
-from ..disk.lock import expiring
+from ..disk.lock import stream_of
 from ..errors import NotFound, os_errors
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class ConsumeQueue(Closing):
         directory = os.path.join(path, topic, str(queue_id))  # noqa: PTH118
         if not os.path.isdir(directory):  # noqa: PTH112
             raise NotFound(f"no queue {queue_id} of topic {topic}", path=path)
-        return cls(topic, queue_id, expiring(MappedFileQueue.open(directory, file_size), layout.lock))
+        return cls(topic, queue_id, stream_of(layout, directory, file_size))
 
     @cached_property
     def first_offset(self) -> int:
@@ -340,7 +340,7 @@ class ConsumeQueues:
         """
         found = []
         for topic, queue_id, path in self:
-            files = expiring(MappedFileQueue.open(path, self._file_size), self.layout.lock)
+            files = stream_of(self.layout, path, self._file_size)
             with ConsumeQueue(topic, queue_id, files) as queue:
                 found.append(queue.summary(log_start, log_end, broker_4=broker_4))
         return found

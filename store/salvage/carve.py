@@ -7,14 +7,19 @@ nothing is guessed.
 A file system cuts a file at blocks. If a record is cut, the log continues elsewhere: the bytes right before the record
 that follows are the end of the cut one. Of all places where it can be cut, exactly one must give a whole record by its
 checksum; two such places prove nothing, and the parts are left alone.
+
+`arrange` decides which runs make up the log. The log is a layer: runs that do not overlap. A run whose bytes the layer
+has at the same positions is a duplicate. Records that claim a place where others lie go to the next layer; nothing is
+thrown away. Damaged and odd runs begin in the layer behind the log.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +33,19 @@ from ..broker.system_topics import ROCKSDB_HALF_TOPIC
 from ..log.scan import WINDOW_BYTES
 from ..log.window import PlainChain, Window, check, number_at, walk
 from . import runs
-from .runs import Grade, SalvageRun, SalvageSource, Sources, append, grades, plausible, runs_of, structural
+from .runs import (
+    Grade,
+    Layer,
+    SalvageRun,
+    SalvageSource,
+    Sources,
+    append,
+    grades,
+    plausible,
+    record_places,
+    runs_of,
+    structural,
+)
 
 _HALF = ROCKSDB_HALF_TOPIC.encode()
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
@@ -66,6 +83,14 @@ class Carved:
     bytes: int = 0
     #: There are half messages of a broker that keeps their transactions in a RocksDB.
     in_rocksdb: bool = False
+
+    def forget(self, sources: Collection[int]) -> None:
+        """Remove what was found in some sources, which are gone."""
+        lost = [one for one in self.fragments if one.source in sources]
+        self.embedded -= sum(one.embedded for one in lost)
+        self.split -= sum(not one.embedded for one in lost)
+        self.fragments = [one for one in self.fragments if one.source not in sources]
+        self.runs = [run for run in self.runs if run.source not in sources]
 
     def note(self, fragment: Fragment) -> None:
         """Count a fragment, and keep it unless there are too many."""
@@ -339,3 +364,105 @@ def _forget(cuts: list[_Cut], found: Carved) -> None:
     kept = [f for f in found.fragments if f.embedded or (f.source, f.at) not in gone]
     found.split -= len(found.fragments) - len(kept)
     found.fragments = kept
+
+
+_FEW = 16
+_FREE, _SAME, _OTHER = 0, 1, 2
+
+
+@dataclass
+class Arranged:
+    """layers: the log, then what lies beside it. duplicates: runs whose bytes another run has already."""
+
+    layers: list[Layer] = field(default_factory=lambda: [Layer()])
+    duplicates: list[SalvageRun] = field(default_factory=list)
+
+
+def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arranged:
+    """Sort runs into layers. accepted: the worst grade that the log takes.
+
+    The best and longest runs come first: of two records that claim a place, the one with more records around it is
+    likelier to belong there. Raises Unreadable.
+    """
+    found = Arranged()
+    for run in sorted(runs, key=_rank):
+        aside = run.odd or run.grade > accepted
+        _place(run, 1 if aside else 0, found, sources)
+    for layer in found.layers:
+        layer.runs[:] = list(_joined(layer.runs))
+    return found
+
+
+def _rank(run: SalvageRun) -> tuple[int, ...]:
+    """Sort key: the best first, then roughly the longest; all runs of few records count the same."""
+    few = run.records < _FEW
+    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
+
+
+def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> None:
+    """Put a run into a layer, and the records that have no room there into later ones."""
+    pending = [(number, run)]
+    while pending:
+        number, run = pending.pop()
+        while len(found.layers) <= number:
+            found.layers.append(Layer())
+        layer = found.layers[number]
+        above = found.layers[0] if number else layer
+        if not layer.overlapping(run.position, run.end) and not (number and above.overlapping(run.position, run.end)):
+            layer.add(run)
+            continue
+        for verdict, part in _parts(run, layer, above, sources):
+            if verdict == _FREE:
+                layer.add(part)
+            elif verdict == _SAME:
+                found.duplicates.append(part)
+            else:
+                pending.append((number + 1, part))
+
+
+def _parts(run: SalvageRun, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, SalvageRun]]:
+    """Cut a run by what its layer, or the log, has in the place of its records; yield verdict and part."""
+    for positions, ends in record_places(run, sources):
+        begin, behind = int(positions[0]), int(ends[-1])
+        together = _verdict(run, begin, behind, layer, above, sources)
+        alone = together == _FREE and not above.overlapping(begin, behind)
+        if alone or together == _SAME:
+            yield together, run.part(begin, behind, len(positions))
+            continue
+        verdicts = [
+            _verdict(run, position, end, layer, above, sources)
+            for position, end in zip(positions.tolist(), ends.tolist(), strict=True)
+        ]
+        row = 0
+        for verdict, same in groupby(verdicts):
+            count = len(list(same))
+            begin, behind = int(positions[row]), int(ends[row + count - 1])
+            yield verdict, run.part(begin, behind, count)
+            row += count
+
+
+def _verdict(run: SalvageRun, position: int, end: int, layer: Layer, above: Layer, sources: Sources) -> int:
+    there = layer.overlapping(position, end)
+    others = above.overlapping(position, end) if above is not layer else []
+    if not there and not others:
+        return _FREE
+    for other in (*others, *there):
+        if other.position <= position and end <= other.end:
+            own = sources[run.source].bytes_at(position - run.shift, end - position)
+            if own == sources[other.source].bytes_at(position - other.shift, end - position):
+                return _SAME
+    return _OTHER if there else _FREE
+
+
+def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
+    """Join neighbours that were one run before they were cut."""
+    last: SalvageRun | None = None
+    for run in runs:
+        if last is not None and last.followed_by(run) and last.odd == run.odd:
+            last = last._replace(length=last.length + run.length, records=last.records + run.records)
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last

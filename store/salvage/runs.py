@@ -28,13 +28,16 @@ from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
 from ..broker.snapshot import each_directory
 from ..disk.byte_reader import fill_any, next_data
 from ..disk.compressed import is_compressed, open_plain
-from ..errors import Unreadable, os_errors
+from ..disk.lock import has_expired
+from ..errors import Missing, Unreadable, os_errors
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
 
 OPEN_SOURCES = 32
 """Limit of sources that are open at a time."""
+LARGEST_GAP_FILES = 1000
+"""Limit of log files missing in a row; what is farther away is another log."""
 LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what claims to be larger than this is no record."""
 _LARGEST_POSITION = 1 << 62
@@ -115,11 +118,13 @@ class Pieces:
 class Sources:
     """All that is carved, by number; few sources are open at a time. A context manager.
 
-    Behind the files come records whose blocks lie apart, under the name of their file.
+    Behind the files come records whose blocks lie apart, under the name of their file. expired: numbers of the files
+    that a running broker has deleted before they were read.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = list(paths)
+        self.expired: set[int] = set()
         self._open: OrderedDict[int, SalvageSource] = OrderedDict()
         self._pieces: dict[int, Pieces] = {}
 
@@ -144,6 +149,13 @@ class Sources:
             source = self._open[number] = SalvageSource(self.paths[number])
         self._open.move_to_end(number)
         return source
+
+    def lose(self, error: Missing) -> None:
+        """Go on without the file that an error is about. Raises the error unless a running broker deleted the file."""
+        lost = {n for n, path in enumerate(self.paths) if os.fspath(path) == error.path and n not in self._pieces}
+        if not lost - self.expired or not has_expired(Path(error.path or "")):
+            raise error
+        self.expired |= lost
 
     def __enter__(self) -> Self:
         return self
@@ -473,3 +485,22 @@ class Layer:
     def records(self) -> int:
         """Number of records."""
         return sum(run.records for run in self.runs)
+
+
+def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
+    """Split a layer whose runs are far apart: return the part with most records, and the others."""
+    groups: list[list[SalvageRun]] = []
+    reach = None
+    for run in layer.runs:
+        if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
+            groups.append([])
+        groups[-1].append(run)
+        reach = run.end
+    layers = []
+    for group in groups:
+        made = Layer()
+        for run in group:
+            made.add(run)
+        layers.append(made)
+    layers.sort(key=lambda each: -each.records)
+    return (layers[0] if layers else layer), layers[1:]

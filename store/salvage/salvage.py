@@ -1,9 +1,5 @@
 """Salvage from beginning to end: carve, arrange the runs, write a new store and its manifest.
 
-`arrange` decides which runs make up the log. The log is a layer: runs that do not overlap. A run whose bytes the layer
-has at the same positions is a duplicate. Records that claim a place where others lie go to the next layer; nothing is
-thrown away. Damaged and odd runs begin in the layer behind the log.
-
 A store without holes gets the records by the writer, renumbered. The manifest has a line for each record that was
 found, and for each head without a record.
 """
@@ -11,14 +7,12 @@ found, and for each head without a record.
 from __future__ import annotations
 
 import json
-import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -36,7 +30,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
-from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
+from ..errors import InvalidInput, LimitExceeded, Missing, NotFound, Refused
 from ..inspect.transactions import open_in, open_in_database
 from ..put.message_columns import columns_where
 from ..put.new_message import COPIED, WriterOptions
@@ -46,16 +40,13 @@ from ..put.tail import check_new_store
 from ..put.writer import StoreWriter
 from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
-from .carve import Carved, Fragment, carve, join
+from .carve import Arranged, Carved, Fragment, arrange, carve, join
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_aside, write_log
-from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, batches_of, mark_odd, record_places
+from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, batches_of, mark_odd, split_far
 
 NAME = "manifest.ndjson"
 _BUFFER_BYTES = 1 << 20
-_FEW = 16
-LARGEST_GAP_FILES = 1000
-"""Limit of log files missing in a row; what is farther away is another log."""
-_FREE, _SAME, _OTHER = 0, 1, 2
+T = TypeVar("T")
 _SPLIT = "a record header without its body"
 _EMBEDDED = "inside another, damaged record"
 
@@ -313,123 +304,6 @@ _REASONS = {
 """How stored messages differ from those that were found; the keys are bits."""
 
 
-@dataclass
-class Arranged:
-    """layers: the log, then what lies beside it. duplicates: runs whose bytes another run has already."""
-
-    layers: list[Layer] = field(default_factory=lambda: [Layer()])
-    duplicates: list[SalvageRun] = field(default_factory=list)
-
-
-def arrange(runs: list[SalvageRun], sources: Sources, accepted: Grade) -> Arranged:
-    """Sort runs into layers. accepted: the worst grade that the log takes.
-
-    The best and longest runs come first: of two records that claim a place, the one with more records around it is
-    likelier to belong there. Raises Unreadable.
-    """
-    found = Arranged()
-    for run in sorted(runs, key=_rank):
-        aside = run.odd or run.grade > accepted
-        _place(run, 1 if aside else 0, found, sources)
-    for layer in found.layers:
-        layer.runs[:] = list(_joined(layer.runs))
-    return found
-
-
-def _rank(run: SalvageRun) -> tuple[int, ...]:
-    """Sort key: the best first, then roughly the longest; all runs of few records count the same."""
-    few = run.records < _FEW
-    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
-
-
-def _place(run: SalvageRun, number: int, found: Arranged, sources: Sources) -> None:
-    """Put a run into a layer, and the records that have no room there into later ones."""
-    pending = [(number, run)]
-    while pending:
-        number, run = pending.pop()
-        while len(found.layers) <= number:
-            found.layers.append(Layer())
-        layer = found.layers[number]
-        above = found.layers[0] if number else layer
-        if not layer.overlapping(run.position, run.end) and not (number and above.overlapping(run.position, run.end)):
-            layer.add(run)
-            continue
-        for verdict, part in _parts(run, layer, above, sources):
-            if verdict == _FREE:
-                layer.add(part)
-            elif verdict == _SAME:
-                found.duplicates.append(part)
-            else:
-                pending.append((number + 1, part))
-
-
-def _parts(run: SalvageRun, layer: Layer, above: Layer, sources: Sources) -> Iterator[tuple[int, SalvageRun]]:
-    """Cut a run by what its layer, or the log, has in the place of its records; yield verdict and part."""
-    for positions, ends in record_places(run, sources):
-        begin, behind = int(positions[0]), int(ends[-1])
-        together = _verdict(run, begin, behind, layer, above, sources)
-        alone = together == _FREE and not above.overlapping(begin, behind)
-        if alone or together == _SAME:
-            yield together, run.part(begin, behind, len(positions))
-            continue
-        verdicts = [
-            _verdict(run, position, end, layer, above, sources)
-            for position, end in zip(positions.tolist(), ends.tolist(), strict=True)
-        ]
-        row = 0
-        for verdict, same in groupby(verdicts):
-            count = len(list(same))
-            begin, behind = int(positions[row]), int(ends[row + count - 1])
-            yield verdict, run.part(begin, behind, count)
-            row += count
-
-
-def _verdict(run: SalvageRun, position: int, end: int, layer: Layer, above: Layer, sources: Sources) -> int:
-    there = layer.overlapping(position, end)
-    others = above.overlapping(position, end) if above is not layer else []
-    if not there and not others:
-        return _FREE
-    for other in (*others, *there):
-        if other.position <= position and end <= other.end:
-            own = sources[run.source].bytes_at(position - run.shift, end - position)
-            if own == sources[other.source].bytes_at(position - other.shift, end - position):
-                return _SAME
-    return _OTHER if there else _FREE
-
-
-def _joined(runs: list[SalvageRun]) -> Iterator[SalvageRun]:
-    """Join neighbours that were one run before they were cut."""
-    last: SalvageRun | None = None
-    for run in runs:
-        if last is not None and last.followed_by(run) and last.odd == run.odd:
-            last = last._replace(length=last.length + run.length, records=last.records + run.records)
-            continue
-        if last is not None:
-            yield last
-        last = run
-    if last is not None:
-        yield last
-
-
-def split_far(layer: Layer, file_bytes: int) -> tuple[Layer, list[Layer]]:
-    """Split a layer whose runs are far apart: return the part with most records, and the others."""
-    groups: list[list[SalvageRun]] = []
-    reach = None
-    for run in layer.runs:
-        if reach is None or run.position - reach > LARGEST_GAP_FILES * file_bytes:
-            groups.append([])
-        groups[-1].append(run)
-        reach = run.end
-    layers = []
-    for group in groups:
-        made = Layer()
-        for run in group:
-            made.add(run)
-        layers.append(made)
-    layers.sort(key=lambda each: -each.records)
-    return (layers[0] if layers else layer), layers[1:]
-
-
 class LayoutKind(StrEnum):
     """What the new store looks like."""
 
@@ -464,10 +338,11 @@ class Salvaged:
 
     sources: Sources
     found: Carved
-    arranged: Arranged
-    aside: list[Layer]
-    file_bytes: int
-    unreadable: int
+    images: str
+    arranged: Arranged = field(default_factory=Arranged)
+    aside: list[Layer] = field(default_factory=list)
+    file_bytes: int = 0
+    unreadable: int = 0
     restored: Restored | None = None
     written: Written | None = None
     open_transactions: int = 0
@@ -509,21 +384,45 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
     sources = Sources(paths)
     found, unreadable = Carved(), 0
     for number in range(len(sources)):
-        source = sources[number]
+        try:
+            source = sources[number]
+        except Missing as error:
+            sources.lose(error)
+            continue
         assert isinstance(source, SalvageSource)
         carve(source, number, found, lambda size: told("searching", size), wanted.rate_bytes)
         unreadable += sum(end - begin for begin, end in source.unreadable)
+    done = Salvaged(sources, found, ", ".join(map(str, images)), unreadable=unreadable)
+    return _without_expired(done, wanted, lambda: done, anew=True)
+
+
+def _without_expired(done: Salvaged, wanted: SalvageRequest, job: Callable[[], T], *, anew: bool = False) -> T:
+    """Return what a job on the records found returns. If a running broker has deleted a file meanwhile, do the job
+    again without the records of that file. anew: decide first what becomes of the records. Raises what `_arrange` and
+    the job raise.
+    """
+    while True:
+        try:
+            if anew:
+                _arrange(done, wanted)
+            return job()
+        except Missing as error:
+            done.sources.lose(error)
+            done.found.forget(done.sources.expired)
+            anew = True
+
+
+def _arrange(done: Salvaged, wanted: SalvageRequest) -> None:
+    """Decide what becomes of the records found. Raises NotFound if there is none, Missing, Unreadable."""
+    found, sources = done.found, done.sources
     if not found.runs:
-        named = ", ".join(map(str, images))
-        raise NotFound(f"no record in {counted(found.bytes, 'byte')}", path=named)
+        raise NotFound(f"no record in {counted(found.bytes, 'byte')}", path=done.images)
     join(found, sources)
     mark_odd(found.runs)
-    arranged = arrange(found.runs, sources, wanted.grade)
-    file_bytes = file_bytes_of(arranged.layers[0].runs, sources, found.blanks, wanted.config)
-    log, far = split_far(arranged.layers[0], file_bytes)
-    arranged.layers[0] = log
-    aside = [*arranged.layers[1:], *far]
-    return Salvaged(sources, found, arranged, aside, file_bytes, unreadable)
+    done.arranged = arrange(found.runs, sources, wanted.grade)
+    done.file_bytes = file_bytes_of(done.log.runs, sources, found.blanks, wanted.config)
+    done.arranged.layers[0], far = split_far(done.log, done.file_bytes)
+    done.aside = [*done.arranged.layers[1:], *far]
 
 
 def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
@@ -535,8 +434,7 @@ def check_target(images: Images, target: Path, wanted: SalvageRequest) -> None:
         check_new_store(target, wanted.config.for_new_store(), wanted.version)
     above = next(path for path in (target, *target.resolve().parents) if path.exists())
     for image in images.files:
-        status = image.stat()
-        if stat.S_ISBLK(status.st_mode) and status.st_rdev == above.stat().st_dev:
+        if image.is_block_device() and image.stat().st_rdev == above.stat().st_dev:
             hint = "each write there may destroy messages that can be salvaged: name another disk"
             raise Refused("the new store would lie on the device itself", path=target, hint=hint)
     if any(target.resolve().is_relative_to(folder.resolve()) for folder in images.folders):
@@ -550,8 +448,12 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
     """
     if wanted.layout is LayoutKind.ORIGINAL and salvaged.log.runs:
         check_layer(salvaged.log, salvaged.file_bytes)
-    with new_directory(target, files):
-        _write(salvaged, target, wanted, files, told)
+
+    def make() -> None:
+        with new_directory(target, files):
+            _write(salvaged, target, wanted, files, told)
+
+    _without_expired(salvaged, wanted, make)
     if not salvaged.log.runs:
         return
     with StoreReader(Layout.open(target, wanted.config.for_new_store())) as store:
@@ -560,8 +462,12 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
 
 def open_if_written(salvaged: Salvaged, wanted: SalvageRequest) -> int:
     """As `open_in_database` of the new store."""
-    runs = salvaged.log.runs if salvaged.found.in_rocksdb else ()  # most images are read once
-    return open_in(c.take(wanted.selection.rows(c)) for run in runs for c in batches_of(run, salvaged.sources))
+
+    def count() -> int:
+        runs = salvaged.log.runs if salvaged.found.in_rocksdb else ()  # most images are read once
+        return open_in(c.take(wanted.selection.rows(c)) for run in runs for c in batches_of(run, salvaged.sources))
+
+    return _without_expired(salvaged, wanted, count)
 
 
 def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files, told: Told) -> None:

@@ -26,7 +26,7 @@ from ..broker.topics import CLEANUP_POLICY, COMPACTED
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_topic, no_topic, queue_directories
-from ..disk.lock import holder
+from ..disk.lock import holder, stream_of
 from ..errors import Missing, NotFound
 from ..log.batch import messages, unwrapped
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind, RecordPlaces, batches, merged
@@ -345,7 +345,7 @@ def open_batch_queue(store: StoreReader, topic: str, queue_id: int) -> BatchCons
     """Open a batch queue. Raises NotFound, Unreadable."""
     for queue in batch_queues(store, topic):
         if queue.queue_id == queue_id:
-            return BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(queue.path))
+            return BatchConsumeQueue(topic, queue_id, stream_of(store.layout, queue.path))
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
 
 

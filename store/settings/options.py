@@ -102,10 +102,11 @@ def _codes(layout: Layout, level: int, units: Iterator[Unit]) -> Iterator[tuple[
     for unit in units:
         code = unit.tags_code
         if unit.ext_address is not None:
+            from ..disk.lock import stream_of
             from ..queues.ext import ext_unit
 
             directory = layout.consume_queue_ext / SCHEDULE_TOPIC / str(level - 1)
-            ext = ext or MappedFileQueue.open(directory)
+            ext = ext or stream_of(layout, directory)
             found = ext_unit(ext, unit.ext_address)
             if found is None:
                 continue

@@ -74,7 +74,8 @@ def _units_and_ranges(files: MappedFileQueue, file: MappedFile, start: int) -> I
         yield from _hole(file, reached, offset)
         yield from _window(data, file, offset)
         reached = offset + len(data)
-    yield from _hole(file, reached, file.size)
+    if file.start >= files.gone_before:
+        yield from _hole(file, reached, file.size)
 
 
 def _hole(file: MappedFile, begin: int, end: int) -> Iterator[TimerRange]:

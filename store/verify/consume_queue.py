@@ -27,6 +27,7 @@ from ..broker.system_topics import SCHEDULE_TOPIC
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import QueueDirectory, queue_directories
+from ..disk.lock import stream_of
 from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import is_pre_fill, is_valid
@@ -51,7 +52,7 @@ def ext_files(context: VerifyContext) -> None:
     """Check that units follow one another from the front of each ext file to its end mark, or to its zeros."""
     for directory in queue_directories(context.store.layout.consume_queue_ext):
         if context.scope.wants(directory):
-            with MappedFileQueue.open(directory.path) as files:
+            with stream_of(context.store.layout, directory.path) as files:
                 _check_units(context, directory, files)
 
 
@@ -89,7 +90,7 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     path = os.fspath(queue.below(root))
     opened = context.kept("ext files", dict[QueueId, MappedFileQueue])
     if queue not in opened:
-        opened[queue] = MappedFileQueue.open(path)
+        opened[queue] = stream_of(context.store.layout, path)
     files = opened[queue]
     positions = codes.astype(np.int64) - np.int64(ADDRESS_BASE)
     found = ext_units_at(files, positions)
@@ -99,8 +100,8 @@ def compare_entries(context: VerifyContext, check: QueueCheck, messages: Message
     gone = [noted for file in files.files for noted in noted_of(file.path)]
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
         unit, guess = found.get(position), False
-        if unit is None and gone:
-            continue  # the unit may be in bytes that cannot be read
+        if unit is None and (gone or position < files.gone_before):
+            continue  # the unit may be in bytes that cannot be read, or has expired
         if unit is None:
             text = "no unit begins there" if files.files else "its consumequeue_ext is missing"
         elif unit.tags_code != tags_code:

@@ -97,7 +97,8 @@ def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messa
 
 
 def _next_units(check: BatchCheck, count: int) -> Units:
-    """Return up to `count` units from the next one on."""
+    """Return up to `count` units from the next one on that has not expired."""
+    check.next = max(check.next, check.units.first)
     number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, BATCH_UNIT_DTYPE)))
     check.units.close()
     return units if number == check.next else units[:0]  # the next unit cannot be read

@@ -31,6 +31,7 @@ from ..broker.topics import Topics
 from ..columns import Ranges, runs
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import queue_directories
+from ..disk.lock import stream_of
 from ..disk.sizes import consume_queue_size
 from ..errors import Missing as MissingFile
 from ..errors import NoSpace, NotFound
@@ -436,7 +437,7 @@ class QueueStates(Mergeable):
         root = self._context.store.layout.batch_consume_queue
         path = self.batch_paths.get(queue) or queue.below(root)
         size, origin = self._context.store.config.size("mapperFileSizeBatchConsumeQueue")
-        files = MappedFileQueue.open(path, size if origin == "configuration" else None)
+        files = stream_of(self._context.store.layout, path, size if origin == "configuration" else None)
         return BatchConsumeQueue(queue.topic, queue.queue_id, files)
 
     def is_batch(self, queue: QueueId) -> bool:
@@ -525,7 +526,7 @@ class QueueBounds:
 
     def _in_files(self, queue: QueueId) -> tuple[int, int] | None:
         if queue in self._batches:
-            files = MappedFileQueue.open(self._batches[queue])
+            files = stream_of(self._context.store.layout, self._batches[queue])
             with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
                 ends = batches.summary(self._context.log.start)
                 return ends.min_offset, ends.max_offset

@@ -28,6 +28,7 @@ from ..counted import counted
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.compressed import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.lock import stream_of
 from ..findings.catalogue import Severity
 from ..log.message import tombstones
 from ..timer.read import (
@@ -241,7 +242,7 @@ class TimerFiles:
         """Open the files of the timer log. Raise Unreadable."""
         size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
         file_bytes = size if origin != "default" else None
-        return MappedFileQueue.open(self._layout.timer_log, file_bytes)
+        return stream_of(self._layout, self._layout.timer_log, file_bytes, told=True)
 
     def content(self, path: str) -> Bytes | FileBytes:
         """Return the bytes of a file, to be read by slices. Raise Unreadable."""
@@ -263,8 +264,10 @@ class TimerFiles:
                     parts.append(TimerEntries.of(*item))
                 else:
                     log.ranges.append(item)
+        log.files = [file for file in log.files if file.start >= files.gone_before]
         need_whole(file.path for file in log.files)
         log.entries = TimerEntries.concat(parts)
+        log.entries = log.entries.take(log.entries.position >= files.gone_before)
         log.end = log.entries.end
         return log
 
