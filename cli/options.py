@@ -351,7 +351,7 @@ def reporting_unreadable(unread: str, common: Common, store: Path | None) -> Ite
     store: of the command. Raises UnreadableRange: at once if `unread` is REFUSED, else at the end.
     """
     from ..store.counted import counted
-    from ..store.disk.byte_reader import noting
+    from ..store.disk.byte_reader import expired_text, noting
     from ..store.errors import NotFound, UnreadableRange
 
     with noting(around=unread != REFUSED) as noted:
@@ -367,8 +367,7 @@ def reporting_unreadable(unread: str, common: Common, store: Path | None) -> Ite
                 say(str(error))
         finally:
             for directory, begin in noted.expired.items():
-                gone = f"the broker deleted the log files before {begin} during this command"
-                say(f"{gone}; what was not read of them is left out: {directory}")
+                say(f"{expired_text(begin)}: {directory}")
     ranges = list(noted)
     if ranges:
         for one in ranges[1:_SHOWN]:

@@ -18,6 +18,7 @@ from ..formats.derive.ragged import Flags, Ints
 from ..store.broker.dispatch import Dispatched, Units, dispatch
 from ..store.broker.profiles import profile_of
 from ..store.broker.system_topics import LMQ_PREFIX
+from ..store.disk.byte_reader import note_expired
 from ..store.disk.file_queue import LARGEST_START
 from ..store.disk.files import Files
 from ..store.disk.layout import queue_directory
@@ -86,6 +87,8 @@ class LogReader:
         found = FoundInPart(split.start)
         log = commit_log_of(self._store.layout)
         with log.queue:
+            if split.start < log.min_offset:  # expired since the splits were made
+                note_expired(log.queue.directories[0], log.min_offset)
             for item in scan_split(log, split):
                 if not isinstance(item, Batch):
                     if item.kind in DAMAGED:

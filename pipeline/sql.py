@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..store.arrow.log_rows import Damage, parts_of
-from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG, ReadOptions
+from ..store.arrow.stores import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG, ReadOptions, open_log
 from ..store.arrow.views import DAMAGE, MESSAGES, OF_LOG, VIEWS, AnswerGaps
-from ..store.errors import InvalidInput, LimitExceeded
+from ..store.disk.byte_reader import note_expired
+from ..store.disk.layout import is_uri
+from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Needed, SparkQuery
 
@@ -33,15 +36,21 @@ def answer(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the answer to a query over the views of some readable stores.
 
-    options: those of the sources. Raises InvalidInput for a value that an expression does not take, LimitExceeded for
-    an answer that is too large, else StoreError and JobFailed.
+    options: those of the sources. Notes which logs have lost files meanwhile, as running brokers delete them. Raises
+    InvalidInput for a value that an expression does not take, LimitExceeded for an answer that is too large, else
+    StoreError and JobFailed.
     """
     from pyspark.errors import AnalysisException, ArithmeticException
 
+    ask = ReadOptions.of({**options, "paths": json.dumps(stores)})
+    before = _begins(ask) if any(needed.view.name in OF_LOG for needed in asked.views) else {}
     try:
         for needed in asked.views:
             _rows(spark, needed, stores, options).createOrReplaceTempView(needed.view.name)
         found = spark.sql(asked.text).toArrow()
+        for directory, begin in (_begins(ask) if before else {}).items():
+            if begin > before.get(directory, begin):
+                note_expired(directory, begin)
         yield from found.rename_columns(list(asked.columns)).to_batches()
     except Exception as error:  # Spark has its own kind for every layer that a failure passes
         require_no_interrupt(error)
@@ -56,6 +65,17 @@ def answer(
         if isinstance(failure, JobFailed) and mistake:
             raise InvalidInput(f"the query: {text.strip().splitlines()[0]}") from error
         raise failure from error
+
+
+def _begins(ask: ReadOptions) -> dict[str, int]:
+    """Return where the logs begin that are on disks, by directory."""
+    found = dict[str, int]()
+    for root in ask.stores:
+        with suppress(StoreError):  # reported by who reads it
+            if not is_uri(root):
+                with open_log(root, ask.broker_config).queue as files:
+                    found[files.directories[0]] = files.start
+    return found
 
 
 def _rows(spark: SparkSession, needed: Needed, stores: Sequence[str], options: Mapping[str, str]) -> DataFrame:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..store import errors
+from ..store.disk.byte_reader import note_expired, noting
 from ..store.errors import StoreError
 from .failures import failures
 from .masters import is_local
@@ -78,11 +79,13 @@ def stores_among(tasks: Sequence[Task]) -> dict[str, int]:
 
 
 def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
-    """Return what a function answers, or the error of `store.errors` that it raises."""
-    try:
-        return {"answer": function(task)}
-    except StoreError as error:
-        return {"error": [type(error).__name__, str(error), error.store]}
+    """Return what a function answers, or the error of `store.errors` that it raises; and what has expired meanwhile."""
+    with noting(around=False) as noted:
+        try:
+            found = {"answer": function(task)}
+        except StoreError as error:
+            found = {"error": [type(error).__name__, str(error), error.store]}
+    return {**found, "expired": noted.expired} if noted.expired else found
 
 
 def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
@@ -163,7 +166,9 @@ def whole(answers: list[Any]) -> list[Any]:
 
 
 def told(answer: dict[str, Any]) -> Any:
-    """Return the answer that `answer_of` wrapped, or its error."""
+    """Return the answer that `answer_of` wrapped, or its error; note what has expired."""
+    for directory, begin in answer.get("expired", {}).items():
+        note_expired(directory, begin)
     if "answer" in answer:
         return answer["answer"]
     name, message, store = answer["error"]

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import LogSplit, Pushed, ddl_of, parts_of, rows_of
 from ...store.arrow.stores import ReadOptions
+from ...store.disk.byte_reader import each_noting
 from .log_stream import LogStream, StreamAsk, without_stream_options
 from .parts import PartsReader, PassedOver, parts_told
 from .pushed import take_filters
@@ -65,7 +66,7 @@ class LogSourceReader(PartsReader):
 
     def _rows_of(self, part: LogSplit) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()
-        yield from rows_of(self._ask, part, passed_over.add, self._pushed)
+        yield from each_noting(rows_of(self._ask, part, passed_over.add, self._pushed), passed_over.noted)
         passed_over.tell()
 
 

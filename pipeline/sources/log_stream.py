@@ -25,7 +25,7 @@ from ...store.arrow.data_set import changed_before, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
 from ...store.arrow.stores import ALWAYS, ReadOptions, open_log
 from ...store.counted import counted
-from ...store.disk.byte_reader import noting
+from ...store.disk.byte_reader import each_noting, noting
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
 from ...store.log.commit_log import SPLIT_BYTES_MAX, CommitLog, splits
@@ -170,7 +170,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one part. Raises Missing if its file expires meanwhile."""
         assert isinstance(partition, StorePartition)
         part, passed_over = partition.part, PassedOver()
-        yield from rows_of(self._ask, part, passed_over.add)
+        yield from each_noting(rows_of(self._ask, part, passed_over.add), passed_over.noted)
         assert part.split is not None
         if self._how.fails and (first := self._start(part.store)) > part.split.start:
             message = f"log files before {first} expired while they were read"

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ...store.arrow.log_rows import Damage
 from ...store.arrow.stores import ReadOptions
 from ...store.counted import counted
+from ...store.disk.byte_reader import UnreadRanges, expired_text
 from ...store.search.log_search import DamageWarning, TimeBounds, note_bounds
 
 T = TypeVar("T")
@@ -56,9 +57,10 @@ def warn_of_bounds(found: Mapping[str, TimeBounds]) -> None:
 
 
 class PassedOver:
-    """What one task has not read of a log. first: the first range of it."""
+    """What one task has not read of a log. first: the first range of it. noted: what a broker has deleted meanwhile."""
 
     def __init__(self) -> None:
+        self.noted = UnreadRanges(around=False)
         self.places = 0
         self.bytes = 0
         self.first: Damage | None = None
@@ -71,6 +73,8 @@ class PassedOver:
 
     def tell(self) -> None:
         """Warn, if anything was skipped; Spark prints warnings on the stderr of the task."""
+        for directory, begin in self.noted.expired.items():
+            warnings.warn(f"{directory}: {expired_text(begin)}", DamageWarning, stacklevel=1)
         if self.first is None:
             return
         much = f"{counted(self.bytes, 'byte')} in {counted(self.places, 'place')} passed over"

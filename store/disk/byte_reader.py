@@ -359,6 +359,11 @@ def note_expired(directory: str, begin: int) -> None:
         found.add_expired(directory, begin)
 
 
+def expired_text(begin: int) -> str:
+    """What was noted by `note_expired`, as a sentence."""
+    return f"the broker deleted the log files before {begin} during this command; what was not read of them is left out"
+
+
 def failed(unread: Unread) -> UnreadableRange:
     """Note a range and return its error, so that the range is known even if the error is caught."""
     found = _NOTED.get()

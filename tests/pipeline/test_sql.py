@@ -7,16 +7,19 @@ import logging
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sql import answer, lacking
-from mqstore.pipeline.sql_plan import SparkQuery, understood
+from mqstore.pipeline.sql_plan import Needed, SparkQuery, understood
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.arrow.views import VIEWS, AnswerGaps
+from mqstore.store.disk.byte_reader import noting
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ..stores import messages, unpack
@@ -179,3 +182,24 @@ def test_a_connect_server_prints_its_plans_as_well(tmp_path: Path, capsys: pytes
             )
             assert (run(words), done.returncode, done.stderr) == (0, 0, "")
             assert done.stdout == capsys.readouterr().out
+
+
+def test_a_query_notes_the_log_files_that_expire_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark: the files go while it answers."""
+    root = unpack("5.3.3-clean", tmp_path)
+
+    class Session:
+        """Answers one row."""
+
+        def sql(self, text: str) -> Session:
+            min((root / "commitlog").iterdir()).unlink()
+            return self
+
+        def toArrow(self) -> pa.Table:
+            return pa.table({"n": [1]})
+
+    monkeypatch.setattr("mqstore.pipeline.sql._rows", Mock())
+    query = SparkQuery("SELECT 1 n FROM messages", {"n": False}, (Needed(VIEWS["messages"], ("topic",), 1),))
+    with noting() as noted:
+        (rows,) = answer(Session(), query, [str(root)], {})  # type: ignore[arg-type]
+    assert rows.num_rows == 1 and noted.expired == {str(root / "commitlog"): 262144}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.pipeline import tasks
 from mqstore.pipeline.tasks import SHARE_BYTES, TASK_BYTES, TaskReader, answer_of, shares_of, stores_among, told
+from mqstore.store.disk.byte_reader import note_expired, noting
 from mqstore.store.errors import NoSpace, StoreError, Unreadable
 
 
@@ -47,6 +48,22 @@ def test_the_error_of_a_store_comes_back_as_it_was(error: StoreError) -> None:
     found = told(json.loads(json.dumps(answer_of(fails(error), {}))))
     assert (type(found), str(found)) == (type(error), str(error))
     assert told(answer_of(lambda task: task["x"], {"x": [1, None]})) == [1, None]
+
+
+def test_what_has_expired_is_noted_where_the_answer_arrives() -> None:
+    """Also of a task that has failed."""
+
+    def task(error: StoreError | None) -> None:
+        note_expired("/log", 8192)
+        if error is not None:
+            raise error
+
+    for error in (None, StoreError("why")):
+        answer = json.loads(json.dumps(answer_of(task, error)))  # type: ignore[arg-type]
+        with noting() as noted:
+            told(answer)
+        assert noted.expired == {"/log": 8192}
+    assert answer_of(lambda _: 1, {}) == {"answer": 1}
 
 
 def test_what_is_no_error_of_a_store_is_none() -> None:

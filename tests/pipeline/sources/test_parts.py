@@ -54,3 +54,18 @@ def test_what_was_passed_over_is_told_once_with_the_first_place() -> None:
         passed_over.tell()
     (warning,) = told
     assert str(warning.message).startswith("/s: 17 bytes in 3 places passed over, from 100 on (zeros)")
+
+
+def test_a_task_says_that_files_have_expired(tmp_path: Path) -> None:
+    """Those of a log that was cut into parts before."""
+    root = unpack("5.3.3-clean", tmp_path)
+    reader = LogSourceReader(ask_of(root, fields="position", split_bytes="262144"))
+    parts = reader.partitions()
+    assert len(parts) == 3, "the last one is behind the log"
+    min((root / "commitlog").iterdir()).unlink()
+    line = f"{root / 'commitlog'}: the broker deleted the log files before 262144 during this command"
+    with pytest.warns(DamageWarning, match=line):
+        assert list(reader.read(parts[0])) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(reader.read(parts[1]))
