@@ -23,7 +23,7 @@ from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of,
 from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
-from ..errors import Refused, from_os_error, nothing_at
+from ..errors import Refused, from_os_error
 from ..findings.next_commands import Given, NextCommand, aside, converting, moving_back, proposed, salvaging, settings
 from ..index.compare import stored_files
 from ..index.read import sizes_of
