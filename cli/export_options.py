@@ -172,7 +172,7 @@ _NAMED = 1000
 def _bounds(one: Mapping[str, Any]) -> TimeBounds:
     from ..store.search.log_search import TimeBounds
 
-    return TimeBounds(0, 0, one["log_files"], one["left_out"], one["steps_back"])
+    return TimeBounds(0, 0, one["log_files"], one["left_out"], one["steps_back"], one.get("doubtful", False))
 
 
 def _text(report: Mapping[str, Any]) -> str:

@@ -70,8 +70,8 @@ def get(
     that compaction has kept.
 
     --since and --until go by the clock of the broker. In a log above 64 MiB whose times rise, get reads only the files
-    and queue units near these times, and says on stderr what was left out: a clock that was wrong for a while may have
-    given such times to other messages. dump reads the whole log.
+    and queue units near these times; messages that a wrong clock gave such times may be elsewhere. If known times step
+    back or cannot be read, stderr says what was left out. dump reads the whole log.
 
     Keys are looked up in the index. If the index lacks a key, the log is scanned, and the answer says so
     (found_by). Without --topic the index leads to the topics that the store still has; dump --key reads the whole

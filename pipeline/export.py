@@ -103,9 +103,11 @@ def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:
 
 def _range(root: str, one: LogRange, bounds: TimeBounds | None) -> dict[str, Any]:
     begin, end = one.split or (None, None)
-    found = {"store": root, "begin": begin, "end": end, "log_files": None, "left_out": 0, "steps_back": False}
+    found = {"store": root, "begin": begin, "end": end, "log_files": None, "left_out": 0}
+    found |= {"steps_back": False, "doubtful": False}
     if bounds is not None:
-        found |= {"log_files": bounds.files, "left_out": bounds.left_out, "steps_back": bounds.steps_back}
+        found |= {"log_files": bounds.files, "left_out": bounds.left_out}
+        found |= {"steps_back": bounds.steps_back, "doubtful": bounds.doubtful}
     return found
 
 

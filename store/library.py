@@ -79,9 +79,9 @@ class Store(search_store.StoreReader):
         """Messages in log order; those inside batch records one by one.
 
         topics: names or shell patterns; none means all. since ≤ store time < until: text as for `--since`, ms since
-        1970, or a datetime; a UserWarning says how many files of a large log are not read because of them. where: a
-        condition in RocketMQ's filter language. on_damage: for a range that cannot be read: `warn` (DamageWarning),
-        `raise` or `skip`. Raises InvalidInput, Unreadable, Corrupted.
+        1970, or a datetime; a UserWarning says how many files of a large log are not read although times in it are
+        doubtful. where: a condition in RocketMQ's filter language. on_damage: for a range that cannot be read: `warn`
+        (DamageWarning), `raise` or `skip`. Raises InvalidInput, Unreadable, Corrupted.
 
         >>> with Store(path) as store:
         ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]

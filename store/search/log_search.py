@@ -195,7 +195,8 @@ def log_offset_at(store: StoreReader, topic: str, queue_id: int, time_ms: int, n
 class TimeBounds(NamedTuple):
     """The part start ≤ p < stop of a log, in whole files, that is read for some times.
 
-    left_out: how many of its `files` are not. steps_back: so many times step back that all files are read.
+    left_out: how many of its `files` are not. steps_back: times step back so far that all are read. doubtful: times
+    step back a little, or those of files left out are unknown.
     """
 
     start: int
@@ -203,6 +204,7 @@ class TimeBounds(NamedTuple):
     files: int
     left_out: int = 0
     steps_back: bool = False
+    doubtful: bool = False
 
 
 def is_small(store: StoreReader) -> bool:
@@ -214,15 +216,16 @@ def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
     """The part of the log with messages of these times: all of it, unless the log is large and known times rise.
 
     Then files before all that begin later, and after all that begin earlier, are left out, with some slack for a clock
-    that stepped back; `note_bounds` has to say so, as only a scan shows a clock that was ahead for less than a file.
-    All files are read if times exist only in damaged records.
+    that stepped back; only a scan shows one that was ahead for less than a file. Impossible times: all of it.
     """
     files, start, stop = store.log_files.files, store.log_files.start, store.log_files.end
     damaged = times.until_ms <= EARLIEST_MS or times.since_ms >= LATEST_MS
     if not times.bounded or damaged or is_small(store):
         return TimeBounds(start, stop, len(files))
     begins = [(file.start, _first_times(store, file.start)) for file in files]
-    if not _times_rise(store, begins):
+    firsts = [(begin, time_ms) for begin, first_ms in begins for time_ms in first_ms]
+    known = [time_ms for _, time_ms in sorted([*firsts, *_index_times(store)], key=itemgetter(0))]
+    if step_back(known):
         return TimeBounds(start, stop, len(files), steps_back=True)
     for begin, first_ms in begins:
         if first_ms and max(first_ms) >= times.since_ms - CLOCK_SLACK_MS:
@@ -233,37 +236,31 @@ def time_bounds(store: StoreReader, times: TimeRange) -> TimeBounds:
             break
         stop = begin if first_ms else stop
     stop = max(start, stop)
-    return TimeBounds(start, stop, len(files), sum(not start <= begin < stop for begin, _ in begins))
+    left = [(begin, first_ms) for begin, first_ms in begins if not start <= begin < stop]
+    unknown = any(not first_ms and begin < store.log_end.position for begin, first_ms in left)
+    return TimeBounds(start, stop, len(files), len(left), doubtful=unknown or step_back(known, slack_ms=0))
 
 
 def note_bounds(found: Sequence[TimeBounds], note: Note) -> None:
-    """Note which files of one log or of several are not read for some times, or that all are, because of a clock."""
+    """Note which files of logs are not read although some times are doubtful, or that all are read."""
     if back := sum(one.steps_back for one in found):
         logs = "the log" if len(found) == 1 else counted(back, "log")
         note(f"the store times of {logs} step back by more than an hour: their order does not narrow the search")
-    if left := sum(one.left_out for one in found):
-        stores = "" if len(found) == 1 else f" of {counted(len(found), 'store')}"
-        note_left_out(f"{left} of {counted(sum(one.files for one in found), 'log file')}{stores}", note)
+    doubtful = [one for one in found if one.doubtful]
+    if left := sum(one.left_out for one in doubtful):
+        stores = "" if len(found) == 1 else f" of {counted(len(doubtful), 'store')}"
+        note_left_out(f"{left} of {counted(sum(one.files for one in doubtful), 'log file')}{stores}", note)
 
 
-def _times_rise(store: StoreReader, begins: Sequence[tuple[int, list[int]]]) -> bool:
-    """Whether the store times that are cheap to read rise along the log; else a search has to read all.
-
-    They are those of the first records of log files (`begins`), and of the first and the last record of index files.
-    """
-    known = [(begin, time_ms) for begin, times in begins for time_ms in times]
-    return not step_back(time_ms for _, time_ms in sorted([*known, *_index_times(store)], key=itemgetter(0)))
-
-
-def step_back(times: Iterable[int]) -> bool:
+def step_back(times: Iterable[int], slack_ms: int = CLOCK_SLACK_MS) -> bool:
     """Whether one of the store times (ms) of later and later records lies below an earlier one, beyond the slack."""
     known = np.fromiter(times, np.int64)
-    return bool((np.maximum.accumulate(known) - known > CLOCK_SLACK_MS).any())
+    return bool((np.maximum.accumulate(known) - known > slack_ms).any())
 
 
 def note_left_out(what: str, note: Note) -> None:
-    """Note what a search by time has not read because of the times of records beside it."""
-    wrong = "if the clock of the broker was wrong for a while, wanted messages may be among them"
+    """Note what a search by time has not read because of doubtful times of records beside it."""
+    wrong = "some times step back or cannot be read, so wanted messages may be among them"
     note(f"{what} left out by the store times around them; {wrong}: `mqstore dump` reads the whole log")
 
 

@@ -40,6 +40,7 @@ from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
     Range,
+    TimeBounds,
     behind_of,
     found_in,
     gap_text,
@@ -76,10 +77,11 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     assert topic is not None
     numbers = [selection.queue_id] if selection.queue_id is not None else _queue_ids(store, topic)
     missing, left_out = list[int](), list[int]()
-    within = _within(store, selection.times, note)
+    bounds = _bounds(store, selection.times, note)
+    within = None if bounds is None else (bounds.start, bounds.stop)
     queues = [store.queues.open(topic, number) for number in numbers]
     streams = [_places(store, queue, selection, part, within, missing.append, left_out.append) for queue in queues]
-    if left := sum(left_out):
+    if (left := sum(left_out)) and bounds is not None and bounds.doubtful:
         note_left_out(f"{left} of {counted(store.searched.units + left, 'queue unit')}", note)
     offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
     behind = behind_of(store, selection, offsets)
@@ -99,7 +101,7 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
 
 
-def _within(store: StoreReader, times: TimeRange, note: Note) -> Range | None:
+def _bounds(store: StoreReader, times: TimeRange, note: Note) -> TimeBounds | None:
     """The log files with messages of these times; None if all units have to be read."""
     if not times.bounded or is_small(store):
         return None
@@ -107,7 +109,7 @@ def _within(store: StoreReader, times: TimeRange, note: Note) -> Range | None:
     if bounds.steps_back:
         note_bounds([bounds], note)
         return None
-    return bounds.start, bounds.stop  # the units left out are noted
+    return bounds  # the units left out are noted
 
 
 def _note_lost(store: StoreReader, topic: str, note: Note) -> None:

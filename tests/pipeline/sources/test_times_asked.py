@@ -27,18 +27,20 @@ from ...store.arrow.rows import ask_of
 from ...store.put.writing import NOW, TINY, writer
 
 HOUR_MS = 3_600_000
-SINCE = NOW + 280 * HOUR_MS
+IN_A_FILE = 77
+SINCE = NOW + 279 * HOUR_MS - 60_000
 LEFT_OUT = r"\d+ of \d+ log files left out by the store times around them"
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store that counts as large, with a message an hour."""
+    """A store that counts as large, with a message an hour; the clock was set back once, for all to see."""
     monkeypatch.setattr("mqstore.store.search.log_search.SMALL_LOG_BYTES", 0)
     monkeypatch.setattr("mqstore.store.arrow.log_rows.SMALL_LOG_BYTES", 0)
     with writer(tmp_path / "store", config=BrokerConfig({**TINY, "mappedFileSizeCommitLog": "16384"})) as out:
         for number in range(300):
-            out.append(NewMessage(b"T", b"x" * 120, store_timestamp=NOW + number * HOUR_MS))
+            time_ms = NOW + number * HOUR_MS - (0 if number <= IN_A_FILE else HOUR_MS + 60_000)
+            out.append(NewMessage(b"T", b"x" * 120, store_timestamp=time_ms))
     return tmp_path / "store"
 
 
