@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import counted
+from ..store.counted import counted, listed
 from ..store.errors import Missing
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Exit
@@ -178,11 +178,8 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
             lines.append(f"{name}: {repeat} a queue offset, left out")
     for store, rows in groupby(report["left_out"], itemgetter("store")):
         ends = [f"{queue['topic']}/{queue['queue_id']} (ends at {queue['max_offset']})" for queue in rows]
-        shown = ", ".join(ends[:_SHOWN]) + (f" and {len(ends) - _SHOWN} more" if len(ends) > _SHOWN else "")
-        are = counted(len(ends), "queue is", "queues are")
-        lines.append(
-            f"{store}: {are} not made, because the log has no message of them: {shown}; keep the store's own files"
-        )
+        are, why = counted(len(ends), "queue is", "queues are"), "because the log has no message of them"
+        lines.append(f"{store}: {are} not made, {why}: {listed(ends, _SHOWN)}; keep the store's own files")
     return lines
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..store.counted import counted
+from ..store.counted import counted, listed
 
 if TYPE_CHECKING:
     from ..store.disk.files import Edit
@@ -54,9 +54,9 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
     for key, paths in files.items():
         kind, thing, rest = key
         reason = f"{counted(counts[key], thing, form=',')}{rest}" if thing else rest
-        names, more = list(paths)[:_NAMED], len(paths) - _NAMED
-        if more == 1 - _NAMED:
-            yield f"  {kind:<8} {names[0]}: {reason}"
+        names = listed([*paths], _NAMED)
+        if len(paths) == 1:
+            yield f"  {kind:<8} {names}: {reason}"
             continue
         yield f"  {kind:<8} {len(paths)} files: {reason}"
-        yield f"             {', '.join(names)}{f' and {more} more' if more > 0 else ''}"
+        yield f"             {names}"

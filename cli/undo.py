@@ -192,13 +192,12 @@ def _undone_text(record: Mapping[str, Any]) -> str:
 
 
 def _times_text(new_times: list[str]) -> str:
-    from ..store.counted import counted
+    from ..store.counted import counted, listed
 
     if not new_times:
         return ""
-    more = f" and {len(new_times) - _SHOWN} more" if len(new_times) > _SHOWN else ""
-    named = ", ".join(new_times[:_SHOWN])
-    return f"\n{counted(len(new_times), 'file has', 'files have')} a new modification time: {named}{more}."
+    have = counted(len(new_times), "file has", "files have")
+    return f"\n{have} a new modification time: {listed(new_times, _SHOWN)}."
 
 
 def _purged_text(record: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.counted import bytes_text, counted
+from ..store.counted import bytes_text, counted, listed
 from .terminal import page_of
 from .verdict_text import by_code
 
@@ -156,9 +156,7 @@ def _nothing_urgent(verdict: Verdict, tidy: list[NextCommand], verbose: bool) ->
 def _commands(commands: list[NextCommand]) -> Iterator[str]:
     width = max((len(str(each)) for each in commands if not each.by_hand), default=0)
     for each in commands:
-        more = len(each.codes) - _CODES
-        codes = ", ".join(each.codes[:_CODES]) + (f" and {more} more" if more > 0 else "")
-        yield f"  {each!s:{width}}  # {codes}{', by hand' if each.by_hand else ''}"
+        yield f"  {each!s:{width}}  # {listed(each.codes, _CODES)}{', by hand' if each.by_hand else ''}"
 
 
 def _beyond(about: list[Finding], commands: list[NextCommand], *, no_plan: bool) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(count: int, thing: str, several: str = "", *, form: str = "") -> str:
     """Return `1 record`, `2 records`. several: the plural, or plural and verb, if it is not `thing` with an s.
@@ -14,6 +16,16 @@ def counted(count: int, thing: str, several: str = "", *, form: str = "") -> str
     ('1 message has', '2,048 messages')
     """
     return f"{count:{form}} {thing if count == 1 else several or thing + 's'}"
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return the first texts with commas between them, and the number of the others.
+
+    >>> listed(["a", "b"], 2), listed(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def bytes_text(size: int) -> str:

@@ -20,7 +20,7 @@ from ...formats.kinds import KINDS
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
 from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
-from ..counted import counted
+from ..counted import counted, listed
 from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import read_regular
@@ -157,9 +157,8 @@ def _epochs(records: list[Record]) -> str:
 
 def _positions(records: list[Record]) -> str:
     found = [record for record in records if record["type"] == "compaction_position"]
-    texts = [f"{r['topic']}/{r['queue_id']} to {r['offset']}" for r in found[:_POSITIONS_SHOWN]]
-    more = len(found) - len(texts)
-    return "compacted: " + ", ".join([*texts, *([f"{more} more"] if more else [])])
+    texts = [f"{r['topic']}/{r['queue_id']} to {r['offset']}" for r in found]
+    return f"compacted: {listed(texts, _POSITIONS_SHOWN)}"
 
 
 _TEXTS: Mapping[str, Callable[[list[Record]], str]] = {

@@ -17,7 +17,7 @@ from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.system_topics import TIMER_TOPIC
-from ..counted import bytes_text, counted
+from ..counted import bytes_text, counted, listed
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
 from ..disk.lock import holder
@@ -462,10 +462,9 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
         with StoreReader(layout) as store:
             topics = tuple(topic for topic in topics if has_own_records(store, topic))
     if topics:
-        more = [f"{len(topics) - _TOPICS_LISTED} more"] if len(topics) > _TOPICS_LISTED else []
         yield (
             f"no broker serves {counted(len(topics), 'topic')} with messages but without an entry in {TOPICS}"
-            f" ({', '.join([*topics[:_TOPICS_LISTED], *more])}): `mqstore explain I-150`"
+            f" ({listed(topics, _TOPICS_LISTED)}): `mqstore explain I-150`"
         )
 
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..counted import bytes_text, counted
+from ..counted import bytes_text, counted, listed
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding, how_many_more
 from ..output.escaped import templates
@@ -124,9 +124,7 @@ def _what_now(seen: Seen) -> str:
 
 
 def _command(command: Any) -> tuple[str, str]:
-    more = len(command.codes) - _PARTS_SHOWN
-    codes = ", ".join(command.codes[:_PARTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return str(command), f"{codes}{', by hand' if command.by_hand else ''}"
+    return str(command), f"{listed(command.codes, _PARTS_SHOWN)}{', by hand' if command.by_hand else ''}"
 
 
 def _findings(seen: Seen) -> tuple[list[dict[str, Any]], int]:

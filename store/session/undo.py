@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ..counted import listed
 from ..disk.byte_reader import pieces
 from ..disk.files import Files, noted_journal, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
@@ -172,8 +173,7 @@ def sessions_elsewhere(layout: Layout) -> str:
     names = [path.parent.name for path in others if any(sessions(path))]
     if place is None or not names:
         return ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{place.parent} has sessions of stores in other places ({', '.join(names[:_SHOWN])}{more}): was it moved?"
+    return f"{place.parent} has sessions of stores in other places ({listed(names, _SHOWN)}): was it moved?"
 
 
 def undo(
@@ -315,9 +315,8 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     others = _changed_since(layout, journal, files)
     changed = sorted(os.fspath(path.relative_to(root) if path.is_relative_to(root) else path) for path in others)
     if changed:
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         raise Refused(
-            f"the store has changed since session {journal.session}: {', '.join(changed[:_SHOWN])}{more}",
+            f"the store has changed since session {journal.session}: {listed(changed, _SHOWN)}",
             path=layout.root,
             hint="--force undoes it anyway",
         )

@@ -28,7 +28,7 @@ from ..broker.system_topics import (
     is_system_group,
     is_system_topic,
 )
-from ..counted import counted
+from ..counted import counted, listed
 from ..disk.layout import Layout
 from ..queues.rocksdb import is_rocksdb
 from ..queues.rocksdb_copy import database_loss
@@ -271,8 +271,7 @@ class ConfigLoss:
                 all_there = noted and not lacking and not one.main.open[1:]  # the text ends behind a row
                 if (tables := _tables_not_whole(one)) and not all_there:
                     parts = [f"{group} on {topic}" for group, topic in sorted(lacking)] or tables
-                    more = [f"{len(parts) - _NAMED_MAX} more"] if len(parts) > _NAMED_MAX else []
-                    yield name, f"a part of {name} is lost ({', '.join([*parts[:_NAMED_MAX], *more])})"
+                    yield name, f"a part of {name} is lost ({listed(parts, _NAMED_MAX)})"
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.counted import counted
+from mqstore.store.counted import counted, listed
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("store", "pipeline", "cli")
@@ -129,3 +129,7 @@ def test_counted() -> None:
     assert [counted(n, "message") for n in (0, 1, 2)] == ["0 messages", "1 message", "2 messages"]
     assert counted(1, "entry", "entries") == "1 entry"
     assert counted(1024, "entry", "entries", form=",") == "1,024 entries"
+
+
+def test_listed() -> None:
+    assert [listed(("a", "b", "c"), most) for most in (3, 2, 1)] == ["a, b, c", "a, b and 1 more", "a and 2 more"]
