@@ -126,15 +126,15 @@ def recover(
     for note in found.notes:
         common.warn(note)
     code = exit_code_of_status(before.verdict.status)
+    given = change.given(broker_version, common).at(layout)
     found.name_lost(*_rows_of(common))
     if change.apply and (found.plan is None or not found.nothing_to_do):
-        applied = _apply(layout, before, change, common)
+        applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
         left = still_lost_config(found.config, after.recovery.layout)
         gone = applied.lost or left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
-    given = change.given(broker_version, common).at(layout)
     _print(before, applied, after, left, given, code, common, out)
     raise Exit(code)
 
@@ -173,7 +173,7 @@ def _rows_of(common: Common) -> tuple[int, ...]:
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
-def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRecovery, change: Change, given: Given, common: Common) -> Applied:
     """Carry out the plan. Raises Refused, and what `apply` raises."""
     from ..store import library
 
@@ -181,7 +181,7 @@ def _apply(layout: Layout, before: JudgedRecovery, change: Change, common: Commo
     if change.asks and (found.plan is not None or found.interrupted):
         from .recover_text import question, recovery_text
 
-        plan = recovery_text(before, None, None, common, asking=True)
+        plan = recovery_text(before, None, None, common, given, asking=True)
         agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
     files = files_of(layout, change.follow_links)
     return library.apply(before, files, wait_seconds=change.wait, rate_bytes=common.rate)

@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
-from ..store.findings.next_commands import (
-    NOTHING_GIVEN,
-    Given,
-    NextCommand,
-    command,
-    going_on,
-    next_commands,
-    repair_command,
-)
+from ..store.findings.next_commands import Given, NextCommand, command, going_on, next_commands, repair_command
 from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
@@ -40,7 +32,7 @@ def recovery_text(
     applied: Applied | None,
     after: JudgedRecovery | None,
     common: Common,
-    given: Given = NOTHING_GIVEN,
+    given: Given,
     *,
     left: ConfigStart | None = None,
     asking: bool = False,

@@ -178,10 +178,10 @@ def repair(
         judged = layout
         before = _analyze(layout, judged, choice, broker_version, common, kind)
     applied = after = None
-    if change.apply and (before.repair.barrier or not before.repair.nothing_to_do):
-        applied = _apply(layout, before, change, common)
-        after = _reanalyze(before.repair, broker_version, common)
     given = change.given(broker_version, common).at(judged)
+    if change.apply and (before.repair.barrier or not before.repair.nothing_to_do):
+        applied = _apply(layout, before, change, given, common)
+        after = _reanalyze(before.repair, broker_version, common)
     if applied is not None or judged is layout:  # the queues are moved: proposed commands need the new settings
         from ..store.findings.next_commands import settings
 
@@ -273,7 +273,7 @@ def _code(
     return ExitCode.UNCLEAN if to_do else code
 
 
-def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common) -> Applied:
+def _apply(layout: Layout, before: JudgedRepair, change: Change, given: Given, common: Common) -> Applied:
     """Carry out the plan. Raises Refused, and what `apply` raises."""
     from ..store.counted import counted
     from ..store.disk.byte_reader import at_rate
@@ -291,7 +291,7 @@ def _apply(layout: Layout, before: JudgedRepair, change: Change, common: Common)
             what = "Continue the interrupted change?"
         from .repair_text import repair_text
 
-        plan = repair_text(before, None, None, common, common.given().at(layout), asking=True)
+        plan = repair_text(before, None, None, common, given, asking=True)
         agree(what, plan, common, _code(before, None, None))
 
     def again() -> Any:

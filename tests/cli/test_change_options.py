@@ -86,6 +86,7 @@ def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
         shown = "\n".join(terminal.screen)
     plan = next(line for line in terminal.screen if line.startswith("The plan:"))
     assert shown.index(plan) < shown.index("Carry them out?") < shown.index("nothing changed")
+    assert f"`mqstore recover {root} --apply --broker-version 5.4.0 --set mapped" in "".join(terminal.screen)
     assert "commitlog" in shown and "Next:" not in shown and "without --apply" not in shown
     assert "interrupted" not in shown and "Abort" not in shown
     assert _all_of(root) == before
