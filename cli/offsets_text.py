@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import bytes_text, counted
+from .plan_text import folded
 from .terminal import escape, page_of, time_text
 
 if TYPE_CHECKING:
@@ -132,12 +133,7 @@ def moves_text(found: Moves, layout: Layout, applied: Applied | None, every: boo
         head = f"Done: {counted(len(moves), 'position')} moved. A broker continues from there."
     else:
         head = f"{counted(len(moves), 'position')} to move. Nothing is written without --apply."
-    lines = [head]
-    shown = moves if every else moves[:_ROWS]
-    if moves:
-        lines += ["", *map(_move_text, shown)]
-    if len(moves) > len(shown):
-        lines.append(f"  … {len(moves) - len(shown)} more (--verbose shows all)")
+    lines = [head, *([""] if moves else []), *folded(moves, None if every else _ROWS, _move_text)]
     skipped, again = (sum(getattr(m, name) for m in moves) for name in ("skipped", "again"))
     if skipped or again:
         lines += ["", f"Messages skipped: {skipped:,}. Messages delivered again: {again:,}."]

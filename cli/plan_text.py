@@ -1,11 +1,11 @@
-"""Text that `recover`, `repair` and `undo` share: folded lists, and the steps of a plan."""
+"""Text that commands share: folded lists, and the steps of a plan."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from ..store.counted import counted, listed
 
@@ -20,6 +20,7 @@ _NAMED = 3
 """Files of a step that are named; the others are only counted."""
 _COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
 """The beginning of a reason with a number, which is summed for all files with the same reason."""
+T = TypeVar("T")
 
 
 def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:
@@ -28,12 +29,12 @@ def section(title: str, lines: Iterable[str], rows: int | None) -> list[str]:
     return ["", title, *shown] if shown else []
 
 
-def folded(lines: Iterable[str], rows: int | None) -> list[str]:
-    """The first `rows` of the lines, and how many more there are; with None all lines."""
-    every = list(lines)
+def folded(items: Iterable[T], rows: int | None, text: Callable[[T], str] = str) -> list[str]:
+    """A line for each of the first `rows` items, and how many more there are; with None for all."""
+    every = list(items)
     if rows is None or len(every) <= rows + 1:
-        return every
-    return [*every[:rows], f"  … {len(every) - rows} more (--verbose shows all)"]
+        return [*map(text, every)]
+    return [*map(text, every[:rows]), f"  … {len(every) - rows} more (--verbose shows all)"]
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:

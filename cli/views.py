@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
+from .plan_text import folded
 from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
@@ -116,13 +117,9 @@ def _cancel(row: Record, common: Common) -> str:
     return f"  cancels nothing  {row['cancels']}  at {row['position']}: {row['reason']}"
 
 
-def _folded(rows: Sequence[Record], text: Callable[[Record, Common], str], common: Common) -> Iterator[str]:
+def _folded(rows: Iterable[Record], text: Callable[[Record, Common], str], common: Common) -> list[str]:
     """Lines for the first rows; with --verbose for all."""
-    shown = rows if common.verbose else rows[:_SHOWN]
-    for row in shown:
-        yield text(row, common)
-    if len(rows) > len(shown):
-        yield f"  … {len(rows) - len(shown)} more (--verbose shows all)"
+    return folded(rows, None if common.verbose else _SHOWN, lambda row: text(row, common))
 
 
 def _retries_text(record: Record, common: Common) -> Iterator[str]:
