@@ -251,8 +251,8 @@ def broken_links(snapshot: Snapshot) -> Iterator[Missing]:
     parts = (*layout.commit_log_directories, *parents, layout.index, layout.timer_log, layout.config)
     entries = chain(snapshot.log, snapshot.index, *snapshot.queues.values())
     below = (path for parent in parents for path in links_below(parent))
-    found = map(broken_link, chain(parts, below, (entry.path for entry in entries if not entry.size)))
-    yield from filter(None, found)
+    empty = (entry.path for entry in entries if not entry.size)
+    yield from filter(None, map(broken_link, chain(map(os.fspath, parts), below, empty)))
 
 
 def directories_without_files(layout: Layout) -> list[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..counted import counted
-from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, did_you_mean, from_os_error
+from ..errors import InvalidInput, Missing, NotAStore, NotFound, Unsupported, broken_link, did_you_mean, from_os_error
 from .broker_conf import ROCKSDB_STORE_TYPE, BrokerConfig
 from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, ForeignEntry, MappedFile, MappedFileQueue, is_directory, size_of_log
@@ -481,9 +481,9 @@ def _check_directory(root: Path) -> None:
             raise NotAStore("not a store directory but a file", path=root, hint=_parent_hint(root))
         os.scandir(root).close()
     except OSError as error:
-        if not isinstance(error, FileNotFoundError) or root.is_symlink():
-            raise from_os_error(error, root) from error
-        raise Missing("no such directory", path=root, hint=where_instead(root, "check the path")) from error
+        if isinstance(error, FileNotFoundError) and broken_link(root) is None:
+            raise Missing("no such directory", path=root, hint=where_instead(root, "check the path")) from error
+        raise from_os_error(error, root) from error
 
 
 def _parent_hint(path: Path) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
-from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, from_os_error, os_errors
+from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, broken_link, from_os_error, os_errors
 from .byte_reader import note_expired, open_regular
 from .compressed import plain_name
 from .file_queue import MappedFile, MappedFileQueue, start_of
@@ -299,8 +299,8 @@ def check_empty(target: Path) -> None:
     Missing for a link to nothing, InUse as `is_incomplete`.
     """
     with os_errors(target):
-        if target.is_symlink():
-            target.stat()
+        if (broken := broken_link(target)) is not None:
+            raise broken
         if target.exists() and not target.is_dir():
             raise NotAStore("not a directory", path=target)
         if not target.exists() and (hint := where_instead(target, "")):

@@ -26,7 +26,7 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Files
 from ..disk.layout import BARRIER_PREFIX, JOURNAL, Layout, queue_directories
-from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
+from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, broken_link, from_os_error
 from ..index.read import sizes_of
 from ..log.message import Message, read_message
 from ..queues.hybrid import all_queues
@@ -332,7 +332,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig, version: str | 
     except NotADirectoryError:
         raise NotAStore("not a directory", path=root, hint="a store is a directory") from None
     except OSError as error:
-        if not isinstance(error, FileNotFoundError) or root.is_symlink():
+        if not isinstance(error, FileNotFoundError) or broken_link(root) is not None:
             raise from_os_error(error, root) from error
         names = set()
     if (root / _CONFIG / TOPICS).is_file():

@@ -164,6 +164,8 @@ def test_what_is_no_store_is_said(tmp_path: Path) -> None:
     for opening in (Layout.open, StoreWriter.open, check_empty):
         with pytest.raises(Missing, match=r"^a link to /nowhere/disk, where nothing is: .*; mount its disk"):
             opening(unmounted)
+        with pytest.raises(Missing, match=rf"^a link to /nowhere/disk, where nothing is: {unmounted}; mount its disk"):
+            opening(unmounted / "store")
     assert sorted(tmp_path.iterdir()) == [file, loop, unmounted]
 
 
