@@ -33,7 +33,7 @@ from ..disk.compressed import read_regular
 from ..disk.files import LARGEST_JOURNAL_BYTES, Files, refuse_links, remove_tree, write_new
 from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL, UNFINISHED
 from ..disk.lock import HALF_MADE, StoreLock, holder, is_incomplete
-from ..errors import InvalidInput, NotAStore, Refused, StoreError, Unreadable
+from ..errors import InvalidInput, NotAStore, Refused, StoreError, Unreadable, broken_link
 
 DRAFT = ".draft"
 """Suffix of files in a stage whose target is read meanwhile, by readers that look everywhere."""
@@ -424,7 +424,11 @@ def _require_nothing_sealed(beside: Path) -> None:
 
 
 def _require_directory(target: Path, into: Into) -> None:
-    """Raise NotAStore, or Refused for a target that is not empty and where no job was interrupted."""
+    """Raise NotAStore, Missing for a link to nothing, or Refused for a target that is not empty and where no job was
+    interrupted.
+    """
+    if (broken := broken_link(target)) is not None:
+        raise broken
     if os.path.lexists(target) and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=into.hint)
     require_outside(target)

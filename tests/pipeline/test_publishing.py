@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.files import Files, write_new
-from mqstore.store.errors import NoSpace, NotAStore, Refused
+from mqstore.store.errors import Missing, NoSpace, Refused
 from mqstore.store.output.stage import Stage, publish_job
 
 from ..spark_processes import FAST_START
@@ -116,7 +116,7 @@ def test_a_directory_that_is_there_stays_the_same_one(tmp_path: Path) -> None:
 
 def test_a_link_to_nothing_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "new").symlink_to(tmp_path / "none")
-    with pytest.raises(NotAStore, match="not a directory"):
+    with pytest.raises(Missing, match=r"a link to \S+, where nothing is: \S+; mount its disk"):
         publish(tmp_path / "new", Files())
 
 
