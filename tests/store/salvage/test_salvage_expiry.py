@@ -15,6 +15,7 @@ from mqstore.store.errors import Missing
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.salvage import runs, salvage
+from mqstore.store.salvage.carve import carve
 from mqstore.store.salvage.salvage import LayoutKind, SalvageRequest, look, write
 from mqstore.store.search.store import StoreReader
 from tests.cli.datadriven import run_here
@@ -63,7 +64,7 @@ def left(root: Path) -> list[int]:
 @pytest.mark.parametrize("layout", list(LayoutKind))
 @pytest.mark.parametrize("stage", ["while it is searched", "before it is written"])
 def test_the_rest_is_saved(root: Path, layout: LayoutKind, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    carve, wanted, nothing = salvage.carve, SalvageRequest(layout, config=CONFIG), lambda _step, _size: None
+    wanted, nothing = SalvageRequest(layout, config=CONFIG), lambda _step, _size: None
 
     def carving(source: runs.SalvageSource, *others: object) -> None:
         if source.path == files[0]:
