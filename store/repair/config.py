@@ -45,7 +45,7 @@ from ..search.store import StoreReader
 from ..settings.options import options_of
 from ..settings.parse import is_int, misfits, numbers, with_numbers
 from ..settings.read import BACKUP, FILES, read_config_file
-from ..settings.rocksdb import SEPARATE, counter_of, keeps_databases
+from ..settings.rocksdb import SEPARATE, counter_of, in_force, keeps_databases, table_of
 from ..start.config import ConfigStart, config_start, lone_position
 from ..start.config_load import (
     DELAYS,
@@ -55,6 +55,7 @@ from ..start.config_load import (
     OFFSETS,
     TIERED,
     TOPICS,
+    ConfigRules,
     LoadAction,
     LoadedConfig,
     Text,
@@ -245,9 +246,11 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     }
     reached = {queue: (min(ranges[queue][0], end), end) for queue, end in delays.items()}
     bounds = Bounds({**ranges, **reached}, proven.topics, _delay_levels(layout, from_zero), from_zero)
+    completed = dict(_completing(layout, rules, start, proven, databases))
+    made.edits += completed.values()
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
-        if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
+        if KINDS[kind].syntax is not Syntax.JSON or path.is_dir() or name in completed:
             continue
         stored = databases.get(name)
         loaded = load_config(layout.config, name, rules)
@@ -280,6 +283,30 @@ def config_repair(snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: 
     made.edits += edits
     made.clamped += moved
     return made
+
+
+def _completing(
+    layout: Layout, rules: ConfigRules, start: ConfigStart, proven: Proven, databases: Mapping[str, LoadedConfig]
+) -> Iterator[tuple[str, Edit]]:
+    """Yield the files, by name, that complete a RocksDB of config/ that has lost topics or groups: a broker adds their
+    entries to the RocksDB, as their counter is above its own (spec 5.4).
+    """
+    cut = {name for name, _ in start.cut_databases} if keeps_databases(layout) else set()
+    places = in_force(layout.config, layout.broker_config).databases
+    for name, lost, what in ((TOPICS, start.lost_topics, "topic"), (GROUPS, start.lost_groups, "group")):
+        text, stored = load_config(layout.config, name, rules).main, databases.get(name)
+        broken = (text.there and text.problem) or stored is None or stored.start is not LoadAction.LOADS
+        if name not in cut or not lost or broken:
+            continue
+        content, kept = with_numbers(text.value), table_of(places[name], name)
+        own, table = counter_of(kept) or 0, KINDS[FILES[name]].tables[0].member
+        content[table] = {**_table(content, table), **kept[table]}
+        count = _add_proven(name, content, proven)
+        version = {**kept.get(DATA_VERSION.member, {}), **content.get(DATA_VERSION.member, {})}
+        content[DATA_VERSION.member] = {**version, "counter": max(counter_of(content) or 0, own) + 1}
+        reason = f"adds {counted(count, what)} to the RocksDB {places[name].name} ({_UNPROVEN[name]})"
+        if count and not judge(name, data := json_bytes(content), rules).problem:
+            yield name, Edit.create(layout.config / name, data, reason, ("I-150",))
 
 
 def _set_counter(content: Json, stored: LoadedConfig | None, *, alone: bool) -> None:

@@ -553,9 +553,12 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
 
 
 def default_settings_text(before: ConfigStart, left: ConfigStart | None) -> str:
-    """Text of what is back with default settings, "" for none. left: not back. No repair writes into a RocksDB."""
+    """Text of what is back with default settings, "" for none. left: not back. Repairs complete a RocksDB that has lost
+    entries, and no other one.
+    """
+    completed = {name for name, _ in before.cut_databases} if left is not None else set()
     both = zip(before.unsettled, (TOPICS, GROUPS), strict=True)
-    topics, groups = (frozenset() if name in before.databases else lost for lost, name in both)
+    topics, groups = (lost if name in completed or name not in before.databases else frozenset() for lost, name in both)
     if left is not None:
         topics, groups = topics - set(left.lost_topics), groups - set(left.lost_groups)
     counts = ((len(topics), "topic"), (len(groups), "group"))

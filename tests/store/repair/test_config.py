@@ -468,29 +468,33 @@ def test_a_rocksdb_that_opens_with_fewer_topics_is_no_file_to_make(tmp_path: Pat
     """A broker reads none in its place: it was written again and again, and proposed itself."""
     layout = Layout.open(stores.unpack("5.5.1-config-v2", tmp_path))
     found = _with_half_a_manifest(layout, "rdb")
+    assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
     assert found.findings[0].path == str(layout.config / "rdb")
     assert found.findings[0].code == "I-155"
     assert not tidying_commands(found.findings, layout.root)
     assert [each.code for each in unrepairable_of(found, layout)] == ["I-155"]
 
 
-def test_a_topic_that_only_a_rocksdb_lacks_is_no_file_to_make(tmp_path: Path) -> None:
-    """That warning named a repair that had nothing to do."""
+def test_topics_that_a_rocksdb_has_lost_are_added_by_a_file(tmp_path: Path) -> None:
+    """Also if there is one that was written less often than the RocksDB."""
     layout = Layout.open(stores.unpack("5.3.3-rocksdb", tmp_path))
     found = _with_half_a_manifest(layout, "topics")
     (told,) = [each for each in found.findings if each.severity is Severity.WARNING]
-    assert told.code == "I-150"
-    assert told.message.endswith("repair does not write config/topics, use mqadmin updateTopic")
-    assert not tidying_commands(found.findings, layout.root)
-    (layout.config / "topics.json").write_text('{"topicConfigTable":{}}')
-    assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
+    assert told.code == "I-150" and told.message.endswith("a broker does not serve it")
+    assert [command.words[:4] for command in tidying_commands(found.findings, layout.root)] == [
+        ("mqstore", "repair", str(layout.root), "--config")
+    ]
+    for text in ("", '{"topicConfigTable":{}}'):
+        if text:
+            (layout.config / "topics.json").write_text(text)
+        (edit,) = examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
+        assert (Path(edit.path).name, edit.codes) == ("topics.json", ("I-150",))
 
 
 def _with_half_a_manifest(layout: Layout, database: str) -> Verdict:
-    """The verdict on config/, of which nothing is to be repaired."""
+    """The verdict on config/."""
     (manifest,) = (layout.config / database).glob("MANIFEST-*")
     manifest.write_bytes(manifest.read_bytes()[: manifest.stat().st_size // 2])
-    assert not examined(layout.root, BrokerConfig({}), CONFIG).plan.edits
     with StoreReader(layout.root) as store:
         return verify(store, Scope(groups=frozenset({"config"})))
 

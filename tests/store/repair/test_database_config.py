@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from mqstore.store.repair.parts import QueueStoreKind, RepairPart, as_kind, chos
 from mqstore.store.repair.repair import analyze, replan
 from mqstore.store.session.apply import apply
 from mqstore.store.settings.read import FILES, read_config_file
-from mqstore.store.settings.rocksdb import SEPARATE, in_force, rows_of
+from mqstore.store.settings.rocksdb import SEPARATE, in_force, rows_of, table_of
 from mqstore.store.start.config_load import GROUPS, LMQ_OFFSETS, OFFSETS, RULES, TOPICS, load_table
 from tests.cli.datadriven import run_here
 
@@ -262,3 +263,24 @@ def _positions(layout: Layout) -> dict[tuple[str, str, int], int]:
     """What a broker takes of positions of groups."""
     found = positions_of(layout, "5.5")
     return {row.key[1:]: row.offset for row in found.rows if row.table in ("offset", "lmq") and not found.lacking}
+
+
+@pytest.mark.parametrize("command", [["recover"], ["repair", "--config"]])
+def test_topics_that_a_database_has_lost_come_back_by_the_file(command: list[str], tmp_path: Path) -> None:
+    """A broker adds them to the database, as the counter of the file is above its own."""
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    (root / "config/topics/000010.log").unlink()
+    sizes = {k: text for k, text in stores.config(root.name, root).items() if k.startswith("mappedFileSize")}
+    words = [str(root), *settings(sizes)]
+    done = run_here([*command, *words, "--apply", "--yes"])
+    back = (
+        "1 topic came back with default settings: their old settings are lost. Not restored: entries of config/topics"
+    )
+    assert done.code == 1 and back in done.stdout, done.stdout
+    kept, file = table_of(root / "config/topics", "topics.json"), json.loads((root / "config/topics.json").read_text())
+    assert file["topicConfigTable"].items() > kept["topicConfigTable"].items()
+    assert file["topicConfigTable"].keys() - kept["topicConfigTable"] == {"TopicB"}
+    assert file["dataVersion"]["counter"] > kept["dataVersion"]["counter"]
+    verdict = run_here(["verify", *words])
+    assert verdict.code == 1 and "no longer served" not in verdict.stdout
+    assert "Nothing to repair in config" in run_here(["repair", "--config", *words]).stdout
