@@ -108,19 +108,24 @@ class UnitsOfLog(LogObserver):
     """Puts the units of all messages of a log into a spool. Raises Refused if the log is not in order.
 
     end: behind the last record. behind: the first thing out of order there, which does not belong to the log unless
-    units name records in it; None: nothing. batches: as of `QueueStores`.
+    units name records in it; None: nothing. torn: the first record with torn properties, which a recovery changes;
+    None: there is none. batches: as of `QueueStores`.
     """
 
     def __init__(self, layout: Layout, wanted: Callable[[str], bool], batches: Collection[str] = ()) -> None:
         self.spool, self.end = UnitSpool(), 0
         self.behind: Refused | None = None
+        self.torn: Refused | None = None
         self.holes = Holes()
         self._layout, self._wanted, self._batches = layout, wanted, batches
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        """Note how far the log goes."""
+        """Note how far the log goes, and torn properties."""
         if self.behind is not None:
             raise self.behind
+        torn = np.flatnonzero(dispatched.properties.torn())
+        if len(torn) and self.torn is None:
+            self.torn = self._refused("properties that a torn write destroyed", int(batch.position[torn[0]]))
         self.end = batch.end
 
     def messages(self, messages: Messages) -> None:
@@ -205,8 +210,8 @@ def database_fix(
     """
     path = database_place(layout, profile)
     found = units_of_log(layout, profile, tell, named=named)
-    if moves and found.behind is not None:  # a start with a RocksDB takes it in another way than one with files
-        raise found.behind
+    if moves and (first := found.behind or found.torn) is not None:
+        raise first  # a start with a RocksDB takes it in another way than one with files, or a recovery changes it
     spool, end = found.spool, found.end
     log_start = commit_log_of(layout).min_offset
     wrong, kept = Wrong(unreadable=f"{path.name} has no RocksDB"), dict[QueueId, QueueBound]()

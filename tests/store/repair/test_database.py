@@ -553,14 +553,17 @@ def test_a_lost_record_that_a_queue_names_comes_first(tmp_path: Path) -> None:
         examined(layout, QueueStoreKind.ROCKSDB)
 
 
+@pytest.mark.parametrize("scenario", ["stale-tail", "torn-properties"])
 @pytest.mark.parametrize(("name", "kind"), [(FILES, QueueStoreKind.ROCKSDB), (ROCKS, QueueStoreKind.FILES)])
-def test_stale_records_behind_the_log_come_first_in_both_directions(
-    name: str, kind: QueueStoreKind, tmp_path: Path
+def test_the_end_of_the_log_comes_first_in_both_directions(
+    name: str, kind: QueueStoreKind, scenario: str, tmp_path: Path
 ) -> None:
-    """A start with a RocksDB hides messages behind them that a start with files serves."""
+    """A start with a RocksDB hides messages behind stale records that a start with files serves; torn properties, which
+    brokers take for good, change their tags in a recovery.
+    """
     layout, root = opened(name, tmp_path), tmp_path / "damaged"
     sizes = {key: text for key, text in layout.broker_config.items() if key.startswith("mappedFileSize")}
-    run_here(["damage", str(layout.root), "--to", str(root), "-s", "stale-tail", *settings(sizes)])
+    run_here(["damage", str(layout.root), "--to", str(root), "-s", scenario, *settings(sizes)])
     found = as_kind(Layout.open(root, BrokerConfig(sizes)), kind)
     with pytest.raises(Refused, match=r"log must be recovered first.* recover .* --apply"):
         examined(found, kind)
