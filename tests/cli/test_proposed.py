@@ -306,3 +306,12 @@ def test_of_a_shifted_queue_the_command_that_helps_is_the_next_one(work: Path) -
         assert answer["next"][0].startswith(f"mqstore repair {root} --queue alarms/0 --apply")
     assert run_here([*shlex.split(answer["next"][0])[1:], "--yes"]).code == 0
     assert run_here(["verify", str(root), *options]).code == 0
+
+
+def test_what_put_names_carries_the_version_that_was_given(tmp_path: Path) -> None:
+    """A recovery for another version would be planned by other rules."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    told = run_here(["put", str(root), "orders", "x", "--as-broker", "4.9"])
+    assert told.code == 3 and told.stderr.endswith(f"; run: mqstore recover {root} --broker-version 4.9\n"), told
+    told = run_here(["put", str(root), "orders", "x"])
+    assert told.stderr.endswith(f"; run: mqstore recover {root}\n"), told
