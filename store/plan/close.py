@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
+from ...formats.dledger import HEADER_BYTES
 from ..audit.queues import QueueAudit
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
@@ -25,6 +26,7 @@ from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
+from ..disk.layout import DLEDGER_PREFIX
 from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
@@ -114,6 +116,7 @@ def keep_log(
     entries = _entries_by_start(snapshot, queue)
     size, start = snapshot.log_file_bytes, min(entries)
     end, gaps, lost, gone, topics, resent = _lost_records(snapshot, queue, finder, audits, verified)
+    _refuse_lost_dledger(snapshot, gone)
     forms = forms._replace(append_crc=forms.append_crc or finder.crc_items)
     rules = PutRightRules(options_of(snapshot.layout).delay_waits(), finder.verify, finder.record_rules)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, rules)
@@ -198,7 +201,8 @@ def _lost_records(
         end = int(behind.end[-1])
         finder.close(end)
     gaps = finder.all_gaps(end)
-    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look)
+    heads = (0,) if snapshot.layout.dledger is not None else (0, HEADER_BYTES)
+    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look, heads)
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
     resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if is_slave else 0
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
@@ -227,6 +231,17 @@ def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, D
     """Return the files of the log by start; of two files with one name the one that the log is read from."""
     read = (ours for ours, _ in files_of_one_name(snapshot, queue))
     return {int(entry.name): entry for entry in (*snapshot.log, *read)}
+
+
+def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:
+    """Check that no DLedger log is gone that continues this plain log: its records lie in entries. Raises Refused."""
+    if gone and int(gone[0].lost.position[0]) == gone[0].gap.begin + HEADER_BYTES:
+        raise Refused(
+            "queues name the first record of a DLedger log behind this log, but it is not there",
+            path=snapshot.layout.root / f"{DLEDGER_PREFIX}*",
+            hint="mount its disk, or copy the directory back; if it is gone for good, recover --policy broker gives up"
+            f" its {counted(sum(len(each.lost) for each in gone), 'message')} that queues name",
+        )
 
 
 def _refuse_twins(snapshot: Snapshot, queue: MappedFileQueue, closed: Sequence[Fill]) -> None:
@@ -307,16 +322,16 @@ def units_behind(
     return found if begins_there or sure else found.take(slice(0, 0))
 
 
-def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits]) -> list[Fill]:
+def _last_files(finder: GapFinder, filled: int, look: Callable[..., LostUnits], heads: Container[int]) -> list[Fill]:
     """Return the records of missing log files at the end, which units name. Nothing is written for them: the log
-    continues at its end. The first of them begins right behind the existing files and had no room between `filled` and
-    their end; otherwise the units are leftovers of a cut.
+    continues at its end. The first of them begins right behind the existing files, behind so many bytes as `heads` has,
+    and had no room between `filled` and their end; otherwise the units are leftovers of a cut.
     """
     files_end = max(finder.files) + finder.file_bytes
     if files_end - filled > RECORD_BYTES_MAX:
         return []
     found = look([Gap(files_end, EVERYWHERE, True, 0)], ())
-    if not len(found) or int(found.position[0]) != files_end:
+    if not len(found) or int(found.position[0]) - files_end not in heads:
         return []
     if filled + int(found.size[0]) + BLANK.sizeof() <= files_end:
         return []

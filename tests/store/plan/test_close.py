@@ -27,6 +27,7 @@ from mqstore.store.recover.recovery import analyze, replan
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases, stores
+from ...mixed_store import MORE, mixed_store
 from ...recovery_cases import CONFIG, Case
 from ...slices import pick
 from ..recover.recovered import changes_of_starts, record_bytes, started, unharmed, units_of
@@ -323,3 +324,16 @@ def test_units_behind_the_log_of_a_slave_are_read_once(
     plan = replan(Layout.open(root, BrokerConfig({"brokerRole": role})), "5.3", options)
     assert len(asked) == looks
     assert sum(share.messages for share in plan.lost) == 1
+
+
+def test_a_dledger_log_that_continues_the_log_is_missed(tmp_path: Path) -> None:
+    """Units name its first entries. A start on the older log alone would number these messages again."""
+    root = mixed_store(tmp_path)
+    shutil.rmtree(root / "dledger-n0")
+    found = analyze(Layout.open(root), "5.3.3", options=RecoveryOptions(Policy.KEEP))
+    assert found.plan is None and found.refusal is not None
+    assert "queues name the first record of a DLedger log" in str(found.refusal)
+    assert found.refusal.path == str(root / "dledger-*")
+    assert found.harmful
+    given_up = analyze(Layout.open(root), "5.3.3", options=RecoveryOptions(Policy.BROKER))
+    assert given_up.plan is not None and given_up.plan.lost.messages == MORE
