@@ -28,6 +28,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.files import Edit
 from ..disk.layout import DLEDGER_PREFIX
 from ..errors import Refused
+from ..findings.next_commands import proposed
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones
@@ -236,11 +237,13 @@ def _entries_by_start(snapshot: Snapshot, queue: MappedFileQueue) -> dict[int, D
 def _refuse_lost_dledger(snapshot: Snapshot, gone: Sequence[Fill]) -> None:
     """Check that no DLedger log is gone that continues this plain log: its records lie in entries. Raises Refused."""
     if gone and int(gone[0].lost.position[0]) == gone[0].gap.begin + HEADER_BYTES:
+        messages = counted(sum(len(each.lost) for each in gone), "message")
+        give_up = proposed(snapshot.layout, "recover", "--policy", "broker")
         raise Refused(
             "queues name the first record of a DLedger log behind this log, but it is not there",
             path=snapshot.layout.root / f"{DLEDGER_PREFIX}*",
-            hint="mount its disk, or copy the directory back; if it is gone for good, recover --policy broker gives up"
-            f" its {counted(sum(len(each.lost) for each in gone), 'message')} that queues name",
+            hint="mount its disk, or copy the directory back; if it is gone for good, give up the"
+            f" {messages} that queues name: {give_up}",
         )
 
 
