@@ -149,15 +149,9 @@ def _undo(
 
 
 def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
-    from ..store.disk.files import sessions
-    from ..store.errors import NotFound
-    from ..store.session.journal import Journal, SessionState
     from ..store.session.undo import folders_of, journal_to_purge, purge
 
-    folder = next((each for each in sessions(layout.journal) if each.name == name), None)
-    if folder is None or Journal(layout.root, folder, "").state is SessionState.UNSEALED:
-        raise NotFound(f"no such session: {name}", path=layout.root)
-    journal = journal_to_purge(layout, folder)
+    journal = journal_to_purge(layout, name)
     if not yes:
         folders = [f"  {path}" for path in sorted(folders_of(journal)) if path.is_dir()]
         plan = "These folders with the original bytes of the store's files are deleted:"

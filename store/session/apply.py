@@ -267,15 +267,18 @@ def _is_needed(folder: Path) -> bool:
     return own is not None and ((own / SEALED).exists() or not own.parent.exists())
 
 
-def _drop_unsealed(layout: Layout, files: Files) -> None:
-    """Remove sessions that were never sealed: they hold copies, nothing of the store.
+def is_left_behind(folder: Path) -> bool:
+    """Whether the folder is what is left of a session that was never sealed, or whose purge was interrupted.
 
-    A folder that also holds files no session writes stays whole.
+    It holds copies, nothing of the store. A folder that also holds files no session writes is not one.
     """
-    for folder in sessions(layout.journal):
-        unsealed = Journal(layout.root, folder, "").state is SessionState.UNSEALED
-        if unsealed and not _is_needed(folder) and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir()):
-            remove_tree(folder, files)
+    unsealed = Journal(folder, folder, "").state is SessionState.UNSEALED
+    return unsealed and not _is_needed(folder) and all(HELD_NAMES.fullmatch(path.name) for path in folder.iterdir())
+
+
+def _drop_unsealed(layout: Layout, files: Files) -> None:
+    for folder in filter(is_left_behind, sessions(layout.journal)):
+        remove_tree(folder, files)
 
 
 def carry_through(journal: Journal, files: Files) -> None:

@@ -19,7 +19,7 @@ step the folder holds what undoes it and what does it again:
 `journal.json` lists the steps with checksums, times, owner and mode of every file touched. The session counts once
 `sealed` holds the checksum of `journal.json`: from then on it can be carried through after a crash at any point, any
 number of times. `done` ends it. `undoing` begins an undo in the same way, `undone` ends that. Without `sealed` nothing
-of the store has been touched and the folder has no meaning.
+of the store has been touched, or the session is being purged: the folder has no meaning.
 
 A file that is moved stays on its file system, in a further folder of the session there. The journal itself can lie
 elsewhere, for a disk that is full; the start barrier, a note in the store's directory, names the place. If the disk has
@@ -175,11 +175,10 @@ class Journal:
 
     @property
     def state(self) -> SessionState:
-        """The stage, by the marker files in the folder."""
-        for name, state in _MARKS:
-            if (self.folder / name).exists():
-                return state
-        return SessionState.UNSEALED
+        """The stage, by the marker files in the folder. A purge that was interrupted leaves marks without the seal."""
+        if not (self.folder / SEALED).exists():
+            return SessionState.UNSEALED
+        return next((state for name, state in _MARKS if (self.folder / name).exists()), SessionState.INTERRUPTED)
 
     def path_of(self, step: Step) -> Path:
         """The file that a step changes."""
@@ -484,13 +483,8 @@ def _interrupted_in(journal: Path) -> InterruptedChange:
     return InterruptedChange("", journal=journal_option(journal))
 
 
-_MARKS = (
-    (UNDONE, SessionState.UNDONE),
-    (UNDOING, SessionState.UNDO_INTERRUPTED),
-    (DONE, SessionState.APPLIED),
-    (SEALED, SessionState.INTERRUPTED),
-)
-"""Marker files and stages, the last stage first."""
+_MARKS = ((UNDONE, SessionState.UNDONE), (UNDOING, SessionState.UNDO_INTERRUPTED), (DONE, SessionState.APPLIED))
+"""Marker files of a sealed session and stages, the last stage first."""
 
 
 def _read(path: Path) -> bytes:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from ..counted import listed
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, noted_journal, remove_tree, sessions
+from ..disk.files import UNDONE, Files, noted_journal, remove_tree, sessions
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import ROCKSDB_CURRENT, Layout
 from ..errors import InvalidInput, Missing, NotFound, Refused, StoreError, Unreadable
 from ..findings.next_commands import proposed
-from .apply import alone, check_journal_place, check_places, listing, restore_times
+from .apply import alone, check_journal_place, check_places, is_left_behind, listing, refuse_in_use, restore_times
 from .journal import (
     DONE,
     SEALED,
@@ -459,32 +459,43 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     return found
 
 
-def journal_to_purge(layout: Layout, folder: Path) -> Journal:
-    """Load a session to be removed; of a damaged journal only the folder is known.
+def journal_to_purge(layout: Layout, name: str) -> Journal:
+    """Load a session to be removed; of a damaged journal, or one whose purge was interrupted, only the folder is known.
 
-    A session with a damaged journal cannot be undone, and removing it needs nothing else of the journal.
+    Such a session cannot be undone, and removing it needs nothing else of the journal. Raises NotFound if there is no
+    such session.
     """
+    known = (f for f in sessions(layout.journal) if f.name == name and ((f / SEALED).exists() or is_left_behind(f)))
+    if (folder := next(known, None)) is None:
+        raise NotFound(f"no such session: {name}", path=layout.root)
     try:
         return Journal.load(layout.root, folder)
-    except Unreadable:
+    except (Unreadable, Missing):
         return Journal(layout.root, folder, "")
 
 
 def purge(layout: Layout, journal: Journal, files: Files) -> int:
     """Remove the folders of a session, which cannot be undone any more. Return the bytes freed.
 
-    Raises InvalidInput for an interrupted session, Unreadable.
+    After an interruption the next run removes the rest.
+
+    Raises InvalidInput for an interrupted session, InUse for one that a process is beginning, Unreadable.
     """
-    if journal.state.half_way:
+    state = journal.state
+    if state.half_way:
         raise InvalidInput(f"session {journal.session} was interrupted: its folder is still needed")
+    mark = UNDONE if (journal.folder / UNDONE).exists() else DONE
+    if not (journal.folder / mark).exists():
+        refuse_in_use(layout)
     every = folders_of(journal) | _further_folders(layout, journal)
     folders = [folder for folder in every if folder.is_dir()]
     freed = sum(_used_bytes(folder) for folder in folders)
-    # without its seal a session does not count, however far the removal gets
-    files.unlink(journal.folder / SEALED)
-    files.sync_directory(journal.folder)
+    if state is not SessionState.UNSEALED:
+        # without its seal a session does not count, however far the removal gets
+        files.unlink(journal.folder / SEALED)
+        files.sync_directory(journal.folder)
     for folder in sorted(folders, key=lambda each: each == journal.folder):
-        remove_tree(folder, files)
+        remove_tree(folder, files, last=mark)  # it shows that the session is not one that is just begun
         outer = folder.parent
         # the directory beside a part on another disk is not the store's: an empty folder stays there
         if outer.name == SESSIONS and files.is_inside(outer.parent) and not any(outer.iterdir()):

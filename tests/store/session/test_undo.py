@@ -14,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Edit, Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
-from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
+from mqstore.store.errors import InUse, NotFound, Refused, StoreError, Unreadable
 from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import analyze, replan
@@ -91,7 +91,7 @@ def test_the_lock_is_as_before(content: bytes | None, root: Path) -> None:
     assert everything(root) == before
     layout = Layout.open(root, CONFIG)
     for session in list_sessions(layout):
-        purge(layout, journal_to_purge(layout, layout.journal / session.name), Files())
+        purge(layout, journal_to_purge(layout, session.name), Files())
     assert not (root / ".mqstore").exists()
 
 
@@ -521,18 +521,6 @@ def test_a_damaged_journal(root: Path) -> None:
     assert session_state(root) is SessionState.DAMAGED
 
 
-def test_purge_of_a_session_with_a_damaged_journal(root: Path) -> None:
-    """It can never be taken back: its folder is of no use, and easily removed."""
-    recover(root, CONFIG, VERSION)
-    recovered, layout = everything(root), Layout.open(root, CONFIG)
-    next((root / ".mqstore").glob("*/journal.json")).write_bytes(b"{")
-    (session,) = list_sessions(layout)
-    folder = root / ".mqstore" / session.name
-    assert purge(layout, journal_to_purge(layout, folder), Files()) == session.kept_bytes
-    assert everything(root) == recovered and not folder.exists()
-    recover(root, CONFIG, VERSION)
-
-
 def test_other_sessions_are_listed_beside_a_damaged_one(root: Path) -> None:
     recover(root, CONFIG, VERSION)
     (root / "abort").write_text("")
@@ -577,24 +565,3 @@ def test_only_the_newest(root: Path) -> None:
         undo(layout, session_to_undo(layout, first), Files())
     with pytest.raises(NotFound, match="no such session"):
         session_to_undo(layout, "gone")
-
-
-def test_purge(root: Path) -> None:
-    _, applied = recover(root, CONFIG, VERSION)
-    recovered, layout = everything(root), Layout.open(root, CONFIG)
-    (session,) = list_sessions(layout)
-    assert session.kept_bytes > 0
-    assert purge(layout, newest(layout), Files()) == session.kept_bytes
-    assert everything(root) == recovered
-    assert not (root / ".mqstore" / applied.session).exists()
-    assert list(list_sessions(layout)) == []
-
-
-def test_no_purge_of_what_is_needed(root: Path, tmp_path: Path) -> None:
-    recover(root, CONFIG, VERSION)
-    total = undo_steps(root, tmp_path)
-    with pytest.raises(Killed):
-        take_back(root, KilledFiles(total - 8))
-    layout = Layout.open(root, CONFIG)
-    with pytest.raises(InvalidInput, match="still needed"):
-        purge(layout, newest(layout), Files())
