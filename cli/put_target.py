@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..store.errors import StoreError
 from .options import Common
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class Target(NamedTuple):
     def writer(self, reader: MessageReader) -> Iterator[StoreWriter]:
         """Open the store for writing; it is closed properly, whatever ends the block.
 
-        Sets up `reader` to make messages as the store's broker does. An error gets a hint if the store is left unclean.
+        Sets up `reader` to make messages as the store's broker does. An error gets a note if the store is left unclean.
         """
         from ..store.counted import counted
         from ..store.put.writer import StoreWriter
@@ -41,13 +40,12 @@ class Target(NamedTuple):
             finally:
                 with held_interrupts():
                     writer.close()
-        except StoreError as error:
+        except BaseException as error:
             if writer.left_unclean:
                 from ..store.findings.next_commands import proposed
 
                 mending = proposed(writer.layout, "recover", "--apply")
-                unclean = f"the store is left unclean: fix the problem, then run: {mending}"
-                error.hint = "; ".join(filter(None, (error.hint, unclean)))
+                error.add_note(f"the store is left unclean: fix the problem, then run: {mending}")
             raise
         for topic, queue_id, count in writer.unserved:
             self.common.warn(
@@ -57,20 +55,20 @@ class Target(NamedTuple):
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C to the end of the block, so that no record is left half written."""
-    interrupted = False
+    """Delay Ctrl-C and SIGTERM to the end of the block, so that no record is left half written."""
+    held: list[int] = []
 
     def note(number: int, frame: object) -> None:
-        nonlocal interrupted
-        interrupted = True
+        held.append(number)
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if interrupted:
-        raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
 
 
 def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageReader:

@@ -12,6 +12,8 @@ import pytest
 
 from .. import stores
 from .at_a_terminal import Terminal
+from .datadriven import run_here
+from .putting import bodies
 
 INTERRUPTED = re.compile(r"mqstore: interrupted, (reading|reading the log|copying|searching): .+ of ")
 PRESSED = (
@@ -97,3 +99,29 @@ def test_sigterm_ends_as_ctrl_c(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (130, "mqstore: interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+AT_A_CHANGE = (
+    "import os, signal, sys\n"
+    "from mqstore.cli import app\n"
+    "from mqstore.store.disk.files import Files\n"
+    "wanted = [tuple(sys.argv.pop(1).split())]\n"
+    "def step(self, change, path, size_bytes=0):\n"
+    "    if wanted and change == wanted[0][0] and wanted[0][1] in str(path):\n"
+    "        wanted.clear()\n"
+    "        os.kill(os.getpid(), signal.SIGTERM)\n"
+    "Files.step = step\n"
+    "app.main()\n"
+)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("where", ["write consumequeue", "rename topics.json", "unlink abort", "write commitlog"])
+def test_sigterm_leaves_a_clean_store_behind_put(where: str, tmp_path: Path) -> None:
+    """The record is finished, or nothing of it is there."""
+    words = [sys.executable, "-c", AT_A_CHANGE, where, "put", str(tmp_path), "T", "x", "--keys", "k"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "mqstore: interrupted\n")
+    assert not (tmp_path / "abort").exists()
+    assert run_here(["verify", str(tmp_path)]).code == 0
+    assert bodies(tmp_path) == ["x"]
