@@ -3,6 +3,10 @@
 The offset of a stream is, for each store, the physical offset up to which everything was read, with a checksum of the
 last bytes before it: a broker that starts may cut the log and write on, past that offset. A part of a log between two
 offsets always gives the same rows, so a query that continues from its checkpoint has each message exactly once.
+
+An offset keeps what it has of a store that is not there for a while, and names a store by its place: whatever links and
+names lead to it later, it continues. A store that was moved is known by the checksum.
+
 `Follower` tells where a log ends while a broker writes it: before the first record that is not whole yet.
 
 Log files expire. A stream that comes too late for a file ends with the positions that it has not read, or continues
@@ -15,15 +19,16 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from ...store.arrow.data_set import changed_before, last_bytes
+from ...store.arrow.data_set import changed_before, holds, last_bytes
 from ...store.arrow.log_rows import LogSplit, rows_of
-from ...store.arrow.stores import ALWAYS, ReadOptions, open_log
+from ...store.arrow.stores import ALWAYS, ReadOptions, open_log, place_of
 from ...store.counted import counted
 from ...store.disk.byte_reader import each_noting, noting
 from ...store.disk.layout import Layout, is_uri
@@ -41,7 +46,7 @@ OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
 _DIGITS_MAX = 19
 
 Offset = dict[str, dict[str, int]]
-"""Store → fields of `ReadTo`."""
+"""`place_of` a store → fields of `ReadTo`. In older checkpoints the store has the name that it was given."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidInput(f"only directories can be followed: {remote[0]}")
         self._ask = ask
         self._how = how
+        self._names = {place_of(root): root for root in ask.stores}
         self._ends: dict[str, LiveEnd] = {}
         self._target: dict[str, int] | None = None
 
@@ -109,13 +115,14 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Return where a new query begins. Raises StoreError for a store that cannot be read."""
-        firsts = {root: self._first(root) for root in self._ask.stores}
+        firsts = {place: self._first(place) for place in self._names}
         if not isinstance(self._how.start, int):
             return self._offset(firsts)
-        for root, first in firsts.items():
-            if (end := self._end(root).position()) < first:
-                warnings.warn(f"{root}: the log ends at {end}, before starting_offset {first}", stacklevel=2)
-        return {root: asdict(ReadTo(first)) for root, first in firsts.items()}
+        for place, first in firsts.items():
+            if (end := self._end(place).position()) < first:
+                name = self._names[place]
+                warnings.warn(f"{name}: the log ends at {end}, before starting_offset {first}", stacklevel=2)
+        return {place: asdict(ReadTo(first)) for place, first in firsts.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that `max_bytes_per_trigger` sets."""
@@ -126,20 +133,21 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the logs end, or how far the limit lets them be read. Raises StoreError."""
         ends = self._target or self._now()
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        found: Offset = {}
-        for root, end in ends.items():
-            read = self._begin(root, start)
+        known = _known(start)
+        found = {place: asdict(read) for place, read in known.items()}  # also of stores that are not there now
+        for place, end in ends.items():
+            read = self._begin(place, known)
             if end == read.position:
-                found[root] = asdict(read)
+                found[place] = asdict(read)
                 continue
-            with self._open(root) as log:
+            with self._open(place) as log:
                 if read.position != self._how.start:  # a query at its start has read nothing
-                    self._require_same(root, log, read, end)
+                    self._require_same(place, log, read, end)
                 end = max(read.position, end)  # after a cut the broker rewrites these positions
                 if room is not None:
                     end = min(end, max(read.position, log.min_offset) + room)
                     room = max(0, room - (end - read.position))
-                found[root] = asdict(read) if end == read.position else _read_to(log, end)
+                found[place] = asdict(read) if end == read.position else _read_to(log, end)
         return found
 
     def reportLatestOffset(self) -> Offset:
@@ -148,22 +156,25 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Let this query read what is there now, also behind damage, and no more."""
-        self._target = {root: self._end(root).settled() for root in self._ask.stores}
+        self._target = {place: self._end(place).settled() for place in self._names}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """Return the parts of all logs between two offsets. Raises Refused if one has expired or was cut."""
         size = self._ask.split_bytes or SPLIT_BYTES_MAX
         found: list[InputPartition] = []
-        for root, read_to in end.items():
-            begin, stop = self._begin(root, start).position, ReadTo.of(read_to)
-            with self._open(root) as log:
-                self._require_same(root, log, stop, stop.position)
+        known = _known(start)
+        for place, stop in _known(end).items():
+            if place not in self._names and known.get(place) == stop:  # it is not there now
+                continue
+            begin = self._begin(place, known).position
+            with self._open(place) as log:
+                self._require_same(place, log, stop, stop.position)
                 first = log.min_offset
             if begin < min(first, stop.position):
-                self._lost(root, begin, min(first, stop.position))
+                self._lost(place, begin, min(first, stop.position))
                 begin = first
             parts = splits(begin, stop.position, size)
-            found += [StorePartition(LogSplit(root, part)) for part in parts]
+            found += [StorePartition(LogSplit(self._name(place), part)) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -177,64 +188,87 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Missing(message, path=part.store)
         passed_over.tell()
 
-    def _first(self, root: str) -> int:
+    def _first(self, place: str) -> int:
         """Return where a new query begins in one store."""
-        first, start = self._start(root), self._how.start
+        first, start = self._start(place), self._how.start
         if start == LATEST:
-            return self._end(root).position()
+            return self._end(place).position()
         if isinstance(start, int):
             return max(start, first)
         if self._ask.times.since_ms > ALWAYS.since_ms:
-            with noting(), StoreReader(root, self._ask.broker_config) as store:
+            name = self._name(place)
+            with noting(), StoreReader(name, self._ask.broker_config) as store:
                 bounds = time_bounds(store, TimeRange(self._ask.times.since_ms))
-            warn_of_bounds({root: bounds})
+            warn_of_bounds({name: bounds})
             return max(first, bounds.start)
         return first
 
-    def _start(self, root: str) -> int:
+    def _start(self, place: str) -> int:
         """Return where the log begins now."""
-        with self._open(root) as log:
+        with self._open(place) as log:
             return log.min_offset
 
-    def _begin(self, root: str, start: Mapping[str, Any]) -> ReadTo:
-        """Return how far one store was read; for a store that was not there then, where a new query begins."""
-        return ReadTo.of(start[root] if root in start else self._first(root))
+    def _begin(self, place: str, known: Mapping[str, ReadTo]) -> ReadTo:
+        """Return how far one log was read, here or where the store was before; if it is new, where a query begins."""
+        own = known.get(place)
+        least = -1 if own is None else own.position
+        gone = [read for one, read in known.items() if one not in self._names and read.position > least]
+        if gone:
+            with self._open(place) as log:
+                moved = [read for read in gone if holds(log.queue, read.position, (read.size, read.crc))]
+            own = max(moved, key=attrgetter("position"), default=own)
+        return ReadTo(self._first(place)) if own is None else own
 
     @contextmanager
-    def _open(self, root: str) -> Iterator[CommitLog]:
-        log = open_log(root, self._ask.broker_config)
+    def _open(self, place: str) -> Iterator[CommitLog]:
+        log = open_log(self._name(place), self._ask.broker_config)
         with log.queue:
             yield log
 
+    def _name(self, place: str) -> str:
+        """Return the name that a store was given; messages and rows have that one."""
+        return self._names.get(place, place)
+
     def _offset(self, positions: Mapping[str, int]) -> Offset:
         found: Offset = {}
-        for root, position in positions.items():
-            with self._open(root) as log:
-                found[root] = _read_to(log, position)
+        for place, position in positions.items():
+            with self._open(place) as log:
+                found[place] = _read_to(log, position)
         return found
 
     def _now(self) -> dict[str, int]:
-        return {root: self._end(root).position() for root in self._ask.stores}
+        return {place: self._end(place).position() for place in self._names}
 
-    def _end(self, root: str) -> LiveEnd:
-        if root not in self._ends:
-            self._ends[root] = LiveEnd(Layout.open(root, self._ask.broker_config))
-        return self._ends[root]
+    def _end(self, place: str) -> LiveEnd:
+        if place not in self._ends:
+            self._ends[place] = LiveEnd(Layout.open(self._name(place), self._ask.broker_config))
+        return self._ends[place]
 
-    def _lost(self, root: str, begin: int, end: int) -> None:
+    def _lost(self, place: str, begin: int, end: int) -> None:
         size = counted(end - begin, "byte")
         message = f"log files expired before they were read: positions {begin} to {end}, {size}"
-        self._tell(root, message)
+        self._tell(place, message)
 
-    def _require_same(self, root: str, log: CommitLog, read: ReadTo, end: int) -> None:
+    def _require_same(self, place: str, log: CommitLog, read: ReadTo, end: int) -> None:
         """Report if the log, which ends at `end`, is not the one that was read. Raises Refused."""
         if changed := changed_before(log.queue, read.position, (read.size, read.crc), end, "read"):
-            self._tell(root, changed)
+            self._tell(place, changed)
 
-    def _tell(self, root: str, message: str) -> None:
+    def _tell(self, place: str, message: str) -> None:
+        name = self._name(place)
         if self._how.fails:
-            raise Refused(message, path=root, hint="fail_on_data_loss=false continues without the lost data")
-        warnings.warn(f"{root}: {message}", DamageWarning, stacklevel=2)
+            raise Refused(message, path=name, hint="fail_on_data_loss=false continues without the lost data")
+        warnings.warn(f"{name}: {message}", DamageWarning, stacklevel=2)
+
+
+def _known(offset: Mapping[str, Any]) -> dict[str, ReadTo]:
+    """Return the entries of an offset by the place of the store, in order; of two for one store the further one."""
+    found: dict[str, ReadTo] = {}
+    for name, fields in offset.items():
+        read, place = ReadTo.of(fields), place_of(name)
+        if place not in found or read.position > found[place].position:
+            found[place] = read
+    return found
 
 
 def _read_to(log: CommitLog, position: int) -> dict[str, int]:

@@ -164,12 +164,17 @@ def last_bytes(queue: MappedFileQueue, position: int) -> tuple[int, int]:
     return (0, 0) if file is None else _sum_of(queue, position, min(_LAST_BYTES, position - file.start))
 
 
+def holds(queue: MappedFileQueue, position: int, last: tuple[int, int]) -> bool:
+    """Whether a log has the bytes before a position that `last_bytes` saw in a log, so that it is the same log."""
+    return last[0] > 0 and _sum_of(queue, position, last[0]) == last
+
+
 def _refuse_moved(root: str, queue: MappedFileQueue, before: Mapping[str, LogEnded]) -> None:
     """Raise Refused if the log was exported from another path that no longer exists."""
     for place, last in before.items():
-        if not last.size or last.position is None or is_uri(place) or Path(place).exists():
+        if last.position is None or is_uri(place) or Path(place).exists():
             continue
-        if _sum_of(queue, last.position, last.size) == (last.size, last.crc):
+        if holds(queue, last.position, (last.size, last.crc)):
             raise Refused(
                 f"its log was exported from {place}, which no longer exists",
                 path=root,

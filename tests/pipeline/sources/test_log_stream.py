@@ -196,6 +196,72 @@ def test_a_checkpoint_of_positions_alone(root: Path) -> None:
     assert numbers(made, position, made.latestOffset(position, ALL)) == list(range(100, 105))
 
 
+@pytest.fixture
+def pattern(tmp_path: Path) -> Path:
+    """Two stores: a with 0 to 4, b with 100 to 106."""
+    put(tmp_path / "f" / "a", 0, 5)
+    put(tmp_path / "f" / "b", 100, 7)
+    return tmp_path / "f" / "*"
+
+
+def next_batch(pattern: Path, at: Mapping[str, Any], **more: str) -> tuple[Any, list[int]]:
+    """Where a query that starts again and goes on from `at` gets, and what it has then."""
+    made = stream(pattern, **more)
+    start = at or made.initialOffset()
+    end = json.loads(json.dumps(made.latestOffset(start, ALL)))  # as a checkpoint keeps it
+    return end, numbers(made, start, end)
+
+
+def test_a_store_that_gets_another_name_continues(pattern: Path) -> None:
+    at, found = next_batch(pattern, {})
+    assert found == [*range(5), *range(100, 107)]
+    link = pattern.with_name("1-first")
+    link.symlink_to("a")
+    assert next_batch(pattern, at) == (at, [])
+    link.unlink()
+    assert next_batch(pattern, at) == (at, [])
+    pattern.with_name("a").rename(pattern.with_name("c"))
+    put(pattern.with_name("c"), 5, 1)
+    at, found = next_batch(pattern, at)
+    assert found == [5]
+    pattern.with_name("c").rename(pattern.with_name("a"))
+    assert next_batch(pattern, at)[1] == []
+
+
+def test_a_store_that_was_away_continues(pattern: Path, tmp_path: Path) -> None:
+    at, _ = next_batch(pattern, {})
+    pattern.with_name("b").rename(tmp_path / "away")
+    put(pattern.with_name("a"), 5, 1)
+    at, found = next_batch(pattern, at)
+    assert found == [5] and next_batch(pattern, at) == (at, [])
+    (tmp_path / "away").rename(pattern.with_name("b"))
+    put(pattern.with_name("b"), 107, 1)
+    at, found = next_batch(pattern, at)
+    assert found == [107]
+
+
+def test_a_link_to_another_copy_of_the_log_continues(root: Path) -> None:
+    link = root.with_name("current")
+    link.symlink_to(root)
+    at, _ = next_batch(link, {})
+    shutil.copytree(root, root.with_name("copy"))
+    link.unlink()
+    link.symlink_to("copy")
+    put(root.with_name("copy"), 100, 3)
+    assert next_batch(link, at)[1] == [100, 101, 102]
+
+
+def test_a_checkpoint_with_names_of_links(root: Path) -> None:
+    """As earlier versions wrote them, with the link there or not."""
+    read = stream(root).latestOffset({}, ALL)[str(root)]
+    link = root.with_name("current")
+    link.symlink_to(root)
+    put(root, 100, 2)
+    assert next_batch(root, {str(link): read})[1] == [100, 101]
+    link.unlink()
+    assert next_batch(root, {str(link): read})[1] == [100, 101]
+
+
 def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there now is read to its end, around what is damaged: a spoiled body, a page of zeros."""
     monkeypatch.setattr(follow, "_BROKEN_SECONDS", 0.0)
