@@ -115,7 +115,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Return where a new query begins. Raises StoreError for a store that cannot be read."""
-        firsts = {place: self._first(place) for place in self._names}
+        firsts = {place: self._first(place, self._how.start) for place in self._names}
         if not isinstance(self._how.start, int):
             return self._offset(firsts)
         for place, first in firsts.items():
@@ -188,9 +188,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Missing(message, path=part.store)
         passed_over.tell()
 
-    def _first(self, place: str) -> int:
-        """Return where a new query begins in one store."""
-        first, start = self._start(place), self._how.start
+    def _first(self, place: str, start: str | int) -> int:
+        """Return where a new query begins in one store. start: as in `StreamAsk`."""
+        first = self._start(place)
         if start == LATEST:
             return self._end(place).position()
         if isinstance(start, int):
@@ -209,7 +209,10 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.min_offset
 
     def _begin(self, place: str, known: Mapping[str, ReadTo]) -> ReadTo:
-        """Return how far one log was read, here or where the store was before; if it is new, where a query begins."""
+        """Return how far one log was read, here or where the store was before.
+
+        What is new while a query goes on is read from its start; `starting_offset` is for new queries.
+        """
         own = known.get(place)
         least = -1 if own is None else own.position
         gone = [read for one, read in known.items() if one not in self._names and read.position > least]
@@ -217,7 +220,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with self._open(place) as log:
                 moved = [read for read in gone if holds(log.queue, read.position, (read.size, read.crc))]
             own = max(moved, key=attrgetter("position"), default=own)
-        return ReadTo(self._first(place)) if own is None else own
+        return ReadTo(self._first(place, EARLIEST if known else self._how.start)) if own is None else own
 
     @contextmanager
     def _open(self, place: str) -> Iterator[CommitLog]:

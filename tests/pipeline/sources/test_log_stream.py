@@ -240,6 +240,17 @@ def test_a_store_that_was_away_continues(pattern: Path, tmp_path: Path) -> None:
     assert found == [107]
 
 
+@pytest.mark.parametrize("begin", ["latest", "200"])
+def test_a_store_that_is_new_to_a_query_is_read_from_its_start(begin: str, pattern: Path) -> None:
+    """`starting_offset` is for the stores that a new query finds."""
+    at, _ = next_batch(pattern, {}, starting_offset=begin)
+    put(pattern.with_name("c"), 200, 3)
+    at, found = next_batch(pattern, at, starting_offset=begin)
+    assert found == [200, 201, 202]
+    put(pattern.with_name("c"), 203, 1)
+    assert next_batch(pattern, at, starting_offset=begin)[1] == [203]
+
+
 def test_a_link_to_another_copy_of_the_log_continues(root: Path) -> None:
     link = root.with_name("current")
     link.symlink_to(root)
