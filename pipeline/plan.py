@@ -15,11 +15,13 @@ from ..store.broker.snapshot import (
     Snapshot,
     directories_without_files,
     known_topics,
+    list_entries,
     list_queues,
     topics_with_batches,
     usual_file_bytes,
 )
 from ..store.disk.broker_conf import BrokerConfig
+from ..store.disk.compressed import is_compressed_name
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
@@ -183,6 +185,7 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
     layout = Layout.open(root, config)
     if layout.rocksdb_queues:
         raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)
+    _refuse_compressed_timer_log(layout)
     version = profile_of(broker_version).version if broker_version else None
     with StoreReader(root, config) as opened:
         if not opened.log_files.files:
@@ -212,6 +215,15 @@ def _store_plan(root: Path, folder: str, config: BrokerConfig, broker_version: s
         missing=missing,
         light_queues=_has_light_queues(layout, version),
     )
+
+
+def _refuse_compressed_timer_log(layout: Layout) -> None:
+    """Raise Unsupported if a timer wheel has to be made and would lack the entries of a compressed file."""
+    if layout.dledger is None:
+        for entry in list_entries(layout.timer_log):
+            if is_compressed_name(entry.name):
+                what = "no timer wheel can be made from a compressed timer log"
+                raise Unsupported(what, path=entry.path, hint="decompress the file in its directory")
 
 
 def _has_light_queues(layout: Layout, version: str) -> bool:

@@ -148,7 +148,7 @@ def _wheel(store: StorePlan, folder: Path) -> Iterable[Edit]:
     layout = store.layout
     if layout.dledger is not None:
         return
-    snapshot = Snapshot.of(layout)
+    snapshot = Snapshot.listed(layout)  # a compressed log serves as well
     files = [one for one in snapshot.timer_log if is_timer_file(one, snapshot.timer_file_bytes)]
     if files:
         edit = new_wheel(snapshot, files)

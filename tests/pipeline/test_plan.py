@@ -13,6 +13,7 @@ from mqstore.store.arrow.stores import as_path
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused, StoreError, Unsupported
 
+from ..packing import pack_below
 from ..stores import config, unpack
 
 
@@ -28,6 +29,15 @@ def test_a_store_that_cannot_be_read_is_told_and_the_others_are_rebuilt(tmp_path
     assert told == [missing]
     with pytest.raises(Missing):
         plan_of([missing, tmp_path / "neither"], BrokerConfig(), tell=lambda path, _: None)
+
+
+def test_a_compressed_timer_log_is_told_before_spark_starts(tmp_path: Path) -> None:
+    """A wheel without its entries would lose messages."""
+    root, other, told = unpack("5.3.3-timer-clean", tmp_path), unpack("5.3.3-v2", tmp_path), list[str]()
+    assert pack_below([root / "timerlog"], "gzip")
+    plan = plan_of([root, other], BrokerConfig(), tell=lambda _, error: told.append(str(error)))
+    assert [store.folder for store in plan.stores] == [other.name]
+    assert len(told) == 1 and told[0].startswith("no timer wheel can be made from a compressed timer log: ")
 
 
 def test_a_log_that_is_gone_is_no_empty_one(tmp_path: Path) -> None:

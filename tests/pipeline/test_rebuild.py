@@ -29,6 +29,7 @@ from mqstore.store.output.stage import Into, Stage, one_job, publish_job
 from mqstore.store.search.store import StoreReader
 
 from .. import stores
+from ..packing import pack_below
 from ..slices import pick
 from ..store.put.faults import CountingFiles, Killed, KilledFiles
 from ..stores import NAMES, truth, unpack
@@ -64,6 +65,15 @@ def as_the_broker_wrote_it(name: str, folder: Path) -> None:
     queues = sum(len(set(tree(root / part))) for part in DERIVED[:2])
     assert sum(queue["files"] for queue in manifest["queues"]) == queues
     shutil.rmtree(folder)
+
+
+def test_a_compressed_log_gives_what_the_plain_one_gives(tmp_path: Path) -> None:
+    root = unpack("5.3.3-timer-clean", tmp_path)
+    run(root, tmp_path / "plain")
+    assert pack_below([root / "commitlog", root / "consumequeue"], "gzip")
+    run(root, tmp_path / "packed")
+    assert (tmp_path / "packed" / "timerwheel").exists()
+    assert tree(tmp_path / "packed") == tree(tmp_path / "plain")
 
 
 @pytest.mark.parametrize("name", FAST)
