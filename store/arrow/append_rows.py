@@ -46,7 +46,7 @@ from .messages import (
     schema_as_read,
     without_dictionary,
 )
-from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, parse_object
+from .stores import BODY, BODY_CRC_OK, DAY_FOLDERS, one_of, parse_object
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the suffix of a file."""
@@ -453,17 +453,11 @@ class NewStore:
         """From the options of a writer, by name. Raises InvalidInput."""
         if unknown := sorted(given.keys() - OPTIONS):
             raise InvalidInput(f"no option {unknown[0]!r} here")
-        on_damage = given.get("on_damage", OnDamage.FAIL.value).lower()
-        if on_damage not in list(OnDamage):
-            raise InvalidInput(f"option on_damage: not one of {', '.join(OnDamage)}: {on_damage!r}")
         if (version := given.get("as_broker")) is not None:
             writer_profile(version)
-        return cls(
-            parse_object(given, "broker_config"),
-            version,
-            given.get("keep_times", "false").lower() == "true",
-            OnDamage(on_damage),
-        )
+        keep_times = one_of(given, "keep_times", ("false", "true")) == "true"
+        on_damage = OnDamage(one_of(given, "on_damage", tuple(OnDamage)))
+        return cls(parse_object(given, "broker_config"), version, keep_times, on_damage)
 
     @property
     def broker_config(self) -> BrokerConfig:

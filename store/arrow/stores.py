@@ -461,7 +461,7 @@ class ReadOptions:
         if unknown := sorted(given.keys() - OPTIONS):
             known = ", ".join(sorted(OPTIONS))
             raise InvalidInput(f"no option {unknown[0]!r} here", hint=f"there are {known}")
-        body = _one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY))
+        body = one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY))
         return cls(
             stores=tuple(stores_of(_paths(given))),
             fields=with_notes(_list(given, "fields"), body) or None,
@@ -469,14 +469,14 @@ class ReadOptions:
             queue_id=_number(given, "queue_id"),
             times=parse_range(given.get("since"), given.get("until")),
             body=body,
-            on_damage=_one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
-            pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
+            on_damage=one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
+            pushdown=one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_split_bytes(given),
             config=parse_object(given, "broker_config"),
-            quick=_one_of(given, "quick", ("false", "true")) == "true",
+            quick=one_of(given, "quick", ("false", "true")) == "true",
             tables=_some_of(given, "tables", OFFSET_TABLES),
             of_what=_some_of(given, "of", DAMAGE_OF),
-            tails=_one_of(given, "tails", ("true", "false")) == "true",
+            tails=one_of(given, "tails", ("true", "false")) == "true",
         )
 
     @property
@@ -559,7 +559,7 @@ def _split_bytes(given: Mapping[str, str]) -> int | None:
 _SPLIT_BYTES_LEAST = 4096
 
 
-def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+def one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
     """The value of an option, one of `values`; the first is the default. Raises InvalidInput."""
     value = given.get(name, values[0]).lower()
     if value not in values:

@@ -199,7 +199,7 @@ def test_a_message_at_which_a_broker_would_stop_is_refused(tmp_path: Path, monke
 
 def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrongs: list[dict[str, Any]]
-    wrongs = [{"on_damage": "x"}, {"as_broker": "x.y"}, {"other": "1"}, {"path": "s3://a/b"}]
+    wrongs = [{"on_damage": "x"}, {"keep_times": "yes"}, {"as_broker": "x.y"}, {"other": "1"}, {"path": "s3://a/b"}]
     for wrong in wrongs:
         with pytest.raises(InvalidInput):
             writer(tmp_path / "new", monkeypatch, **wrong)
