@@ -64,12 +64,12 @@ def read_rows(
 def read_directory(path: Path, note: Callable[[int], None], tell: Callable[[str], None]) -> Iterator[NumberedRows]:
     """Yield the rows of all Parquet and Arrow files below a directory, in the order of their times.
 
-    Parameters and errors are those of `read_rows`.
+    tell: also called with a line about what is not read. The rest is as for `read_rows`.
     """
     require_arrow("no parquet files")
     from ..store.arrow.append_rows import files_of, sorted_batches, unread_folders
 
-    files = files_of([path])
+    files = files_of([path], tell)
     for line in unread_folders(files):
         tell(line)
     yield from _numbered(sorted_batches(files, note))

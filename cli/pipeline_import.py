@@ -32,12 +32,13 @@ def import_(
     """Make a store from messages in Parquet or Arrow files, as a broker would append them.
 
     The columns are those that mqstore export writes, with bodies; topic and body are required. Folders
-    COLUMN=VALUE, as Hive and Spark write them, are read as columns. Messages are appended in the order of
-    store_timestamp and get new queue offsets; times finer than a millisecond lose the rest. A new DIR appears
-    complete or not at all; in an existing empty DIR the parts of the store appear one by one. If the command is
-    interrupted, run it again: it finishes or starts again. If the input files have changed since, the earlier run
-    is finished, and exit code 5 says so. The command runs in this process, without Spark: a log has one writer. To
-    append to an existing store, use mqstore put STORE --from FOLDER.
+    COLUMN=VALUE, as Hive and Spark write them, are read as columns. In a folder, other names that begin with _ or .
+    are passed over, as by Spark, and named on stderr. Messages are appended in the order of store_timestamp and get
+    new queue offsets; times finer than a millisecond lose the rest. A new DIR appears complete or not at all; in an
+    existing empty DIR the parts of the store appear one by one. If the command is interrupted, run it again: it
+    finishes or starts again. If the input files have changed since, the earlier run is finished, and exit code 5
+    says so. The command runs in this process, without Spark: a log has one writer. To append to an existing store,
+    use mqstore put STORE --from FOLDER.
 
     If there are timed messages, DIR is recovered as by recover --apply, which makes the files of the timer. A message
     at which a broker would end its log or stop delivering delayed messages is left out; stderr names up to 20 of them.
@@ -65,7 +66,7 @@ def import_(
     from ..store.put.message_columns import left_out
     from ..store.salvage.original import left_at
 
-    found = files_of(files)
+    found = files_of(files, common.warn)
     for line in unread_folders(found):
         common.warn(line)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
-from ..broker.snapshot import each_directory
+from ..broker.snapshot import DirectoryEntry, each_directory
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
@@ -61,14 +61,14 @@ _PATH_SCHEMA = pa.schema(
 _Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
-def files_of(places: Sequence[Path]) -> list[Path]:
+def files_of(places: Sequence[Path], tell: Callable[[str], None] = lambda _: None) -> list[Path]:
     """The Parquet and Arrow files among files and directories; those of a directory in the order of their paths.
 
-    A directory may have the suffix of a file, as in Spark's output; then the files in it count. A file that is named
-    twice, or lies in a directory that is named too, counts once. Raises InvalidInput if there is none, and for another
-    suffix.
+    A directory may have the suffix of a file, as in Spark's output; then the files in it count. What Spark passes over
+    in a directory is left out: a killed job leaves rows there. tell: called with a line about it. A file that is named
+    twice, or lies in a directory that is named too, counts once. Raises InvalidInput for another suffix, and for none.
     """
-    found = [file for place in places for file in (_files_in(place) if place.is_dir() else [place])]
+    found = [file for place in places for file in (_files_in(place, tell) if place.is_dir() else [place])]
     if not found:
         raise InvalidInput("no Parquet or Arrow file there", path=places[0])
     for file in found:
@@ -76,8 +76,19 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     return list({file.resolve(): file for file in found}.values())
 
 
-def _files_in(folder: Path) -> list[Path]:
-    entries = (entry for _, entries in each_directory([folder]) for entry in entries if not entry.directory)
+def _files_in(folder: Path, tell: Callable[[str], None]) -> list[Path]:
+    left: list[str] = []
+
+    def is_taken(entry: DirectoryEntry) -> bool:
+        hidden = entry.name[0] in "_." and not (entry.directory and "=" in entry.name)
+        if hidden and (entry.directory or Path(entry.name).suffix in FORMS):
+            left.append(os.path.relpath(entry.path, folder))
+        return not hidden
+
+    entries = [entry for _, some in each_directory([folder], is_taken) for entry in some if not entry.directory]
+    if left:
+        names = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+        tell(f"not read in {folder}: {names} (Spark passes over names that begin with _ or ., too)")
     return sorted(path for path in (Path(entry.path) for entry in entries) if path.suffix in FORMS)
 
 

@@ -220,10 +220,13 @@ def list_entries(directory: str | os.PathLike[str]) -> list[DirectoryEntry]:
     return sorted(found)
 
 
-def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, list[DirectoryEntry]]]:
+def each_directory(
+    named: Iterable[str | os.PathLike[str]], wanted: Callable[[DirectoryEntry], bool] = lambda _: True
+) -> Iterator[tuple[str, list[DirectoryEntry]]]:
     """Yield directories and all directories below them, each with its entries; links are followed.
 
-    Each directory comes once, by its own path rather than a link's if that is among them. Raises Missing, Unreadable.
+    Each directory comes once, by its own path rather than a link's if that is among them. wanted: asked for each entry;
+    the others are left out, with all below them. Raises Missing, Unreadable.
     """
     seen = set[tuple[int, int]]()
     pending, links = [os.fspath(each) for each in named], list[str]()
@@ -234,7 +237,7 @@ def each_directory(named: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[st
         if (key := (status.st_dev, status.st_ino)) in seen:
             continue
         seen.add(key)
-        entries = list_entries(directory)
+        entries = [entry for entry in list_entries(directory) if wanted(entry)]
         yield directory, entries
         below = [entry.path for entry in entries if entry.directory]
         linked = {path for path in below if Path(path).is_symlink()}

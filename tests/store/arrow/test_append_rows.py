@@ -197,15 +197,33 @@ def test_links_are_followed_and_end(tmp_path: Path) -> None:
     assert found == ["b.arrow", "queue_id=1/c.parquet", "topic=T/a.parquet"]
 
 
+def test_what_spark_passes_over_is_left_out(tmp_path: Path) -> None:
+    """A job that was killed leaves rows of its own; a folder of a column begins as it likes."""
+    kept = ["_shard=1/a.parquet", "b.parquet", "c.d/e.arrow"]
+    hidden = ["_delta_log/1.checkpoint.parquet", "_temporary/0/task_1/b.parquet", ".x/a.parquet", ".y.parquet"]
+    beside = ["_SUCCESS", ".b.parquet.crc"]
+    for name in (*kept, *hidden, *beside):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    told: list[str] = []
+    assert files_of([tmp_path], told.append) == [tmp_path / name for name in kept]
+    (line,) = told
+    assert line.startswith(f"not read in {tmp_path}: .x, .y.parquet, _delta_log and 1 more (Spark ")
+    named = [tmp_path / "_temporary", tmp_path / ".y.parquet"]
+    assert files_of(named, told.append) == [tmp_path / hidden[1], named[1]] and len(told) == 1
+
+
 def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_rows, "_PIECE_BYTES", 20_000)
     root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"
     rows = table_of(root, body="plain").combine_chunks()
     for number in range(3):
         write(rows.take(list(range(number, rows.num_rows, 3))), tmp_path / f"in/run={number}/a.parquet")
+    write(rows, tmp_path / "in/_temporary/a.parquet")
     words = ["put", str(new), "--from", str(tmp_path / "in"), "--keep-times", "--no-answers"]
     ended = run_here(words)
     assert ended.code == 0 and "folders run=: not a column of messages" in ended.stderr
+    assert "/in: _temporary (Spark passes over" in ended.stderr
     assert given(table_of(new, body="plain")) == given(rows)
 
 
