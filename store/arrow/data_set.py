@@ -196,7 +196,7 @@ def _log_ended(ask: ReadOptions, position: int | None, why: str = "", size: int 
 
 
 NOTE_FILE = f"_{NOTE.decode()}"
-_FILE = re.compile(r"(?:date=\d{4}-\d\d-\d\d/)?part-(?:(?P<series>\d+)-)?(?:\d+|none)-\d+\.(?P<form>[a-z]+)")
+_FILE = re.compile(r"(?:date=[^/]+/)?part-(?:(?P<series>\d+)-)?(?:\d+|none)-\d+\.(?P<form>[a-z]+)")
 _VERSION = 1
 
 

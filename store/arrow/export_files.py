@@ -5,8 +5,9 @@
 with the suffix `.draft` until they are published. `export_parts` is what a local export and a Spark task do.
 
 Every column is in the files, with its type: readers guess the types of values in paths, and take the topic 00123 for a
-number. Only the day is in the path, which all readers take for a day. What is kept back to make large pieces is
-bounded; one thread writes a piece while the next is read.
+number. Only the day is in the path, which all readers take for a day. (Null would be true for a time that no calendar
+has, but pandas does not read a table with null there.) What is kept back to make large pieces is bounded; one thread
+writes a piece while the next is read.
 
 A body that failed its checksum is never written as a sound one: it is refused, left out, or marked by a false
 `body_crc_ok`.
@@ -44,6 +45,9 @@ _OPEN_MAX = 64
 """Files of different days open at once."""
 _ALL_DAYS = None
 """The key of all rows if they are not split by day."""
+
+_FIRST_MS, _BEHIND_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The years 1 and 10000: outside of them readers have no calendar, and no message was stored."""
 
 Day = int | None
 """Days since 1970, UTC; None if rows are not split by day."""
@@ -187,8 +191,8 @@ class ExportFiles:
 
 
 def by_day(rows: pa.RecordBatch) -> list[tuple[Day, pa.RecordBatch]]:
-    """The rows of each UTC day of their store time, in their order."""
-    days = rows.column(DAY_COLUMN).to_numpy() // DAY_MS
+    """The rows of each UTC day of their store time, in their order; times of no calendar count as its ends."""
+    days = rows.column(DAY_COLUMN).to_numpy().clip(_FIRST_MS, _BEHIND_MS - 1) // DAY_MS
     found = np.unique(days)
     if len(found) == 1:
         return [(int(found[0]), rows)]
@@ -196,8 +200,6 @@ def by_day(rows: pa.RecordBatch) -> list[tuple[Day, pa.RecordBatch]]:
 
 
 _TIME = pa.timestamp("ms", "UTC")
-_FIRST_MS, _BEHIND_MS = -62_135_596_800_000, 253_402_300_800_000
-"""The years 1 and 10000: outside of them readers have no calendar, and no message was stored."""
 _RAW, _SHOWN = "_timestamp", "_time"
 _READ = ("position", "total_size")
 """Columns read to report progress and the place of damage."""

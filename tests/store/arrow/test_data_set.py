@@ -29,6 +29,7 @@ from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 
+from ...cli.small_store import small_store
 from ...stores import unpack
 from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from .data_sets import HERE, SIZES, bodies, exported, names, prepared, put
@@ -56,6 +57,19 @@ def test_append_adds_files_that_every_reader_takes(tmp_path: Path) -> None:
     assert len(pd.read_parquet(out)) == pl.read_parquet(out).height == 3
     count = f"SELECT count(*) FROM '{out}/**/*.parquet'"
     assert duckdb.connect().execute(count).fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("mode", [Mode.SINCE_LAST, Mode.APPEND, Mode.OVERWRITE])
+def test_folders_of_days_that_no_calendar_has(mode: Mode, tmp_path: Path) -> None:
+    """Also where an older version has named such a folder by a year of six digits."""
+    given = [{"topic": "t", "body": str(n), "store_timestamp": ms} for n, ms in enumerate((1, 10**15, 2**62))]
+    root, out, how = small_store(tmp_path / "store", *given), tmp_path / "out", ExportHow(by_day=True)
+    exported(root, out, how=how)
+    assert names(out) == ["date=1970-01-01", "date=9999-12-31"]
+    assert sorted(bodies(out)) == ["0", "1", "2"] and len(pd.read_parquet(out)) == pl.read_parquet(out).height == 3
+    (out / "date=9999-12-31").rename(out / "date=144740-04-12")
+    exported(root, out, mode, how=how)
+    assert len(bodies(out)) == (6 if mode is Mode.APPEND else 3)
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "json", "csv", "avro"])

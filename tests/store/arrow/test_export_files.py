@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +25,13 @@ def test_files_have_the_size_that_is_wanted(tmp_path: Path, monkeypatch: pytest.
     sizes = [file["bytes"] for file in report["files"]]
     assert all(100_000 <= size < 300_000 for size in sizes[:-1]), sizes
     assert report["rows"] == whole["rows"]
+
+
+def test_days_at_the_ends_of_the_calendar() -> None:
+    times = [-(2**63), -62_135_596_800_000, 253_402_300_799_999, 2**63 - 1]
+    found = export_files.by_day(pa.RecordBatch.from_pydict({export_files.DAY_COLUMN: times}))
+    days = [(str(np.datetime64(day, "D")), rows.num_rows) for day, rows in found if day is not None]
+    assert days == [("0001-01-01", 2), ("9999-12-31", 2)]
 
 
 def test_more_days_than_files_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
