@@ -28,7 +28,7 @@ from ..disk.file_queue import MappedFileQueue, is_zero
 from ..errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -103,36 +103,38 @@ def _unpack_zlib(stored: bytes, max_bytes: int) -> bytes:
 def _unpack_lz4(stored: bytes, max_bytes: int) -> bytes:
     import lz4.frame
 
-    unpacker = lz4.frame.LZ4FrameDecompressor()
-    data: bytes = unpacker.decompress(stored, max_length=max_bytes + 1)
-    if len(data) > max_bytes:
-        raise BodyTooLarge
-    if not unpacker.eof:
-        raise EOFError("the stream is cut")
-    return data
+    return _unpack_frames(stored, max_bytes, lz4.frame.LZ4FrameDecompressor)
 
 
 def _unpack_zstd(stored: bytes, max_bytes: int) -> bytes:
     import zstandard
 
     # a stream reader would bound the output, but takes a cut stream for a whole one
-    unpacker = zstandard.ZstdDecompressor().decompressobj()
-    parts, size = [], 0
     try:
-        for at in range(0, len(stored), _ZSTD_BYTES):
-            parts.append(unpacker.decompress(stored[at : at + _ZSTD_BYTES]))
+        return _unpack_frames(stored, max_bytes, lambda: zstandard.ZstdDecompressor().decompressobj())
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+
+
+def _unpack_frames(stored: bytes, max_bytes: int, new: Callable[[], Any]) -> bytes:
+    """Decompress every frame, as the clients do; those that are to be skipped hold nothing. new: begins a frame."""
+    parts, size, frame = [], 0, None
+    for at in range(0, len(stored), _STEP_BYTES):
+        rest = stored[at : at + _STEP_BYTES]
+        while rest:
+            frame = frame or new()
+            parts.append(frame.decompress(rest))
             size += len(parts[-1])
             if size > max_bytes:
                 raise BodyTooLarge
-            if unpacker.eof:
-                return b"".join(parts)
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from error
-    raise EOFError("the stream is cut")
+            rest, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None or not stored:
+        raise EOFError("the stream is cut")
+    return b"".join(parts)
 
 
-#: Input bytes per step of zstd: four bytes can decompress to 128 KiB.
-_ZSTD_BYTES = 512
+#: Input bytes per step: with zstd, four bytes can decompress to 128 KiB.
+_STEP_BYTES = 512
 _UNPACKERS = {"zlib": _unpack_zlib, "lz4": _unpack_lz4, "zstd": _unpack_zstd}
 
 

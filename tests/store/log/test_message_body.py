@@ -74,11 +74,44 @@ def test_every_cut_is_noticed(name: str) -> None:
         assert found.error.startswith(f"does not decompress with {name}: "), cut
 
 
-@each_compression
-def test_bytes_behind_the_stream_are_ignored(name: str) -> None:
-    """As Java's inflaters do."""
-    stored = COMPRESS[name](b"body") + b"rest"
-    assert unpack(stored, FLAGS[name]).data == b"body"
+def test_bytes_behind_a_zlib_stream_are_ignored() -> None:
+    """As Java's inflater does, a second stream among them."""
+    for rest in (b"rest", zlib.compress(b"more")):
+        assert unpack(zlib.compress(b"body") + rest, FLAGS["zlib"]).data == b"body"
+
+
+each_of_frames = pytest.mark.parametrize("name", ["lz4", "zstd"])
+SKIPPED = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"
+
+
+@each_of_frames
+@pytest.mark.parametrize("size", [0, 3, 3000])
+def test_every_frame_counts(name: str, size: int) -> None:
+    """As the Java clients read them (measured with 4.9.7 to 5.5.1): all frames, without those to be skipped."""
+    one, two = (random.Random(seed).randbytes(size) for seed in (1, 2))
+    first, second = COMPRESS[name](one), COMPRESS[name](two)
+    for stored, data in (
+        (first + second, one + two),
+        (SKIPPED + first, one),
+        (first + SKIPPED, one),
+        (first + SKIPPED + second, one + two),
+    ):
+        found = unpack(stored, FLAGS[name])
+        assert (found.data, found.compression, found.error) == (data, name, "")
+        assert unpack(stored, FLAGS[name], len(data)).data == data
+        if data:
+            assert unpack(stored, FLAGS[name], len(data) - 1).too_large
+
+
+@each_of_frames
+@pytest.mark.parametrize("rest", [b"r", b"rest", b"rest of it" * 100, "cut"])
+def test_what_is_no_frame_behind_a_frame_is_an_error(name: str, rest: bytes | str) -> None:
+    """A client gets no message there."""
+    stored = COMPRESS[name](b"body")
+    stored += stored[:-1] if isinstance(rest, str) else rest
+    found = unpack(stored, FLAGS[name])
+    assert (found.data, found.compression) == (stored, "")
+    assert found.error.startswith(f"does not decompress with {name}: ")
 
 
 @each_compression
