@@ -15,7 +15,7 @@ from typing import Any
 from ..store.counted import counted
 from ..store.errors import InvalidInput
 from ..store.put.new_message import NUMBER_LIMITS
-from ..store.search.selection import parse_time
+from ..store.search.selection import LATEST_MS, parse_time
 from .ndjson_input import Line, opened
 from .output import FORMULA
 
@@ -79,7 +79,7 @@ def _value(name: str, cell: str) -> Any:
     if name in _TRUTHS:
         return cell == "true"
     if name.endswith("_timestamp"):
-        return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell)
+        return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell, earliest_ms=-LATEST_MS)
     if name in NUMBER_LIMITS or name in _MORE_NUMBERS:
         return int(cell)
     return plain(cell)

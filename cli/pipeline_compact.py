@@ -69,6 +69,7 @@ def compact(
     from ..store.arrow.stores import as_path, log_sizes, stores_of
     from ..store.disk.byte_reader import at_rate
     from ..store.library import settle_timers
+    from ..store.put.message_columns import new_times
     from ..store.salvage.original import left_at
 
     warn_of_nearest_version(as_broker, common)
@@ -90,7 +91,7 @@ def compact(
         for lost in row["damage"]:
             common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
         corrupted = CorruptedBodies(on_damage, row["skipped"], row["marked"])
-        for line in [*corrupted.remarks(), *refused_lines(row)]:
+        for line in [*corrupted.remarks(), *refused_lines(row), *new_times(row.get("times_replaced", 0))]:
             common.warn(f"{row['store']}: {line}")
     left = {to / row["folder"]: row["left"] for row in manifest["stores"] if row.get("left")}
     for made, what in left.items():

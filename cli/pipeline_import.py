@@ -63,7 +63,7 @@ def import_(
             path.stat()
     from ..store.arrow.append_rows import NewStore, files_of, import_store, unread_folders
     from ..store.library import settle_timers
-    from ..store.put.message_columns import left_out
+    from ..store.put.message_columns import left_out, new_times
     from ..store.salvage.original import left_at
 
     found = files_of(files, common.warn)
@@ -77,6 +77,7 @@ def import_(
     remarks = [*corrupted.remarks(), *refused_lines(manifest)]
     if rows := manifest["left_out"]:
         remarks.append(f"{counted(rows, 'row')} left out: without a topic a row is no message")
+    remarks += new_times(manifest.get("times_replaced", 0))
     for line in [*remarks, *left_out(manifest.get("op_records", 0), manifest.get("pop_records", 0))]:
         common.warn(line)
     left = manifest.get("left")

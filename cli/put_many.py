@@ -14,7 +14,7 @@ from ..store.broker.profiles import OLDEST, RecordRules, profile_of
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.put.bulk import AHEAD_ROWS, PresentKeys, StoredColumns
-from ..store.put.message_columns import columns_of, columns_where, left_out
+from ..store.put.message_columns import columns_of, columns_where, left_out, new_times
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.put.new_message import NewBatch, NewMessage, check_copy
 from ..store.put.on_damage import CorruptedBodies
@@ -172,7 +172,7 @@ def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
     from ..formats.property_columns import find
 
     if BORN in portion.batch.schema.names and portion.batch.column(BORN).null_count == 0:
-        return bool(columns[BORN].min(initial=0) >= 0)  # the writer's clock replaces a negative time
+        return True
     return bool((find(columns["properties"], UNIQ_KEY).length > 0).all())
 
 
@@ -210,6 +210,7 @@ class _Stream:
                 "messages left out, because the store already has them",
             )
         yield from left_out(self._writer.copies.op_records, self._writer.copies.pop_records)
+        yield from new_times(self._writer.times_replaced)
         if self._writer.lacks_wheel:
             from ..store.findings.next_commands import proposed
 
@@ -310,7 +311,7 @@ class _Stream:
             raise _with_line(error, line) from None
 
     def _is_present(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
-        known = present.has(message, dated=line.record.get(BORN) is not None and message.born_timestamp >= 0)
+        known = present.has(message, dated=line.record.get(BORN) is not None)
         self._known += known
         return known
 

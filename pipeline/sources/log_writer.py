@@ -38,6 +38,7 @@ from ...store.output.stage import (
     require_empty,
     require_outside,
 )
+from ...store.put.message_columns import new_times
 from ...store.salvage.original import left_at
 
 _ROWS = "rows"
@@ -117,6 +118,8 @@ class LogSourceWriter(DataSourceArrowWriter):
         manifest = publish_job(self._target, job, lambda _: False, self.files, self._rows)
         if damaged := manifest["skipped"] + manifest["marked"]:
             said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
+            warnings.warn(said, stacklevel=2)
+        for said in new_times(manifest.get("times_replaced", 0)):
             warnings.warn(said, stacklevel=2)
         if manifest.get("left"):
             left = left_at(self._target, manifest["left"], self._how.broker_config, self._how.as_broker)

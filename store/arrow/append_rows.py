@@ -488,7 +488,8 @@ Finish = Callable[[Path], str]
 class AppendedRows:
     """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
     pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); named_refused: the first
-    `REFUSED_NAMED` of these, and why. left: what is left to do with the new store, "" for nothing.
+    `REFUSED_NAMED` of these, and why. times_replaced: their number, as of `message_columns`. left: what is left to do
+    with the new store, "" for nothing.
     """
 
     corrupted: CorruptedBodies
@@ -498,6 +499,7 @@ class AppendedRows:
     pop_records: int = 0
     refused: int = 0
     named_refused: list[str] = field(default_factory=list)
+    times_replaced: int = 0
     left: str = ""
 
     def for_manifest(self) -> dict[str, Any]:
@@ -525,6 +527,7 @@ def make_store(
             first += batch.num_rows
         writer.sync()
         made.op_records, made.pop_records = writer.copies.op_records, writer.copies.pop_records
+        made.times_replaced = writer.times_replaced
     made.left = finish(folder)
     return made
 

@@ -102,6 +102,7 @@ def fill(
         "marked": made["marked"],
         "refused": made["refused"],
         "named_refused": made["named_refused"],
+        "times_replaced": made["times_replaced"],
         "left": made["left"],
         "damage": [{"position": lost.position, "size": lost.size, "reason": lost.reason} for lost in first.damage],
     }

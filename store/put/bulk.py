@@ -29,7 +29,7 @@ from ..columns import Dictionary, begins
 from ..disk.layout import Layout
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
-from .message_columns import HALF, NO_CRC, OP, CopiedNumbers, count_of, prepare, rows_of, spread
+from .message_columns import HALF, NO_CRC, OP, CopiedNumbers, count_of, prepare, rows_of, spread, times_replaced
 from .new_message import COPIED, STORE, Host, NewMessage, NoKeys, Stored, check_record, check_sizes
 from .open_store import OpenStore
 from .queue_kinds import LightQueueRows, name_offsets, numbered_anew, set_texts, with_bases
@@ -82,10 +82,10 @@ def append_columns(writer: OpenStore, columns: Mapping[str, Any], *, whole: bool
     """Append n messages; they are on disk after `writer.sync`.
 
     columns: named as in MESSAGE; arrays, `Ragged`, or one value for all. topic and body are required; other fields of a
-    producer (`NewMessage`, also wrong_crc) have defaults; a born_timestamp or store_timestamp below 0 or missing
-    becomes the current time. queue_offset, physical_offset, store are those of the copied records, for `CopiedNumbers`;
-    other fields that the store assigns are ignored. whole: append all in one step, to one file. Raises what
-    `StoreWriter.append` raises; if a message is refused, nothing of its step of 65,536 was written.
+    producer (`NewMessage`, also wrong_crc) have defaults; a missing born_timestamp, and a store_timestamp below 0 or
+    missing, becomes the current time. queue_offset, physical_offset, store are those of the copied records, for
+    `CopiedNumbers`; other fields that the store assigns are ignored. whole: append all in one step, to one file. Raises
+    what `StoreWriter.append` raises; if a message is refused, nothing of its step of 65,536 was written.
     """
     writer.settle()
     total = count_of(columns)
@@ -128,6 +128,7 @@ class Steps:
         this step was written.
         """
         writer = self._writer
+        replaced = times_replaced(columns, len(columns["body"]))
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]
         numbering = _Numbering.of(writer, columns, topics, texts)
@@ -176,6 +177,7 @@ class Steps:
             highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
         last_time = int(columns["store_timestamp"][-1])
         writer.note(int(placement.positions[-1]), last_time, highest)
+        writer.times_replaced += replaced
         return StoredColumns(
             texts,
             topics.ids,

@@ -44,6 +44,7 @@ from ..errors import InvalidInput
 from ..log.write import LogWriter, Placement
 from .new_message import (
     COPIED,
+    NO_TIME,
     NUMBER_LIMITS,
     STORE,
     NewMessage,
@@ -86,7 +87,7 @@ def columns_of(messages: Sequence[NewMessage]) -> dict[str, Any]:
     columns["born_host.ip"] = Ragged.of([message.born_host[0] for message in messages])
     columns["born_host.port"] = np.array([m.born_host[1] for m in messages], np.int64)
     times = [m.store_timestamp for m in messages]
-    columns["store_timestamp"] = _int64s("store_timestamp", [-1 if t is None else t for t in times])
+    columns["store_timestamp"] = _int64s("store_timestamp", [NO_TIME if t is None else t for t in times])
     wrong = [NO_CRC if m.wrong_crc is None else m.wrong_crc for m in messages]
     columns["wrong_crc"] = np.array(wrong, np.int64)
     return columns
@@ -140,9 +141,9 @@ def prepare(columns: dict[str, Any], count: int, rules: WriterRules, now_ms: int
         _check_numbers(name, columns.get(name, 0))
     for name in ("queue_id", "sys_flag"):
         columns[name] = spread(columns[name], count)
-    for name in ("born_timestamp", "store_timestamp"):
-        given = spread(columns.get(name, -1), count)
-        columns[name] = np.where(given < 0, now_ms, given)
+    columns["born_timestamp"] = spread(columns.get("born_timestamp", now_ms), count)
+    given = spread(columns.get("store_timestamp", NO_TIME), count)
+    columns["store_timestamp"] = np.where(given < 0, now_ms, given)
     for name in ("topic", "properties", "born_host.ip"):
         if isinstance(columns[name], bytes):
             columns[name] = Ragged.repeat(columns[name], count)
@@ -488,6 +489,19 @@ def _first_half(text: bytes) -> set[int]:
 
 def _with_first_half(text: bytes, new: int) -> bytes:
     return with_value(text, FIRST_HALF, str(new), final_separator=text.endswith(ITEM_SEPARATOR))
+
+
+def times_replaced(columns: Mapping[str, Any], count: int) -> int:
+    """How many of the rows give a store time before 1970, for which `prepare` takes the current time."""
+    given = spread(columns.get("store_timestamp", NO_TIME), count)
+    return int(((given < 0) & (given != NO_TIME)).sum())
+
+
+def new_times(replaced: int) -> Iterator[str]:
+    """A note about the number of `times_replaced`."""
+    if replaced:
+        one, more = (f"{what} with a store_timestamp before 1970" for what in ("message", "messages"))
+        yield counted(replaced, f"{one} has the current time instead", f"{more} have the current time instead")
 
 
 def left_out(op_records: int, pop_records: int) -> Iterator[str]:

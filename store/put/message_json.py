@@ -16,6 +16,7 @@ from ..errors import InvalidInput
 from ..log.message import FORMS
 from .new_message import (
     COPIED,
+    NO_TIME,
     NUMBER_LIMITS,
     STORE,
     NewBatch,
@@ -149,8 +150,8 @@ class MessageReader:
         return self.with_body(kept | {"sys_flag": sys_flag & ~BATCH_BITS}, _text(record, "body"))
 
     def default(self, name: str) -> int:
-        """The default of a number in `NUMBER_LIMITS`; -1: the store's clock."""
-        return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
+        """The default of a number in `NUMBER_LIMITS`."""
+        return {"born_timestamp": self._clock(), "store_timestamp": NO_TIME}.get(name, 0)
 
     def store_number(self, name: object) -> int:
         """A number for the store that a message was read from, -1 if unknown."""

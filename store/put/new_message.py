@@ -54,6 +54,8 @@ NUMBER_LIMITS = {
     for name, bits in _BITS.items()
 }
 """The lowest and highest value of each."""
+NO_TIME = NUMBER_LIMITS["store_timestamp"][0]
+"""A store_timestamp that is not given: the store's clock."""
 COPIED = ("queue_offset", "physical_offset")
 """Offsets of the record that a message was copied from; below 0 for none."""
 STORE = "store"

@@ -112,6 +112,8 @@ class OpenStore(Closing):
         self._closed = False
         #: messages are acknowledged, or something besides the log has changed for them
         self._changed_for_good = False
+        #: messages whose store time was before 1970, and became the current time
+        self.times_replaced = 0
         #: was closed, and needs `recover`
         self.left_unclean = False
         #: was closed, and has timed messages but no wheel: the first that was read has long been due

@@ -104,10 +104,11 @@ def _time_text(time: Time) -> str | None:
     return None if time is None else str(time)
 
 
-def parse_time(text: str, now_ms: int | None = None) -> int:
+def parse_time(text: str, now_ms: int | None = None, *, earliest_ms: int = 0) -> int:
     """Milliseconds since 1970 of a time in any of the forms above.
 
-    now_ms: the base of relative times; the clock by default. Raises InvalidInput.
+    now_ms: the base of relative times; the clock by default. earliest_ms: an earlier time is an error. Raises
+    InvalidInput.
 
     >>> parse_time("1970-01-02T00:00:00Z"), parse_time("-1.5h", now_ms=7_200_000)
     (86400000, 1800000)
@@ -120,7 +121,7 @@ def parse_time(text: str, now_ms: int | None = None) -> int:
         found = _relative(stripped, now_ms)
     else:
         found = _calendar(stripped, now_ms)
-    if found is None or not 0 <= found <= LATEST_MS:
+    if found is None or not earliest_ms <= found <= LATEST_MS:
         raise InvalidInput(f"not a time: {text!r}", hint=_HINT)
     return found
 

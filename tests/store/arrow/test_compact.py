@@ -55,7 +55,7 @@ def test_the_last_message_of_each_key_stays(heads: int, tmp_path: Path, monkeypa
     manifest = compact_stores({str(root): ""}, sorted(topics), new, how, told.append)
     messages = sum(m.topic in topics for m in found)
     counts: dict[str, Any] = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "refused": 0}
-    counts |= {"named_refused": [], "left": "", "damage": []}
+    counts |= {"named_refused": [], "times_replaced": 0, "left": "", "damage": []}
     assert manifest["stores"] == [{"store": str(root), "folder": "", **counts}]
     assert sum(told) == 2 * sum(path.stat().st_size for path in (root / "commitlog").iterdir())
     assert [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)] == [
