@@ -107,7 +107,7 @@ def _print(store: StoreReader, answers: Iterator[_Answer], question: GetQuestion
         print_hex(store, _found(answers, common), common, out)
     elif out.format == "body":
         for found in _found(answers, common):
-            out.raw(question.body_of(_message(found, question)))
+            out.raw(question.body_of(_message(found, question), common.warn))
     else:
         from .record_text import RecordText
         from .record_types import columns_of_types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -80,9 +80,18 @@ class GetQuestion(NamedTuple):
         """The JSON of a message as it is printed."""
         return message.to_json(raw=self.printing.raw, max_body=self.printing.max_body)
 
-    def body_of(self, message: Message) -> bytes:
-        """The body of a message as it is printed."""
-        return message.stored_body if self.printing.raw else message.body(self.printing.max_body).data
+    def body_of(self, message: Message, note: Callable[[str], None]) -> bytes:
+        """The body of a message as it is printed. note: told why these bytes are not what the producer gave."""
+        what = f"the body of the message at {message.position}"
+        if message.body_crc_ok is False:
+            note(f"{what} failed its checksum")
+        if self.printing.raw:
+            return message.stored_body
+        body = message.body(self.printing.max_body)
+        if body.error:
+            option = " (--max-body)" if body.too_large else ""
+            note(f"{what} {body.error}{option}; the stored bytes are printed")
+        return body.data
 
 
 def answer(path: Path, question: GetQuestion, common: Common) -> None:
@@ -209,7 +218,7 @@ def print_found(
     with output or common.open_output() as out:
         if out.format == "body":
             for one in found:
-                out.raw(question.body_of(one.message))
+                out.raw(question.body_of(one.message, common.warn))
         elif out.format == "hex":
             print_hex(store, found, common, out)
         else:

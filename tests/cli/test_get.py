@@ -188,6 +188,33 @@ def test_compressed_bodies_come_out_decompressed(root: Path, known: list[Record]
     assert "body_error" in small
 
 
+def test_a_body_that_is_printed_as_stored_is_told(root: Path, known: list[Record], tmp_path: Path) -> None:
+    """Bytes alone do not show that they are not the message."""
+    packed = next(r for r in known if "body_sha1_decompressed" in r)["physical_offset"]
+    place = ["--at", str(packed), "--format", "body"]
+    stored = run_bytes(root, *place, "--raw")
+    done = run_program(root, *place, "--max-body", "10")
+    assert done.stdout == stored
+    what = f"mqstore: the body of the message at {packed}"
+    printed = "the stored bytes are printed"
+    assert done.stderr.decode() == f"{what} decompresses with zlib to more than 10 bytes (--max-body); {printed}\n"
+    assert run_program(root, *place).stderr == run_program(root, *place, "--raw").stderr == b""
+    cut = {"topic": "T", "body_base64": base64.b64encode(stored[:-5]).decode(), "sys_flag": 1, "body_error": "cut"}
+    lines = [cut, {"topic": "T", "body": "plain", "body_crc_ok": False}]
+    source, new = tmp_path / "in.ndjson", tmp_path / "new"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run_here(["put", str(new), "--from", str(source), "--on-damage", "mark"]).code == 1
+    second = records(new, "--topic", "T")[1]["physical_offset"]
+    done = run_program(new, "--topic", "T", "--format", "body")
+    assert done.stdout == stored[:-5] + b"plain"
+    told = [line.removeprefix("mqstore: the body of the message at ") for line in done.stderr.decode().splitlines()]
+    assert told == [f"0 does not decompress with zlib: the stream is cut; {printed}", f"{second} failed its checksum"]
+    addresses = tmp_path / "ids.txt"
+    addresses.write_text("0\n")
+    done = run_program(new, "--addresses", str(addresses), "--format", "body")
+    assert (done.stdout, done.stderr.decode().count(printed)) == (stored[:-5], 1)
+
+
 def body_of(record: Record) -> bytes:
     if "body" in record:
         return str(record["body"]).encode()
@@ -196,15 +223,18 @@ def body_of(record: Record) -> bytes:
 
 def run_bytes(root: Path, *options: str) -> bytes:
     """stdout of the program itself."""
+    return run_program(root, *options).stdout
+
+
+def run_program(root: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
     source = Path(__file__).parents[2] / "src"
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "mqstore", "get", str(root), *options],
         capture_output=True,
         check=True,
         env=os.environ | {"PYTHONPATH": str(source)},
         timeout=60,
     )
-    return done.stdout
 
 
 def test_formats(root: Path) -> None:
