@@ -446,7 +446,9 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     else:
         whole = exact_plan or replan_recovery(found.layout, found.main_version, options, played)
         again = _with_parts(found.layout, found.main_version, options, whole, findings)
-    wide = replace(found, plan=again, options=options)
+    done = tuple(f"({code})" for edit in again.edits for code in edit.codes)
+    notes = [note for note in found.notes if not note.endswith(done)]
+    wide = replace(found, plan=again, options=options, notes=notes)
     if not again.edits or plan.edits:
         return wide
     predictions = [replace(each, case=_beside(each.case)) for each in found.predictions]

@@ -45,7 +45,16 @@ from ..settings.rocksdb import SECOND
 from ..start.config import delay_progress
 from ..start.config_load import DELAYS, TOPICS, config_rules
 from ..tiered.segments import MEMBERS, open_segments, tiered_roots
-from .config_files import ConfigTables, FileFault, TableEntry, config_start_of, config_tables, counted_by_file
+from .config_files import (
+    ConfigTables,
+    FileFault,
+    TableEntry,
+    config_start_of,
+    config_tables,
+    counted_by_file,
+    not_served,
+    used_topics,
+)
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -305,7 +314,10 @@ def queues_have_a_topic(context: VerifyContext) -> Iterator[FileFault]:
     unknown = {queue.topic for queue in context.store.queues} - known
     if unknown:
         from ..inspect.own_topics import has_own_records  # only needed then
-    for topic in sorted(unknown):
+    used = used_topics(context, known) if whole and not bare and database is None else frozenset()
+    if used:
+        yield FileFault(os.fspath(context.store.layout.config / TOPICS), not_served(context, used), Severity.ERROR)
+    for topic in sorted(unknown - used):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if context.scope.topic in (None, topic):

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...formats.consumer_offset import OFFSET_TABLE
 from ...formats.json_table import DATA_VERSION
 from ...formats.kinds import KINDS, Syntax
+from ...formats.message_properties import RETRY_PREFIX
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import QueueId
+from ..broker.system_topics import is_system_topic
+from ..counted import counted
 from ..disk.files import is_of_session
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
@@ -325,6 +329,44 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
         return config_start(context.store.layout, context.profile, ends, undelivered)
 
     return context.kept(ConfigStart, found)
+
+
+def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str]:
+    """Return topics without an entry that were in use when the store was left, so that nobody deleted them: all, if the
+    newest message is of one of them, so that topics.json is older than the log; else those of which a group has a
+    position. A slave gets its topics from its master, and a broker makes retry topics for its groups.
+    """
+    from ..inspect.own_topics import has_own_records
+
+    layout, store = context.store.layout, context.store
+    if context.live or layout.broker_config.is_slave:
+        return frozenset()
+    bare = {topic for topic in config_start_of(context).unserved if not topic.startswith(RETRY_PREFIX)} - {*known}
+    if context.profile.dispatch.any_queue:
+        bare = {topic for topic in bare if has_own_records(store, topic)}
+    if bare and _newest_topic(context) not in bare:
+        rows = config_tables(context).entries("consumer_offset")
+        bare &= {row.values["topic"] for row in rows if row.values.get("table") == OFFSET_TABLE}
+    return frozenset(bare)
+
+
+def _newest_topic(context: VerifyContext) -> str:
+    """Return the topic of the newest message of a client; "" if it is not among the last records of the log."""
+    topics = (context.store.message_at(position).topic for position in sorted(context.log.last, reverse=True))
+    return next((topic for topic in topics if not is_system_topic(topic)), "")
+
+
+_TOPICS_NAMED = 3
+
+
+def not_served(context: VerifyContext, topics: Collection[str]) -> str:
+    """Return what is wrong if topics in use have no entry."""
+    named = [*map(repr, sorted(topics)[:_TOPICS_NAMED])]
+    named += [f"{len(topics) - len(named)} more"] if len(topics) > len(named) else []
+    bounds = [queue_bounds(context).of(QueueId(q.topic, q.queue_id)) for q in context.store.queues if q.topic in topics]
+    messages = counted(sum(end - first for first, end in filter(None, bounds)), "message", form=",")
+    text = f"no entry for {counted(len(topics), 'topic')} ({', '.join(named)}), so that no broker serves {messages}"
+    return f"{text}; a slave gets the entries from its master"
 
 
 @after("I-156")
