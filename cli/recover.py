@@ -90,7 +90,8 @@ def recover(
     them. If recover is interrupted, run it again.
 
     With --replica, damaged parts, missing files and a torn end are copied byte for byte from another copy of the
-    log, where that copy is whole and both logs agree around the damage. The replica is only read. With --role slave
+    log, where that copy is whole and both logs agree around the damage. The replica is only read. First files of the
+    log that are lost are not copied: recover names the command that copies them, with their times. With --role slave
     --epoch FILE (brokers with a controller) recover only says what a new master would make this slave cut off.
 
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..store.counted import bytes_text, counted
 from ..store.findings.next_commands import Given, NextCommand, command, going_on, next_commands, repair_command
-from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless
+from ..store.verify.verdict import Status, but_unserved, first_sentence, give_levels, harmless, lacks_first_files
 from .config_text import bare_lines, config_lines, not_back
 from .loss_text import cut_lines, lost_lines, replica_lines, slave_lines, timer_lines
 from .plan_text import ROWS, section, steps_text
@@ -98,7 +98,8 @@ def _verdict(
         ended = "finished the interrupted recovery" if applied.resumed else "recovered"
         besides = not_back(found.config, left) if after is not None else ""
         unfired = after is not None and not lost and after.recovery.prediction.unfired
-        gone = "" if unfired else f", {_messages(lost)} lost"
+        told = unfired or (after is not None and not lost and lacks_first_files(after.verdict))
+        gone = "" if told else f", {_messages(lost)} lost"
         return f"Done: {ended}{gone}.{besides} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
@@ -150,6 +151,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
         loses = f"loses {_messages(found.plan.lost_messages)}{_behind_the_log(before)}"
         return f"The plan {loses}; it needs a store that no process uses."
     loses = f" loses {_messages(found.plan.lost_messages)}{_left_unfired(before)}" if found.plan.edits else " is next"
+    if lacks_first_files(before.verdict):
+        loses = " does not bring them back: first look for the files, or for a replica that has them (--replica)"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
 
 

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 
 from ...formats.derive import Columns, decode_one
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
-from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files, list_entries
+from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files
 from ..counted import counted
 from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit, Files, reach
@@ -103,6 +102,8 @@ def normalize(
     if not kept and not empty_log:
         refuse_lost_log(snapshot, replica, unused=unused)
     refuse_lost_directory(snapshot, replica)
+    if replica:
+        lost_for_sure(snapshot, replica)
     if any_length and kept:
         kept, astray = _of_one_log(snapshot, kept)
         edits += astray
@@ -221,7 +222,9 @@ def refuse_lost_log(snapshot: Snapshot, replica: str = "", *, unused: bool = Fal
             why, hint = ", and the broker's configuration leaves out the DLedger log", _use_dledger_hint(layout, log)
             directory = log
         elif replica and layout.dledger is None and directory == layout.commit_log_directories[0]:
-            hint = f"copy the files of the replica's log there first: {_copy_command(snapshot, replica)}"
+            from .replica import copy_command  # rarely needed
+
+            hint = f"copy the files of the replica's log there first: {copy_command(snapshot, replica)}"
         hint = f"a broker that starts here would {harm}; {hint}"
         raise Refused(reason + why, path=directory, hint=hint)
 
@@ -295,8 +298,10 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
     """Refuse if a missing part of the log may lie in a directory that is not mounted. replica: as in `refuse_lost_log`.
     Raises Refused, and for a wrong replica Missing, NotAStore, Unsupported.
     """
+    from .replica import copy_lost_command, whole_files
+
     bare, alone = directories_without_files(snapshot.layout), snapshot.layout.dledger
-    copies = _whole_files(replica, snapshot.log_file_bytes) if replica and bare and alone is None else {}
+    copies = whole_files(replica, snapshot.log_file_bytes) if replica and bare and alone is None else {}
     if parts := [*missing_parts(snapshot, copies)]:
         states = [f"{path} is {'empty' if path.is_dir() else 'not there'}" for path in bare]
         hint = "mount the disk; if it is gone for good, or never had a file, remove it from storePathCommitLog"
@@ -305,39 +310,13 @@ def refuse_lost_directory(snapshot: Snapshot, replica: str = "") -> None:
             gone = "if the older log is gone for good, or has just expired"
             hint = f"mount the disk; {gone}, name the DLedger log alone: {NextCommand(option)}"
         elif replica:
-            copy, lacking = _copy_lost_command(snapshot, copies, (lost for _, lost in parts), bare[0])
+            copy, lacking = copy_lost_command(snapshot, copies, (lost for _, lost in parts), bare[0])
             if copy:
                 hint = f"mount the disk; if it is gone for good, copy the files of the replica's log there: {copy}"
             elif lacking:
                 gone = "if the disk is gone for good, or never had a file, remove its directory from storePathCommitLog"
                 hint = f"mount the disk, or name another replica: {_LACKS.format(lacking)}; {gone}"
         raise Refused(f"{parts[0][0]}, and {' and '.join(states)}: is a disk not mounted?", hint=hint)
-
-
-def _copy_lost_command(
-    snapshot: Snapshot, copies: Mapping[int, DirectoryEntry], parts: Iterable[range], target: Path
-) -> tuple[str, str]:
-    """Return the command that copies the lost files from a replica, "" if this log has files of all these names, of any
-    length; and the name of the first file that the replica lacks, "" for none. Without that file there is no command:
-    the copied files behind it would hide the loss.
-    """
-    own, paths = {entry.name for entry in snapshot.log}, list[str]()
-    for start in (start for part in sorted(parts, key=attrgetter("start")) for start in part):
-        if file_name(start) not in own and start not in copies:
-            return "", file_name(start)
-        if file_name(start) not in own:
-            paths.append(copies[start].path)
-    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
-    return f"{made}{NextCommand(('cp', '-a', *paths, os.fspath(target)))}" if paths else "", ""
-
-
-def _whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
-    """Return the files of a replica's log with this log's file size, by start. Raises as `log_of`."""
-    from .replica import log_of
-
-    directories, _ = log_of(replica)
-    entries = sorted((entry for path in directories for entry in list_entries(path)), reverse=True)
-    return {int(entry.name): entry for entry in entries if is_whole_file(entry, size)}  # of two, the first path
 
 
 def missing_parts(
@@ -395,17 +374,51 @@ def named_in_front(begin: int) -> str:
 
 
 def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
-    """Yield notes about lost first files for which no plan is refused. replica: a copy of the log, "" for none."""
-    layout = snapshot.layout
-    if holder(layout.lock) is None and not directories_without_files(layout) and (front := lost_front(snapshot)):
+    """Yield notes about first files that may be lost or may have expired. replica: a copy of the log, "" for none."""
+    if (front := _front_without_files(snapshot)) and not _is_sure(snapshot, front):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
         yield f"{named_in_front(front.stop)}: its first files are {lost}"
         if replica:
-            size = snapshot.log_file_bytes
-            part = range(front.start // size * size, front.stop, size)
-            there = _whole_files(replica, size)
-            copy, lacking = _copy_lost_command(snapshot, there, [part], layout.commit_log_directories[0])
+            copy, lacking = _copy_front_command(snapshot, front, replica)
             yield f"before --apply, copy the first files of the log: {copy}" if copy else _LACKS.format(lacking)
+
+
+def lost_for_sure(snapshot: Snapshot, replica: str = "") -> str:
+    """Return what tells that no broker has deleted the first files of a log by their age, "" if nothing does. Raises
+    Refused if `replica` has them: copied with their times, they expire as before.
+    """
+    if not (front := _front_without_files(snapshot)) or not _is_sure(snapshot, front):
+        return ""
+    parts = (FileUnits.of(sorted(each), snapshot.queue_file_bytes).windows() for each in snapshot.queues.values())
+    units = sum(int((u["physical_offset"][is_used(u)] < front.stop).sum()) for part in parts for _, u in part)
+    name = counted(units, "queue unit names", "queue units name", form=",")
+    told = f"{name} messages before the beginning of the log, {front.stop:,}: its first files are lost, not expired"
+    if replica and (copy := _copy_front_command(snapshot, front, replica)[0]):
+        hint = f"copy the first files of the replica's log there first: {copy}"
+        raise Refused(told, path=snapshot.layout.commit_log_directories[0], hint=hint)
+    return told
+
+
+def _front_without_files(snapshot: Snapshot) -> range:
+    """Return `lost_front`; empty in a store in use, or if a missing directory explains it (`missing_parts`)."""
+    known = holder(snapshot.layout.lock) is not None or directories_without_files(snapshot.layout)
+    return range(0) if known else lost_front(snapshot)
+
+
+def _is_sure(snapshot: Snapshot, front: range) -> bool:
+    return any(_is_fresh(snapshot.layout, entry) for entry in snapshot.log if start_of(entry.name) == front.stop)
+
+
+def _copy_front_command(snapshot: Snapshot, front: range, replica: str) -> tuple[str, str]:
+    """Return `copy_lost_command` for first files. Raises as `log_of`."""
+    from .replica import copy_lost_command, whole_files
+
+    size = snapshot.log_file_bytes
+    copies, start = whole_files(replica, size), front.start // size * size
+    while start - size in copies and start in copies and _is_fresh(snapshot.layout, copies[start]):
+        start -= size
+    target = snapshot.layout.commit_log_directories[0]
+    return copy_lost_command(snapshot, copies, [range(start, front.stop, size)], target)
 
 
 def _positions_left(snapshot: Snapshot) -> Iterator[int]:
@@ -435,14 +448,6 @@ def _is_fresh(layout: Layout, entry: DirectoryEntry) -> bool:
     """Whether messages stored right before this log file cannot have expired."""
     first = _first_record(entry)
     return first is not None and not _can_have_expired(layout, int(first.ints("store_timestamp")[0]))
-
-
-def _copy_command(snapshot: Snapshot, replica: str) -> str:
-    """Return the command that copies a replica's log to the place of this store's."""
-    from .replica import log_of
-
-    sources = [f"{path}/." for path in log_of(replica)[0]]
-    return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
 
 
 def files_of_one_name(snapshot: Snapshot, queue: MappedFileQueue) -> Iterator[tuple[DirectoryEntry, DirectoryEntry]]:

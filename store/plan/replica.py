@@ -10,7 +10,8 @@ replica may have the originals. Runs are contiguous whole records of a replica t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -29,17 +30,20 @@ from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..audit.messages import Messages
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import RecordRules
+from ..broker.snapshot import DirectoryEntry, Snapshot, list_entries
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
-from ..disk.file_queue import MappedFileQueue
+from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import Layout
 from ..disk.lock import identity
 from ..disk.temporary import mapped
 from ..errors import InvalidInput, NotAStore, Refused, Unreadable, Unsupported
+from ..findings.next_commands import NextCommand
 from ..log.batch import Batch, Extent, ExtentKind, contradictory
 from ..log.commit_log import CommitLog
 from ..log.message import Mark, tombstones, undecodable_bodies
+from ..queues.units import is_whole_file
 from .fill import Piece
 from .gaps import GapFinder, has_usable_properties, undispatchable
 from .lost_messages import LostUnits
@@ -141,6 +145,36 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
     checkpoint = read_checkpoint(layout.checkpoint)
     confirmed = checkpoint.confirm_phy_offset if checkpoint else 0
     return layout.commit_log_directories, confirmed or None
+
+
+def copy_command(snapshot: Snapshot, replica: str) -> str:
+    """Return the command that copies a replica's log to the place of this store's."""
+    sources = [f"{path}/." for path in log_of(replica)[0]]
+    return str(NextCommand(("cp", "-a", *sources, os.fspath(snapshot.layout.commit_log_directories[0]))))
+
+
+def copy_lost_command(
+    snapshot: Snapshot, copies: Mapping[int, DirectoryEntry], parts: Iterable[range], target: Path
+) -> tuple[str, str]:
+    """Return the command that copies the lost files from a replica, "" if this log has files of all these names, of any
+    length; and the name of the first file that the replica lacks, "" for none. Without that file there is no command:
+    the copied files behind it would hide the loss.
+    """
+    own, paths = {entry.name for entry in snapshot.log}, list[str]()
+    for start in (start for part in sorted(parts, key=attrgetter("start")) for start in part):
+        if file_name(start) not in own and start not in copies:
+            return "", file_name(start)
+        if file_name(start) not in own:
+            paths.append(copies[start].path)
+    made = "" if target.is_dir() else f"{NextCommand(('mkdir', '-p', os.fspath(target)))} && "
+    return f"{made}{NextCommand(('cp', '-a', *paths, os.fspath(target)))}" if paths else "", ""
+
+
+def whole_files(replica: str, size: int) -> dict[int, DirectoryEntry]:
+    """Return the files of a replica's log with this log's file size, by start. Raises as `log_of`."""
+    directories, _ = log_of(replica)
+    entries = sorted((entry for path in directories for entry in list_entries(path)), reverse=True)
+    return {int(entry.name): entry for entry in entries if is_whole_file(entry, size)}  # of two, the first path
 
 
 _SAMPLES = 64

@@ -262,11 +262,13 @@ def directories(context: VerifyContext) -> None:
     """Check names, lengths and order of the files of logs and queues, and other entries beside them."""
     check_directories(context)
     if context.store.log_files.start and not context.live:
-        from ..plan.normalize import lost_front_notes  # few stores need it
+        from ..plan.normalize import lost_for_sure, lost_front_notes  # few stores need it
 
-        layout = context.store.layout
-        for text in lost_front_notes(Snapshot.listed(layout)):
-            directory = os.fspath(layout.commit_log_directories[0])
+        snapshot = Snapshot.listed(context.store.layout)
+        directory = os.fspath(snapshot.layout.commit_log_directories[0])
+        if lost := lost_for_sure(snapshot):
+            context.findings.add("I-002", directory, lost, repair="")
+        for text in lost_front_notes(snapshot):
             context.findings.add("I-002", directory, text, severity=Severity.WARNING, repair="")
 
 

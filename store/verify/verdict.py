@@ -150,6 +150,11 @@ def give_levels(verdict: Verdict) -> str:
     return waiting and f"give messageDelayLevel {levels}: {waiting} in levels that it does not have"
 
 
+def lacks_first_files(verdict: Verdict) -> bool:
+    """Return whether the first files of the log are lost for sure: no other error of I-002 is without a repair."""
+    return any(each.code == "I-002" and each.repair == "" for each in verdict.serious)
+
+
 def harmless(verdict: Verdict) -> bool:
     """Return whether all serious findings are in files that a predicted start knows: no recovery does better."""
     groups = {catalogue()[finding.code].group for finding in verdict.serious}

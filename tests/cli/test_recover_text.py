@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,23 @@ def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:
         file.write(bytes(11148))
     page = run_here(["recover", str(root), "--set", "brokerRole=SLAVE", "--policy", "broker"]).stdout
     assert page.splitlines()[0].endswith(" loses no message; 4 queue units point behind the end of the log.")
+
+
+def test_a_plan_does_not_bring_back_the_first_files(tmp_path: Path) -> None:
+    """Deleted by hand: no broker ran long enough to delete them. A replica's are named before anything is changed."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    shutil.copytree(root, replica := tmp_path / "replica")
+    (root / "commitlog" / f"{0:020d}").unlink()
+    asked = run_here(["recover", str(root)])
+    assert asked.code == 1
+    assert "its first files are lost, not expired. `mqstore recover " in asked.stdout.splitlines()[0]
+    assert "--apply` does not bring them back: first look for the files" in asked.stdout.splitlines()[0]
+    named = run_here(["recover", str(root), "--replica", str(replica)])
+    assert named.code == 1
+    assert f"first: cp -a {replica}/commitlog/{0:020d} {root}/commitlog." in named.stdout.splitlines()[0]
+    done = run_here(["recover", str(root), "--apply", "--yes"])
+    assert done.code == 1
+    assert done.stdout.startswith("Done: recovered. But: Damaged: ")
 
 
 def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ from mqstore.store.recover.recovery import Recovery, analyze, replan
 from mqstore.store.search.store import StoreReader
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import lacks_first_files
 
 from ... import recovery_cases, stores
 from ...cli.datadriven import run_here
 from ...mixed_store import mixed_store
+from ...verdict import said_of
 from ..put.writing import writer
 from ..recover.recovered import changes_of_starts
 
@@ -338,13 +340,24 @@ def test_first_files_that_did_not_expire(tmp_path: Path) -> None:
         shutil.copy2(path, copy)
     shutil.rmtree(root / "d1/commitlog")
     layout = _of_directories(root, "d2/commitlog")
+    assert analyze(layout, "5.3.3").plan is not None
+    said = said_of(root, layout.broker_config)
+    assert said.codes == ["I-002"] and lacks_first_files(said.verdict), said
+    text = "598 queue units name messages before the beginning of the log, 262,144: its first files are lost, not"
+    assert text in str(said), said
+    wanted = f"cp -a {copy}/{file_name(0)} {root}/d2/commitlog"
+    of_copy = RecoveryOptions(Policy.KEEP, replica=str(copy))
+    refused = analyze(layout, "5.3.3", options=of_copy).refusal
+    assert refused is not None and str(refused.hint).endswith(f"replica's log there first: {wanted}")
+    late = time.time() + 10 * 365 * 24 * 3600
+    os.utime(root / "checkpoint", (late, late))  # a broker ran later, and may have been killed while it deleted them
+    layout = _of_directories(root, "d2/commitlog")
     found = analyze(layout, "5.3.3")
     assert found.plan is not None and any("its first files are lost" in note for note in found.notes)
     with StoreReader(root, layout.broker_config) as opened:
         (told,) = (each for each in verify(opened).findings if each.code == "I-002")
     assert told.severity is Severity.WARNING and "of the log, 262,144: its first files are lost" in told.message
-    wanted = f"cp -a {copy}/{file_name(0)} {root}/d2/commitlog"
-    with_copy = analyze(layout, "5.3.3", options=RecoveryOptions(Policy.KEEP, replica=str(copy)))
+    with_copy = analyze(layout, "5.3.3", options=of_copy)
     assert (
         with_copy.plan is not None and f"before --apply, copy the first files of the log: {wanted}" in with_copy.notes
     )
