@@ -14,7 +14,7 @@ from .options import FOUND, Common, shared
 from .terminal import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..store.salvage.salvage import Salvaged, SalvageRequest, SalvageSelection, Told
 
@@ -104,12 +104,16 @@ def salvage(
     in INNER_MULTI_DISPATCH at which brokers stop dispatching are left out. A DELAY that is not a number becomes the
     delay level of the queue.
 
+    If exactly one IMAGE is the directory of a store, --layout original also takes its file sizes, and copies its
+    config (positions, delay progress, groups, topic settings), compaction topics and timer as far as they can be
+    read. Otherwise a line says what is not restored, and topics get default settings.
+
     rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy it from the old
     store, unless DIR is renumbered.
 
     DIR is recovered as by recover --apply. Exit code: 0 every record found is whole and in DIR; 1 no record was found,
-    some are damaged, split, refused or in conflict, no broker will ask for open transactions in DIR, or verify does not
-    call DIR safe; 5 cannot read or write.
+    some are damaged, split, refused or in conflict, a file of config or timer could not be copied, no broker will ask
+    for open transactions in DIR, or verify does not call DIR safe; 5 cannot read or write.
 
     \b
     Examples:
@@ -222,7 +226,8 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
     if done.written is not None:
         record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
     if to is not None:
-        record["left"] = done.left
+        record |= {"left": done.left, "brought": done.brought, "not_brought": done.left_out}
+        record["not_restored"] = [] if done.brought or done.left_out else [str(old.root) for old in done.stores]
     return record | {"open_transactions": done.open_transactions}
 
 
@@ -284,6 +289,27 @@ def _made(record: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"  {missing} missing, and there is no room for a tombstone: consumers get a neighbouring message twice"
         )
+    lines += _along(record)
     if record["left"]:
         lines.append(f"  incomplete: {record['left']}")
     return lines
+
+
+def _along(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what came along from a store beside its messages, and what did not."""
+    from collections import Counter
+
+    from ..store.counted import counted
+
+    if record["brought"]:
+        parts = Counter(path.partition("/")[0] for path in record["brought"])
+        files = ", ".join(f"{part} ({counted(count, 'file')})" for part, count in parts.items())
+        yield f"  copied from the store: {files}"
+    if record["not_brought"]:
+        yield f"  could not be copied from the store: {', '.join(record['not_brought'])}"
+    if record["not_restored"]:
+        why = "all queue offsets are new"
+        if record["layout"] == "original":
+            why = f"{len(record['not_restored'])} stores are named; name one, or copy its config/ into {record['to']}"
+        folders = ", ".join(f"{root}/config" for root in record["not_restored"])
+        yield f"  not restored: positions, delay progress, groups and topic settings of {folders} ({why})"

@@ -21,7 +21,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory, is_file
 from ..disk.files import Edit, Files, OpenFile, confine, write_new
 from ..disk.layout import JOURNAL
 from ..disk.lock import check_empty, new_directory
-from ..errors import NotFound, Refused, Unsupported, from_os_error, os_errors
+from ..errors import NotFound, Refused, Unreadable, Unsupported, from_os_error, os_errors
 from ..log.batch import good_records
 from ..search.store import StoreReader
 from ..settings.read import read_config_file
@@ -194,19 +194,21 @@ def check_target(source: Path, target: Path) -> None:
     check_empty(target)
 
 
-def copy_store(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> list[str]:
+def copy_store(
+    source: Path, target: Path, files: Files, told: Callable[[int], None], *, readable: bool = False
+) -> list[str]:
     """Copy all files and directories except sessions of mqstore. told: called with the bytes of each file.
 
-    Returns entries that are neither file nor directory, which are left out, too. Raises Unreadable, NoSpace: part of
-    the copy is there then.
+    Returns entries that are neither file nor directory, which are left out, too, and with `readable` files that cannot
+    be read. Raises Unreadable, NoSpace: part of the copy is there then.
     """
     files.make_directory(target)
     left_out: list[str] = []
     for path, relative, directory in _entries(source, left_out):
         if directory:
             files.make_directory(target / relative)
-        else:
-            copy_file(path, target / relative, files, told)
+        elif not copy_if(readable, path, target / relative, files, told):
+            left_out.append(str(relative))
     files.sync_directory(target)
     return left_out
 
@@ -230,6 +232,19 @@ def _entries(source: Path, left_out: list[str]) -> Iterator[tuple[Path, Path, bo
                 yield path, place, False
             else:
                 left_out.append(str(place))
+
+
+def copy_if(readable: bool, source: Path, target: Path, files: Files, told: Callable[[int], None]) -> bool:
+    """Copy a file. readable: return False if it cannot be read, and leave nothing of it. Raises as `copy_file`."""
+    try:
+        copy_file(source, target, files, told)
+    except Unreadable as error:
+        if not readable or error.path != os.fspath(source):
+            raise
+        if target.exists():
+            files.unlink(target)
+        return False
+    return True
 
 
 def copy_file(source: Path, target: Path, files: Files, told: Callable[[int], None]) -> None:

@@ -15,8 +15,7 @@ in log order: those of ten million records are more than a command may hold in m
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,17 +35,16 @@ from ...formats.property_columns import PropertyItems
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..audit.messages import scan_messages
 from ..broker.dispatch_record import Dispatching
-from ..damage.scenario import check_target, copy_file, copy_store
+from ..damage.scenario import check_target
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read
 from ..disk.file_queue import MappedFileQueue
 from ..disk.files import Edit, Files
-from ..disk.layout import COMMIT_LOG, COMPACTION, TIMER_LOG, Layout, queue_directories, queue_directory
+from ..disk.layout import COMMIT_LOG, TIMER_LOG, Layout
 from ..disk.lock import holder, new_directory
 from ..disk.sizes import commit_log_size
 from ..errors import InUse, Refused, StoreError, Unsupported
 from ..findings.next_commands import proposed
-from ..index.read import sizes_of
 from ..inspect.timers import OPTION as TIMER_OPTION
 from ..inspect.timers import in_database
 from ..inspect.transactions import open_in_database
@@ -57,12 +55,20 @@ from ..log.write import LogWriter, place_columns
 from ..plan.close import RESTORED
 from ..plan.fill import PatchedQueue
 from ..plan.observer import Policy, RecoveryOptions
-from ..queues.batches import batch_summaries
-from ..queues.read import ConsumeQueues, QueueSummary
 from ..queues.references import commit_log_of
 from ..recover.broker_bugs import DatabaseTimerLoss
 from ..recover.recovery import analyze
-from ..salvage.original import MissingOffsets, Restored, complete, left_at
+from ..salvage.original import (
+    MissingOffsets,
+    Restored,
+    complete,
+    config_of_new,
+    copy_expired_queues,
+    copy_rest,
+    left_at,
+    log_start,
+    queue_summaries,
+)
 from ..search.store import StoreReader, silent
 from ..session.apply import put_barrier
 from ..settings.generation import generation_of
@@ -305,9 +311,12 @@ def convert(
     file_bytes = commit_log_size(layout).value
     with new_directory(target, files), Moved() as moved:
         copied = _copy_log(layout, target, file_bytes, files, moved, tell, _put_right(layout, version))
-        left_behind = list(_copy_other_files(layout, target, files, moved))
-        _copy_expired_queues(layout, target, files)
-        config = _config(layout)
+        left_behind = copy_rest(layout, target, files)
+        copy_expired_queues(layout, target, log_start(layout), files)
+        if (target / TIMER_LOG).is_dir():
+            _move_timers(target / TIMER_LOG, files, moved)
+        left_behind += _left_behind(layout)
+        config = config_of_new(layout).with_set([f"{_DLEDGER_OPTION}=false"])
         asked, version = version, version or generation_of(layout).version
         made = _complete_store(target, file_bytes, config, version, files, copied)
         found = Converted(layout, target, copied, made.version, file_bytes)
@@ -374,31 +383,10 @@ def _copy_log(
     return copied
 
 
-def _copy_other_files(layout: Layout, target: Path, files: Files, moved: Moved) -> Iterator[str]:
-    """Copy what does not depend on the log or on DLedger. Yield the names of what is left behind."""
-    folders = (layout.config, layout.root / COMPACTION, layout.timer_log)
-    for folder in folders:
-        if folder.is_dir():
-            left_out = copy_store(folder, target / folder.name, files, lambda _: None)
-            yield from (os.fspath(Path(folder.name) / name) for name in left_out)
-    if layout.timer_wheel.is_file():
-        copy_file(layout.timer_wheel, target / layout.timer_wheel.name, files, lambda _: None)
-    if (target / TIMER_LOG).is_dir():
-        _move_timers(target / TIMER_LOG, files, moved)
-    for path in (layout.consume_queue_ext, layout.rocksdb_store):
-        if path.is_dir():
-            yield path.name
-    yield from (Path(entry.path).name for entry in layout.foreign)
-
-
-def _copy_expired_queues(layout: Layout, target: Path, files: Files) -> None:
-    """Copy queues without a record left: their next message gets the right offset, as units precede the new log."""
-    start = _log_start(layout)
-    expired = {name for name, row in _summaries(layout, start).items() if (row.last_position or 0) < start}
-    for folder in (layout.consume_queue, layout.batch_consume_queue):
-        for topic, queue_id, path in queue_directories(folder):
-            if (topic, queue_id) in expired:
-                copy_store(Path(path), queue_directory(target / folder.name, topic, queue_id), files, lambda _: None)
+def _left_behind(layout: Layout) -> list[str]:
+    """Return the names of further parts that are not copied."""
+    parts = [path.name for path in (layout.consume_queue_ext, layout.rocksdb_store) if path.is_dir()]
+    return parts + [Path(entry.path).name for entry in layout.foreign]
 
 
 def _count_in_database(layout: Layout, config: BrokerConfig, found: Converted) -> None:
@@ -431,20 +419,6 @@ def _move_timers(directory: Path, files: Files, moved: Moved) -> None:
                         out.sync()
 
 
-def _config(layout: Layout) -> BrokerConfig:
-    """Return the configuration of the new store: no DLedger, and the file sizes of the old store."""
-    sizes, config = sizes_of(layout), layout.broker_config.for_new_store()
-    options = [f"{_DLEDGER_OPTION}=false"]
-    for option, size in (
-        ("mappedFileSizeConsumeQueue", sizes.consume_queue),
-        ("maxHashSlotNum", sizes.index_slots),
-        ("maxIndexNum", sizes.index_items),
-    ):
-        if config.get(option) is None:
-            options.append(f"{option}={size.value}")
-    return config.with_set(options)
-
-
 def _complete_store(
     target: Path, file_bytes: int, config: BrokerConfig, version: str, files: Files, copied: Copied
 ) -> Restored:
@@ -460,15 +434,5 @@ def _complete_store(
 
 def _queue_ranges(layout: Layout) -> dict[tuple[str, int], tuple[int, int]]:
     """Return the (min, max) offset of each queue that has had a message; units of expired records count."""
-    found = _summaries(layout, _log_start(layout))
+    found = queue_summaries(layout, log_start(layout))
     return {name: (row.min_offset, row.max_offset) for name, row in found.items() if row.max_offset}
-
-
-def _summaries(layout: Layout, log_start: int) -> dict[tuple[str, int], QueueSummary]:
-    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(log_start) + batch_summaries(layout, log_start)
-    return {(row.topic, row.queue_id): row for row in rows}
-
-
-def _log_start(layout: Layout) -> int:
-    with layout.commit_log_files() as queue:
-        return queue.start

@@ -12,9 +12,10 @@ tombstone.
 from __future__ import annotations
 
 import heapq
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from math import gcd
 from pathlib import Path
@@ -28,6 +29,7 @@ from ...formats.commit_log import DLEDGER
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
+from ...formats.topics import FILE as TOPICS_FILE
 from ..audit.messages import LogObserver, Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
@@ -36,12 +38,14 @@ from ..broker.snapshot import QueueId
 from ..broker.system_topics import LMQ_PREFIX
 from ..broker.topics import Topics, now_ms
 from ..counted import counted
+from ..damage.scenario import copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine
-from ..disk.layout import COMMIT_LOG, Layout
-from ..errors import InvalidInput, NoSpace, Refused
+from ..disk.layout import COMMIT_LOG, COMPACTION, Layout, queue_directories, queue_directory, refuse_compressed
+from ..errors import InvalidInput, NoSpace, Refused, Unreadable, Unsupported
 from ..findings.next_commands import Given, command
+from ..index.read import sizes_of
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..plan.close import OF_RECORDS
@@ -50,6 +54,8 @@ from ..plan.gaps import Forms, Gap
 from ..plan.lost_messages import LostUnits
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
+from ..queues.batches import batch_summaries
+from ..queues.read import ConsumeQueues, QueueSummary
 from ..recover.recovery import analyze
 from ..session.apply import apply, put_barrier, remove_barriers
 from ..session.journal import Journal
@@ -414,6 +420,81 @@ def complete(
     if not found.nothing_to_do:
         return restored._replace(left=MORE)
     return restored._replace(left=BEYOND if found.harmful else "")
+
+
+def config_of_new(layout: Layout) -> BrokerConfig:
+    """Return the configuration of a store that is made of another one: with its file sizes. Raises Unreadable."""
+    sizes, config = sizes_of(layout), layout.broker_config.for_new_store()
+    options = (
+        ("mappedFileSizeConsumeQueue", sizes.consume_queue),
+        ("maxHashSlotNum", sizes.index_slots),
+        ("maxIndexNum", sizes.index_items),
+    )
+    return config.with_set([f"{name}={size.value}" for name, size in options if config.get(name) is None])
+
+
+def copy_rest(layout: Layout, target: Path, files: Files, *, readable: bool = False) -> list[str]:
+    """Copy what the log of a new store does not give: `config/`, compaction topics, timer wheel and timer log.
+
+    Returns the names of what was left out. readable, and raises: as `copy_store`.
+    """
+    left_out: list[str] = []
+    for folder in (layout.config, layout.root / COMPACTION, layout.timer_log):
+        if folder.is_dir():
+            left = copy_store(folder, target / folder.name, files, lambda _: None, readable=readable)
+            left_out += (f"{folder.name}/{name}" for name in left)
+    wheel = layout.timer_wheel
+    if wheel.is_file() and not copy_if(readable, wheel, target / wheel.name, files, lambda _: None):
+        left_out.append(wheel.name)
+    return left_out
+
+
+def copy_expired_queues(layout: Layout, target: Path, start: int, files: Files, *, readable: bool = False) -> None:
+    """Copy queues without a record from `start` on: their next message gets the right offset, as units precede the new
+    log. readable, and raises: as `copy_store`.
+    """
+    expired = {name for name, row in queue_summaries(layout, start).items() if (row.last_position or 0) < start}
+    for folder in (layout.consume_queue, layout.batch_consume_queue):
+        for topic, queue_id, path in queue_directories(folder):
+            if (topic, queue_id) in expired:
+                place = queue_directory(target / folder.name, topic, queue_id)
+                copy_store(Path(path), place, files, lambda _: None, readable=readable)
+
+
+def bring_along(old: Layout, target: Path, files: Files) -> tuple[list[str], list[str]]:
+    """Copy what the new log does not give from an old store with the same positions and queue offsets, as far as it can
+    be read.
+
+    Returns the names of the files that came along, without those of queues, and of what was left out. Raises NoSpace.
+    """
+    left_out = copy_rest(old, target, files, readable=True)
+    new = Layout.open(target)
+    try:
+        Topics.read(new.config)
+    except Refused:  # no topic could be added to them
+        torn = [path for path in new.config.glob(f"{TOPICS_FILE}*") if path.is_file()]
+        left_out += (os.fspath(path.relative_to(target)) for path in torn)
+        for path in torn:
+            files.unlink(path)
+    parts = (new.config, target / COMPACTION, new.timer_log)
+    brought = [path for part in parts for path in part.rglob("*") if path.is_file()]
+    brought += [new.timer_wheel] if new.timer_wheel.is_file() else []
+    with suppress(Unreadable, Unsupported):  # their messages have expired: only the next offsets are lost
+        refuse_compressed(old)
+        copy_expired_queues(old, target, log_start(new), files, readable=True)
+    return sorted(os.fspath(path.relative_to(target)) for path in brought), sorted(left_out)
+
+
+def queue_summaries(layout: Layout, start: int) -> dict[tuple[str, int], QueueSummary]:
+    """Return all queues of a store by topic and queue id. start: where its log begins."""
+    rows: list[QueueSummary] = ConsumeQueues(layout).summaries(start) + batch_summaries(layout, start)
+    return {(row.topic, row.queue_id): row for row in rows}
+
+
+def log_start(layout: Layout) -> int:
+    """Return the position at which the first file of the log begins."""
+    with layout.commit_log_files() as queue:
+        return queue.start
 
 
 def gives_up(plan: Plan) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +31,7 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.files import Files, OpenFile
 from ..disk.layout import COMMIT_LOG, Layout
 from ..disk.lock import check_empty, new_directory
-from ..errors import InvalidInput, LimitExceeded, Missing, NotFound, Refused
+from ..errors import InvalidInput, LimitExceeded, Missing, NotFound, Refused, StoreError
 from ..inspect.transactions import open_in, open_in_database
 from ..put.message_columns import columns_where
 from ..put.new_message import COPIED, WriterOptions
@@ -41,7 +42,17 @@ from ..put.writer import StoreWriter
 from ..search.selection import TimeRange, topic_mask
 from ..search.store import StoreReader
 from .carve import Arranged, Carved, Fragment, arrange, carve, join
-from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_aside, write_log
+from .original import (
+    Restored,
+    bring_along,
+    check_layer,
+    close_holes,
+    complete,
+    config_of_new,
+    file_bytes_of,
+    write_aside,
+    write_log,
+)
 from .runs import Grade, Images, Layer, SalvageRun, SalvageSource, Sources, append, batches_of, mark_odd, split_far
 
 NAME = "manifest.ndjson"
@@ -332,6 +343,7 @@ Told = Callable[[str, int], None]
 class Salvaged:
     """What was found and what was made of it. Counts are of records.
 
+    stores: sources that are stores. brought, left_out: files that came along from the only one, and that could not.
     aside: layers that lie in `conflicts`. unreadable: bytes that a device did not give. open_transactions: those that a
     broker finds only in a RocksDB, which is not salvaged. left: what is left to do, "" for nothing.
     """
@@ -339,6 +351,9 @@ class Salvaged:
     sources: Sources
     found: Carved
     images: str
+    stores: list[Layout] = field(default_factory=list)
+    brought: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     arranged: Arranged = field(default_factory=Arranged)
     aside: list[Layer] = field(default_factory=list)
     file_bytes: int = 0
@@ -369,7 +384,7 @@ class Salvaged:
     @property
     def complete(self) -> bool:
         """Whether every record found is whole and in its place."""
-        left = self.left or (self.restored is not None and self.restored.unplaced)
+        left = self.left or self.left_out or (self.restored is not None and self.restored.unplaced)
         refused = self.written is not None and self.written.refused
         damaged = self.grades["body"] + self.grades["structure"] + self.found.split
         aside = any(layer.runs for layer in self.aside)
@@ -392,8 +407,18 @@ def look(images: Iterable[Path], paths: list[Path], wanted: SalvageRequest, told
         assert isinstance(source, SalvageSource)
         carve(source, number, found, lambda size: told("searching", size), wanted.rate_bytes)
         unreadable += sum(end - begin for begin, end in source.unreadable)
-    done = Salvaged(sources, found, ", ".join(map(str, images)), unreadable=unreadable)
+    images = list(images)
+    done = Salvaged(sources, found, ", ".join(map(str, images)), _stores(images, wanted.config), unreadable=unreadable)
     return _without_expired(done, wanted, lambda: done, anew=True)
+
+
+def _stores(images: list[Path], config: BrokerConfig) -> list[Layout]:
+    """Return those of the images that are stores, each once."""
+    found: dict[Path, Layout] = {}
+    for image in images:
+        with suppress(StoreError):
+            found.setdefault(image.resolve(), Layout.open(image, config.for_new_store()))
+    return list(found.values())
 
 
 def _without_expired(done: Salvaged, wanted: SalvageRequest, job: Callable[[], T], *, anew: bool = False) -> T:
@@ -486,6 +511,11 @@ def _write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: File
     if log.runs:
         write_log(log, sources, target / COMMIT_LOG, salvaged.file_bytes, files, writing)
         restored, offsets = close_holes(log, salvaged.found.blanks, target, salvaged.file_bytes, files)
+        if len(salvaged.stores) == 1:
+            (old,) = salvaged.stores
+            salvaged.brought, salvaged.left_out = bring_along(old, target, files)
+            with suppress(StoreError):  # the sizes are those of a broker that is configured like that
+                config = config_of_new(old)
         restored = complete(target, restored, offsets, config, version, files)
         salvaged.restored, salvaged.left = restored, restored.left
     with Manifest(target, sources, files) as manifest:

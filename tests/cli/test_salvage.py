@@ -216,3 +216,49 @@ def test_times_that_end_before_they_begin(tmp_path: Path) -> None:
     late = ["--layout", "compact", "--since", "now", "--until", "-1h"]
     done = run_here(["salvage", str(root), "--dry-run", *late])
     assert (done.code, done.stdout) == (2, "") and "later" in done.stderr
+
+
+def test_a_store_keeps_its_sizes_and_what_only_its_config_says(tmp_path: Path) -> None:
+    """Without positions every group would start anew, and without delayOffset.json 21 messages would come twice."""
+    root, new = stores.unpack("5.3.3-killed-page", tmp_path), tmp_path / "new"
+    done = run_here(["salvage", str(root), "--to", str(new), "--format", "json"])
+    told = json.loads(done.stdout)
+    names = sorted(path.name for path in (root / "config").iterdir())
+    assert told["brought"] == [*(f"config/{name}" for name in names), "timerwheel"]
+    assert (told["not_brought"], told["not_restored"], told["left"]) == ([], [], "")
+    for name in names:
+        if name != "topics.json":
+            assert (new / "config" / name).read_bytes() == (root / "config" / name).read_bytes()
+    assert '"message.type":"FIFO"' in (new / "config/topics.json").read_text()
+    was, now = ((printed("inspect", each, "--delays")[0]) for each in (root, new))
+    assert (now["pending"], now["levels"]) == (was["pending"], was["levels"])
+    assert {path.stat().st_size for path in (new / "consumequeue").rglob("0*") if path.is_file()} == {1000}
+    assert run_here(["verify", str(new), *stores_config(root, new)]).stdout.startswith(f"{new}: Safe to start")
+
+
+def stores_config(root: Path, new: Path) -> list[str]:
+    """Options of the broker that ran the store, with the paths of the new one."""
+    texts = (text.replace(str(root), str(new)) for text in stores.config_set("5.3.3-killed-page", root))
+    return [word for text in texts for word in ("--set", text)]
+
+
+def test_topics_that_cannot_be_parsed_stay_behind(tmp_path: Path) -> None:
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    for name in ("topics.json", "topics.json.bak"):
+        (root / "config" / name).write_text("{")
+    done = run_here(["salvage", str(root), "--to", str(new)])
+    left = "  could not be copied from the store: config/topics.json, config/topics.json.bak"
+    assert (done.code, left in done.stdout.splitlines()) == (1, True), done
+    assert (new / "config/consumerOffset.json").exists()
+    assert run_here(["verify", str(new)]).stdout.startswith(f"{new}: Safe to start")
+
+
+@pytest.mark.parametrize("words", [["--layout", "compact"], ["other"]])
+def test_what_does_not_come_along_is_told(words: list[str], tmp_path: Path) -> None:
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    if words == ["other"]:
+        words = [str(stores.unpack("5.3.3-clean", tmp_path / "other"))]
+    done = run_here(["salvage", str(root), "--to", str(new), *words])
+    (line,) = (line for line in done.stdout.splitlines() if "not restored" in line)
+    assert line.startswith(f"  not restored: positions, delay progress, groups and topic settings of {root}/config")
+    assert sorted(path.name for path in (new / "config").iterdir()) == ["topics.json"]
