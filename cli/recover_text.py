@@ -144,6 +144,8 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     live = before.verdict.live
     if before.verdict.status is Status.CLEAN:
         then = ", once no process uses the store" if live else f": `{steps[0]}`"
+        if found.plan.brought and (back := found.plan.brought.records):
+            return f"{counted(back, 'message comes', 'messages come', form=',')} back from the replica{then}."
         return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up{then}."
     if live and not found.plan.edits:
         return "The next step needs a store that no process uses."

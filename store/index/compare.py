@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...formats.derive.ragged import Ints
 from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import DirectoryEntry, Snapshot
 from ..disk.files import Edit
 from ..errors import Unreadable, broken_link
-from ..log.batch import Batch
+from ..log.batch import Batch, good_records
 from ..log.commit_log import CommitLog
 from .read import Geometry, Header, IndexFile, sizes_of
 
@@ -186,6 +187,18 @@ class IndexAudit:
                 self.good, self.ranges = number, self.ranges[:number]
                 return
 
+    def note_brought(self, parts: Sequence[tuple[int, int]], log: CommitLog) -> None:
+        """Give up files from the first that lacks an item of a record in these ranges (begin, end), which a plan brings
+        back: the file may have been built when a tombstone, which has no keys, was there.
+        """
+        for number, (file, reach) in enumerate(zip(self.files.files, self.ranges, strict=False)):
+            wanted = [
+                _inner_items(log, begin, end, reach) for begin, end in parts if begin < reach[1] and reach[0] < end
+            ]
+            if wanted and _lacks_any(file, self.files.geometry, np.concatenate(wanted)):
+                self.good, self.ranges = number, self.ranges[:number]
+                return
+
     def finish(self) -> IndexFix | None:
         """What to do about the index; None if nothing."""
         kept, all_files = self.files.files[: self.good], self.files.files
@@ -208,6 +221,38 @@ def _names_any(file: StoredIndex, geometry: Geometry, stretches: Sequence[tuple[
             return any(bool(((at >= begin) & (at < end)).any()) for at in positions for begin, end in inside)
     except Unreadable:
         return True
+
+
+def _inner_items(log: CommitLog, begin: int, end: int, reach: tuple[int, int]) -> Ints:
+    """Return `_item_numbers` of the good records in a range of the log that lie between the first and the last record
+    of an index file: items of those two may be in the files beside it.
+    """
+    found = [np.zeros(0, np.int64)]
+    for batch in good_records(log.scan(max(begin, reach[0]), min(end, reach[1]), crc=False)):
+        items = dispatch(batch, Dispatching(multi_dispatch=False)).items
+        inner = (items.physical_offset > reach[0]) & (items.physical_offset < reach[1])
+        found.append(_item_numbers(items.physical_offset[inner], items.key_hash[inner], reach[0]))
+    return np.concatenate(found)
+
+
+def _item_numbers(position: Ints, key_hash: Ints, begin: int) -> Ints:
+    """Return position behind `begin` and hash of items as one number, int64[n]."""
+    return (position.astype(np.int64) - begin) << 31 | key_hash
+
+
+def _lacks_any(file: StoredIndex, geometry: Geometry, wanted: Ints) -> bool:
+    """Whether an index file lacks one of these `_item_numbers`, or cannot be read."""
+    begin = file.header.begin_physical_offset
+    try:
+        with file.open(geometry) as opened:
+            for _, items in opened.columns():
+                if not len(wanted):
+                    break
+                known = _item_numbers(items["physical_offset"], items["key_hash"], begin)
+                wanted = wanted[~np.isin(wanted, known)]
+    except Unreadable:
+        return True
+    return bool(len(wanted))
 
 
 class IndexFix(NamedTuple):

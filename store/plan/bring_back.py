@@ -94,6 +94,11 @@ class Brought:
     goes_on: bool = False
     earlier_bytes: int = 0
 
+    @property
+    def records(self) -> int:
+        """Records that come back in place of damage, or of what closed it."""
+        return sum(part.records for part in self.parts if part not in self.exchanged)
+
     def to_json(self) -> dict[str, Any]:
         """The object `plan.replica`."""
         return {

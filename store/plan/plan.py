@@ -331,6 +331,8 @@ def _completed(
     if indexed:
         blanks = [fill.blank for fill in kept.fills if fill.blank is not None]
         builder.index.note_blanks([(begin, begin + size) for begin, size in blanks])
+        if plan.brought is not None:
+            builder.index.note_brought([(part.position, part.end) for part in plan.brought.parts], planned_log)
         index = builder.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)

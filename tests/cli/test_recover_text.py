@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,3 +134,34 @@ def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:
         path.unlink()
     page = run_here(["recover", str(root), "--force-empty-log"]).stdout
     assert re.search(r"--force-empty-log` loses [0-9]+ messages\.$", page.splitlines()[0])
+
+
+def test_what_comes_back_over_tombstones_is_told_and_indexed(tmp_path: Path) -> None:
+    """The first recovery has indexed the log with tombstones, which have no keys. An index that still has the keys of
+    the records stays.
+    """
+    name, damaged = "5.3.3-clean", range(150_000, 150_300)
+    root, replica = (stores.unpack(name, tmp_path / place) for place in ("store", "replica"))
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(damaged.start)
+        file.write(bytes(len(damaged)))
+    words = ["recover", str(root), "--replica", str(replica)]
+    assert str(root / "index") not in run_here([*words, "--format", "json"]).stdout
+    lost = [m for m in stores.messages(name) if set(damaged) & set(range(*span_of(m)))]
+    for old in (root / "index").iterdir():
+        old.unlink()
+    assert "lost. A broker can be started." in run_here(["recover", str(root), "--apply", "--yes"]).stdout
+    shown, done = run_here(words), run_here([*words, "--apply", "--yes"])
+    come = f"{len(lost)} messages come" if len(lost) > 1 else "1 message comes"
+    told = f"Safe to start. {come} back from the replica: `mqstore recover {root} --apply --replica {replica}`."
+    assert (shown.code, shown.stdout.partition("\n")[0]) == (0, told)
+    assert done.stdout.startswith("Done: recovered, no message lost. A broker can be started.\n") and done.code == 0
+    assert run_here(["verify", str(root)]).stdout.startswith(f"{root}: Safe to start")
+    for message in lost:
+        found = run_here(["get", str(root), "--key", message["properties"]["UNIQ_KEY"], "--format", "ndjson"])
+        assert json.loads(found.stdout.splitlines()[0])["physical_offset"] == message["physical_offset"]
+
+
+def span_of(message: dict[str, Any]) -> tuple[int, int]:
+    """Begin and end of a message in the log."""
+    return message["physical_offset"], message["physical_offset"] + message["total_size"]
