@@ -35,13 +35,13 @@ class LossOptions(Options):
     """How lost data is replaced; the annotations declare the options."""
 
     replica: Annotated[
-        str | None,
+        list[str] | None,
         Option(
             "--replica",
             metavar="STORE2",
             parser=path_text,
             help="Restore damaged parts from a copy of the same log, a slave's or the master's: a store,"
-            " a directory of log files, or several (a:b).",
+            " a directory of log files, or several directories that hold one log (a:b).",
         ),
     ] = None
     force_empty_log: Annotated[
@@ -91,7 +91,8 @@ def recover(
 
     With --replica, damaged parts, missing files and a torn end are copied byte for byte from another copy of the
     log, where that copy is whole and both logs agree around the damage. The replica is only read. First files of the
-    log that are lost are not copied: recover names the command that copies them, with their times. With --role slave
+    log that are lost are not copied: recover names the command that copies them, with their times. If there are two
+    replicas, carry out the recovery once with each: the second brings back what the first one lacks. With --role slave
     --epoch FILE (brokers with a controller) recover only says what a new master would make this slave cut off.
 
     Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses or hides
@@ -112,6 +113,10 @@ def recover(
       mqstore recover /data/store --role slave --epoch master/epochFileCheckpoint
     """
     change.check()
+    if len(lost.replica or ()) > 1:
+        raise bad_parameter(
+            "only one --replica at a time: carry out the recovery once with each", param_hint="--replica"
+        )
     if as_slave != SlaveOptions():
         if change.apply:
             raise bad_parameter("--role slave only reports: a slave cuts its log itself")
@@ -122,7 +127,7 @@ def recover(
     out = common.checked_output("recovery")
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
-    before = _analyze(layout, asked, common, lost.replica or "", lost.force_empty_log)
+    before = _analyze(layout, asked, common, "".join(lost.replica or ()), lost.force_empty_log)
     found, applied, after, left = before.recovery, None, None, None
     for note in found.notes:
         common.warn(note)

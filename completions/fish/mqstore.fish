@@ -167,7 +167,7 @@ complete -c mqstore -n '__mqstore_at mqstore verify' -l set -x -d 'Set a broker 
 complete -c mqstore -n '__mqstore_at mqstore recover' -l policy -x -a 'keep broker' -d 'keep: keep everything that can be read; broker: end the log where a broker would end it.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l lost-tag -x -d 'Tag for the tombstones of lost messages, so that consumers can select them.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l broker-version -x -d 'Version of the broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5, 5.5.1 (default: a guess).'
-complete -c mqstore -n '__mqstore_at mqstore recover' -l replica -r -d 'Restore damaged parts from a copy of the same log, a slave\'s or the master\'s: a store, a directory of log files, or several (a:b).'
+complete -c mqstore -n '__mqstore_at mqstore recover' -l replica -r -d 'Restore damaged parts from a copy of the same log, a slave\'s or the master\'s: a store, a directory of log files, or several directories that hold one log (a:b).'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l force-empty-log -d 'The log is lost for good: move queues, index, timer and rocksdbstore away and start empty.'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l role -x -a 'slave' -d 'slave: say what a new master would make this slave cut off (needs --epoch).'
 complete -c mqstore -n '__mqstore_at mqstore recover' -l epoch -r -d 'The master\'s epochFileCheckpoint, or its store.'

@@ -70,7 +70,7 @@ class Replica:
         """Open a store, a directory of log files, or several (`a:b`) that hold one log.
 
         own: the store to recover, with log files of `file_bytes`. Raises Missing, NotAStore, Unreadable, Unsupported,
-        InvalidInput for the store itself, Refused for files of another size.
+        InvalidInput for the store itself and for two copies of one log file, Refused for files of another size.
         """
         directories, confirmed = log_of(name)
         taken = {identity(path.stat()) for path in own.commit_log_directories if path.exists()}
@@ -112,11 +112,21 @@ class Replica:
 
 
 def log_of(name: str) -> tuple[list[Path], int | None]:
-    """Return a replica's log directories and confirmed position. Raises Missing, NotAStore, Unsupported, Unreadable."""
+    """Return a replica's log directories and confirmed position. Raises Missing, NotAStore, Unsupported, Unreadable,
+    InvalidInput if two places have a file of the same position: only one of them could be read.
+    """
     directories: list[Path] = []
     confirmed: int | None = None
+    seen: dict[int, str] = {}
     for place in _places(name):
         found, end = _log_of(Path(place))
+        for file in MappedFileQueue.open(found).files:
+            if (other := seen.setdefault(file.start, place)) is not place:
+                raise InvalidInput(
+                    f"{other} and {place} both have the log file of position {file.start}, and only one replica counts",
+                    hint="carry out the recovery with one of them, then with the other; the second brings back what"
+                    " the first one lacks",
+                )
         directories += found
         confirmed = end if confirmed is None else confirmed
     if not MappedFileQueue.open(directories).files:

@@ -239,6 +239,13 @@ def test_what_has_no_effect_under_the_policy_of_a_broker(option: str, tmp_path: 
     assert f"{option} works only with --policy keep" in result.stderr
 
 
+def test_two_replicas_are_refused(tmp_path: Path) -> None:
+    """One of them would be left out in silence."""
+    result = run_here(["recover", str(tmp_path), "--replica", "a", "--replica", "b"])
+    assert (result.code, result.stdout) == (2, "")
+    assert "only one --replica at a time: carry out the recovery once with each" in result.stderr
+
+
 @pytest.mark.parametrize("option", ["enableDLegerCommitLog=false", "dLegerSelfId=n9"])
 def test_a_broker_that_looks_into_another_log(option: str, tmp_path: Path) -> None:
     """The queues are full, and what the configuration names is not there; the log of DLedger is."""

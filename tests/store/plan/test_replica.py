@@ -62,6 +62,9 @@ def test_what_is_no_replica_is_told(unpacked: Stores, torn: Path, tmp_path: Path
         planned(torn, tmp_path / "empty")
     with pytest.raises(Unsupported, match="DLedger"):
         planned(torn, unpacked("5.3.3-dledger"))
+    shutil.copytree(unpacked(SLAVE) / "commitlog", tmp_path / "other")
+    with pytest.raises(InvalidInput, match="both have the log file of position 0, and only one replica counts"):
+        planned(torn, f"{unpacked(SLAVE)}:{tmp_path / 'other'}")
     with pytest.raises(InvalidInput, match="keep"):
         analyze(Layout.open(torn, CONFIG), "5.3", options=RecoveryOptions(Policy.BROKER, replica=str(torn)))
 
