@@ -21,6 +21,8 @@ import numpy as np
 from mqstore.store.damage.scenario import write
 from mqstore.store.damage.scenarios import Corrupt, Spot, flip_bit, garbage, torn_tail, truncate, wrong_size, zero_page
 from mqstore.store.disk.files import Edit
+from mqstore.store.queues.batches import BATCH_UNIT_DTYPE
+from mqstore.store.queues.units import UNIT_DTYPE
 
 from .stores import config, messages
 
@@ -147,3 +149,19 @@ def damage(victim: Victim, rng: random.Random, *, kind: str | None = None, path:
         if before[span.offset : span.offset + span.size] != after[span.offset : span.offset + span.size]
     )
     return Damage(kind, path, first, end - first, spoiled)
+
+
+def cut_units(root: Path, begin: int) -> dict[str, int]:
+    """Zero the units of records from a position of the log on, in queues of both kinds, as before a broker dispatched
+    the records; return how many, by the directory of the queue.
+    """
+    found: dict[str, int] = {}
+    for folder, dtype in (("batchconsumequeue", BATCH_UNIT_DTYPE), ("consumequeue", UNIT_DTYPE)):
+        for path in sorted(path for path in (root / folder).rglob("*") if path.is_file()):
+            units = np.fromfile(path, dtype)
+            late = (units["size"] > 0) & (units["physical_offset"] >= begin)
+            units[late] = np.zeros(1, dtype)
+            units.tofile(path)
+            queue = str(path.parent.relative_to(root))
+            found[queue] = found.get(queue, 0) + int(np.count_nonzero(late))
+    return {queue: count for queue, count in found.items() if count}

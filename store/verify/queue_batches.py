@@ -97,11 +97,14 @@ def compare_batches(context: VerifyContext, queues: QueueStates, messages: Messa
 
 
 def _next_units(check: BatchCheck, count: int) -> Units:
-    """Return up to `count` units from the next one on that has not expired."""
+    """Return up to `count` units from the next one on that has not expired; none of the zeros behind the last unit."""
     check.next = max(check.next, check.units.first)
     number, units = next(check.units.units(check.next, check.next + count), (0, np.zeros(0, BATCH_UNIT_DTYPE)))
     check.units.close()
-    return units if number == check.next else units[:0]  # the next unit cannot be read
+    if number != check.next:
+        return units[:0]  # the next unit cannot be read
+    written = np.flatnonzero(units != np.zeros(1, BATCH_UNIT_DTYPE))
+    return units[: max(check.units.stop - number, int(written[-1]) + 1 if len(written) else 0)]
 
 
 def _skip(context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:

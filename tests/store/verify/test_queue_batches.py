@@ -16,6 +16,7 @@ from mqstore.store.verify.context import Scope
 from mqstore.store.verify.queue_batches import _Counts
 from mqstore.store.verify.run import verify
 
+from ...damage import cut_units
 from ...stores import unpack
 from .mutations.edit import overwrite, read, set_field
 
@@ -96,6 +97,16 @@ def test_a_unit_of_zeros_is_no_unit_and_its_message_has_none(root: Path) -> None
     overwrite(path, UNIT_BYTES, bytes(UNIT_BYTES))
     codes = {f.code for f in said(root)}
     assert {"I-061", "I-070"} <= codes
+
+
+def test_queues_behind_the_log_of_a_killed_broker_are_no_damage(root: Path) -> None:
+    """Zeros behind the last unit are the end of the queue, up to the end of its file."""
+    (root / "abort").touch()
+    lost = cut_units(root, 150_000)
+    found = said(root)
+    assert {(f.code, f.severity) for f in found} == {(code, Severity.INFO) for code in ("I-070", "I-075")}
+    told = {f.path.removeprefix(f"{root}/"): f.count for f in found if f.code == "I-070"}
+    assert told == {queue: count for queue, count in lost.items() if "batch" in queue}
 
 
 def test_a_queue_that_is_missing_is_told_once(root: Path) -> None:
