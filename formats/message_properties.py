@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from .hashing import crc31, java_string
+from .hashing import crc31, java_string, utf8
 
 NAME_VALUE_SEPARATOR: Final = b"\x01"
 ITEM_SEPARATOR: Final = b"\x02"
@@ -85,6 +85,12 @@ def _parse_odd(items: list[str]) -> dict[str, str]:
         if name and value:
             found[name] = value
     return found
+
+
+def has_item(text: bytes, name: str, value: str) -> bool:
+    """Whether an item has this name and value, also if it is not the last one of that name, which readers take."""
+    item = ITEM_SEPARATOR + name.encode() + NAME_VALUE_SEPARATOR + utf8(value) + ITEM_SEPARATOR
+    return value != "" and item in ITEM_SEPARATOR + text + ITEM_SEPARATOR
 
 
 def is_torn(text: bytes) -> bool:

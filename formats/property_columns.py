@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -237,6 +238,22 @@ class PropertyItems:
             return self._native.count(name)
         _, record = self._items_named(name)
         return np.bincount(record, minlength=self._count).astype(np.int64)
+
+    def repeated_values(self, name: str, wanted: bytes | None = None) -> list[tuple[int, bytes]]:
+        """(number of the text; value) of all items of a name in texts that have it more than once, in order.
+
+        wanted: only those with this value. `find` has those of other texts.
+        """
+        several = np.flatnonzero(self.count(name) > 1)
+        if not len(several) or wanted == b"":
+            return []
+        blob, begin, _ = _separated(self._texts[several])
+        head, value = re.escape(ITEM_SEPARATOR + name.encode() + NAME_VALUE_SEPARATOR), wanted and re.escape(wanted)
+        # the separator behind an item is also that in front of the next one
+        item = re.compile(head + b"(" + (value or b"[^" + ITEM_SEPARATOR + b"]+") + b")(?=" + ITEM_SEPARATOR + b")")
+        found = [(one.start() + 1, one[1]) for one in item.finditer(memoryview(blob))]
+        rows = np.searchsorted(begin, [at for at, _ in found], "right") - 1
+        return [(row, text) for row, (_, text) in zip(several[rows].tolist(), found, strict=True)]
 
     def _items_named(self, name: str) -> tuple[Ints, Ints]:
         """(items that begin with `name 01`, the text that contains each)."""

@@ -323,6 +323,12 @@ class Message(_Fields):
         """UNIQ_KEY, the id that the client gave; None if there is none."""
         return self.properties.get(names.UNIQ_KEY)
 
+    def has_unique_key(self, key: str) -> bool:
+        """Whether the client gave this id to the message, or to the batch that it was sent with: brokers 5.1 and 5.3
+        add the batch's UNIQ_KEY behind the message's own (B13).
+        """
+        return self.unique_key == key or names.has_item(self.raw_properties, names.UNIQ_KEY, key)
+
     @property
     def message_id(self) -> str:
         """The id that the broker gave: its address and the position, in upper-case hex."""

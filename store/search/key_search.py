@@ -1,10 +1,10 @@
 """Messages by key: through the index, and by scanning what the index does not cover.
 
 An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the log without a sound
-index file are scanned; if that finds nothing, the rest is scanned too. The index hashes a key together with its topic:
-if not all topics are known, the whole log is scanned. That a topic was deleted shows nowhere: its messages are found
-only with their topic. The index has the keys of a record, not those of the messages inside it: so records in batch
-queues are read.
+index file are scanned; if that finds nothing, the rest is scanned too, also for the ids of messages of a batch, which
+brokers 5.1 and 5.3 store, but do not index (B13). The index hashes a key together with its topic: if not all topics are
+known, the whole log is scanned. That a topic was deleted shows nowhere: its messages are found only with their topic.
+The index has the keys of a record, not those of the messages inside it: so records in batch queues are read.
 
 `places_of_keys` finds the places of many unique keys: by the index, and one scan for those it lacks.
 """
@@ -208,7 +208,7 @@ def _by_index(store: StoreReader, key: Key) -> int | None:
         if message is None:
             if hit.is_outside:
                 return None
-        elif message.unique_key == unique_key and topic in (None, message.topic):
+        elif message.has_unique_key(unique_key) and topic in (None, message.topic):
             found += [message.position] if message.physical_offset == message.position else []
     return min(found, default=None) if not answer.damaged else None
 
@@ -230,10 +230,11 @@ def _by_scan(store: StoreReader, keys: list[Key], ranges: list[Range]) -> KeyPla
     places: KeyPlaces = {}
     records = chain.from_iterable(store.good_records(start, stop) for start, stop in ranges)
     for batch in chain.from_iterable(map(_with_inner, records)):
-        found = PropertyItems(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
-        for row in [row for row, text in enumerate(found) if text in wanted]:
+        items = PropertyItems(batch.columns.ragged("properties"), [UNIQ_KEY])
+        found = [*enumerate(items.find(UNIQ_KEY).tolist()), *items.repeated_values(UNIQ_KEY)]
+        for row, text in sorted((row, text) for row, text in found if text in wanted):
             topic = batch.columns.ragged("topic")[row]
-            matched = [key for key in wanted[found[row]] if key[1] is None or utf8(key[1]) == topic]
+            matched = [key for key in wanted[text] if key[1] is None or utf8(key[1]) == topic]
             for key in matched:
                 number = -1 if batch.inner is None else int(batch.inner.number[row])
                 places.setdefault(key, (int(batch.position[row]), number, Via.SCAN))

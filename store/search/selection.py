@@ -189,11 +189,12 @@ class Selection(NamedTuple):
     """Conditions that must all hold; None sets no condition.
 
     topic: a name, or a shell pattern such as `orders*`. key: one of the parts of KEYS, or the unique key. unique_key:
-    only the unique key. tag: `A || B` for one of several, as consumers subscribe; `*` is no condition. times: store
-    times. where: a condition in RocketMQ's filter language. grep: a pattern in the body, decompressed up to
-    max_body_bytes and read as UTF-8 (invalid bytes become U+FFFD). whole: a batch record is wanted as stored if it or
-    one of its messages is; otherwise its messages are. further: the rules by which messages of other topics also go to
-    queues of this topic, as with LMQs, so that they are wanted too; None: only messages stored under the topic.
+    only the unique key, see `Message.has_unique_key`. tag: `A || B` for one of several, as consumers subscribe; `*` is
+    no condition. times: store times. where: a condition in RocketMQ's filter language. grep: a pattern in the body,
+    decompressed up to max_body_bytes and read as UTF-8 (invalid bytes become U+FFFD). whole: a batch record is wanted
+    as stored if it or one of its messages is; otherwise its messages are. further: the rules by which messages of other
+    topics also go to queues of this topic, as with LMQs, so that they are wanted too; None: only messages stored under
+    the topic.
     """
 
     topic: str | None = None
@@ -323,8 +324,8 @@ class Selection(NamedTuple):
         """Whether the keys fit; a message inside a batch record also has the keys of the record."""
         if message.inner is not None and self._has_keys(message.inner.record):
             return True
-        return (self.unique_key is None or message.unique_key == self.unique_key) and (
-            self.key is None or self.key in (*message.keys, message.unique_key)
+        return (self.unique_key is None or message.has_unique_key(self.unique_key)) and (
+            self.key is None or self.key in message.keys or message.has_unique_key(self.key)
         )
 
     def _greps(self, message: Message) -> bool:
@@ -420,10 +421,10 @@ class Selection(NamedTuple):
 
         mask: Flags = np.ones(count, np.bool_)
         if self.unique_key is not None:
-            mask &= items.find(names.UNIQ_KEY).equals(utf8(self.unique_key))
+            mask &= _has_id(items, utf8(self.unique_key))
         if self.key is not None:
             key = utf8(self.key)
-            mask &= items.find(names.UNIQ_KEY).equals(key) | _has_part(items.find(names.KEYS), key)
+            mask &= _has_id(items, key) | _has_part(items.find(names.KEYS), key)
         return mask
 
     def _grep_mask(self, batch: Batch) -> Flags:
@@ -502,6 +503,13 @@ def topic_mask(stored: Ragged, topic: str) -> Flags:
     found = dictionary(stored)
     meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)
     mask: Flags = meant[found.ids]
+    return mask
+
+
+def _has_id(items: PropertyItems, key: bytes) -> Flags:
+    """bool[n]: `key` is a UNIQ_KEY; the bulk form of `Message.has_unique_key`."""
+    mask = items.find(names.UNIQ_KEY).equals(key)
+    mask[[row for row, _ in items.repeated_values(names.UNIQ_KEY, key)]] = True
     return mask
 
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import java_string
-from mqstore.formats.message_properties import CRC_DIGITS_AT, KEYS, TAGS, UNIQ_KEY, crc_item, format_properties, parse
+from mqstore.formats.message_properties import (
+    CRC_DIGITS_AT,
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    crc_item,
+    format_properties,
+    has_item,
+    parse,
+)
 from mqstore.formats.property_columns import PropertyItems, ends_with_misnamed_crc_item, find
 from tests.slices import examples
 
@@ -42,6 +51,17 @@ def check(texts: list[bytes], name: str) -> None:
     head = name.encode() + b"\x01"
     counts = [sum(item.startswith(head) for item in text.split(b"\x02")) for text in texts]
     assert items.count(name).tolist() == counts
+    repeated = [
+        (row, item.removeprefix(head))
+        for row, text in enumerate(texts)
+        for item in text.split(b"\x02")
+        if counts[row] > 1 and item.startswith(head) and item != head
+    ]
+    assert items.repeated_values(name) == repeated
+    for wanted in {value for _, value in repeated} | {b"", b"a"}:
+        assert items.repeated_values(name, wanted) == [one for one in repeated if one[1] == wanted]
+        having = [wanted != b"" and head + wanted in text.split(b"\x02") for text in texts]
+        assert [has_item(text, name, wanted.decode()) for text in texts] == having
 
 
 @pytest.mark.parametrize(
@@ -72,6 +92,13 @@ def test_a_nul_in_a_value_has_cost_nothing(text: bytes, torn: bool, lost: bool, 
 def test_find(texts: list[bytes], name: str) -> None:
     """The last item with a value wins, as in parse."""
     check(texts, name)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6), NAMES)
+@settings(max_examples=examples(40))
+def test_find_in_many(texts: list[bytes], name: str) -> None:
+    """Enough texts for the native kernel."""
+    check(texts * 300, name)
 
 
 @given(st.lists(st.dictionaries(NAMES, WORDS, max_size=5), max_size=6), NAMES)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mqstore.formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
+from mqstore.formats.message_properties import TAGS, UNIQ_KEY, format_properties
 from mqstore.store.log.message import is_batch_record
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.search.key_search import places_of_keys, search_key, uncovered
@@ -186,6 +187,26 @@ def test_the_first_message_with_a_unique_key(lost: int, tmp_path: Path) -> None:
         with StoreReader(tmp_path, TINY) as opened:
             found = places_of_keys(opened, [key], notes)
         assert (found[key][0], found[key][2], notes) == (first, Via.SCAN if lost else Via.INDEX, [])
+
+
+def test_an_id_of_a_message_of_a_batch(tmp_path: Path) -> None:
+    """Brokers 5.1 and 5.3 store it in front of the id of the batch, which the index has."""
+    own, batch = [f"{number:032X}" for number in range(3)], "B" * 32
+    with writer(tmp_path, config=TINY) as out:
+        for key in own:
+            text = format_properties({UNIQ_KEY: key, TAGS: "a"}) + format_properties({UNIQ_KEY: batch})
+            out.append(NewMessage(b"T", b"", properties=text, store_timestamp=NOW))
+    with StoreReader(tmp_path, TINY) as opened:
+        log = [one.message for one in search_log(opened, Selection(), note=Notes())]
+        every = [one.position for one in log]
+        for by in ("unique_key", "key"):
+            for key, expected in [*zip(own, [[at] for at in every], strict=True), (batch, every), ("C" * 32, [])]:
+                selection = Selection(topic="T")._replace(**{by: key})
+                assert [one.message.position for one in search_key(opened, selection, note=Notes())] == expected
+                assert [one.position for one in log if selection.takes(one)] == expected
+        found = places_of_keys(opened, [(key, None) for key in (*own, batch)], Notes())
+    first = {key: (at, -1, Via.SCAN) for key, at in zip(own, every, strict=True)} | {batch: (every[0], -1, Via.INDEX)}
+    assert {key: place for (key, _), place in found.items()} == first
 
 
 def test_uncovered_ranges() -> None:
