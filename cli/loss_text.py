@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
+from ..store.disk.broker_conf import CONTROLLER_MODE
 from .plan_text import ROWS, folded, section
 from .terminal import time_text
 
@@ -89,11 +90,17 @@ def timer_lines(found: Recovery) -> list[str]:
 def slave_lines(found: Recovery) -> list[str]:
     """Lines about damage in the log of a slave, which should be a copy of the master's."""
     plan, start = found.plan, found.prediction
-    if plan is None or not found.layout.broker_config.is_slave or found.options.policy != "keep":
+    if plan is None or not found.layout.follows_master or found.options.policy != "keep":
         return []
     lines = []
-    if any(len(fill.lost) or fill.fillers for fill in plan.fills) or plan.cut:
+    if plan.resent and not found.layout.broker_config.is_slave:
         lines = [
+            "",
+            "A controller says which broker of the group is the master. If no other broker has these messages,",
+            f"`--set {CONTROLLER_MODE}=false` ends the log behind them, with a tombstone in place of each.",
+        ]
+    if any(len(fill.lost) or fill.fillers for fill in plan.fills) or plan.cut:
+        lines += [
             "",
             "Tombstones, fillers and separators make the log of this slave differ from the master's; `--replica` and a",
             "copy of the master's store bring the records back.",

@@ -44,7 +44,7 @@ def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
         raise bad_parameter("--role slave and --epoch FILE need each other")
     with at_rate(common.rate):
         found = slave_cut(layout, asked.epoch)
-    bad = found.outcome == "refuses" or bool(found.lost.messages)
+    bad = found.outcome in ("refuses", "unchecked") or bool(found.lost.messages)
     with common.open_output() as out:
         out.record(found.to_json(), text=_text)
     raise Exit(ExitCode.NO if bad else ExitCode.DONE)
@@ -59,12 +59,16 @@ def _text(record: Mapping[str, Any]) -> str:
     gone = counted(lost, "message", form=",")
     first = {
         "same": f"Nothing is cut off: both logs are the same up to {end}, the end of this one.",
-        "copies": "Nothing is cut off: the slave has no epochs and asks for the whole log.",
+        "copies": "Nothing is cut off: the slave's log is empty, and it asks for the whole log.",
+        "unchecked": f"Nothing is compared: without epochs the slave takes all that the master has behind {end}."
+        " If the logs differ before, its log breaks there: bring epochFileCheckpoint back, or start with no log.",
         "cuts": f"The slave cuts its log at {position} (it ends at {end}) and loses {gone}.",
         "refuses": "The slave never follows: "
         + (
             "no epoch starts at the same position in both files."
             if record["position"] < 0
+            else f"its log ends at {end}, before {position}, where its last common epoch ends."
+            if record["position"] > record["log_end"]
             else f"no record starts at {position}, where its log must be cut."
         ),
     }[record["outcome"]]

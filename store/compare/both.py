@@ -10,7 +10,7 @@ how often a file was written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,10 @@ import numpy as np
 
 from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
-from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.json_table import DATA_VERSION, TIME_STAMP
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout
-from ..errors import Missing, NotFound, StoreError, Unreadable, Unsupported
+from ..errors import NotFound, StoreError, Unreadable, Unsupported
 from ..offsets.lag import queue_ends
 from ..offsets.move import Ahead, side_of
 from ..offsets.move import compare as positions
@@ -33,7 +32,7 @@ from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb
 from ..queues.units import UNIT_DTYPE
 from ..search.store import StoreReader
-from ..settings.read import FILES, config_files, databases, read_config_file
+from ..settings.read import FILES, config_files, databases, read_config_file, read_epochs
 from ..settings.rocksdb import read_entries
 from ..start.config_load import OFFSETS
 from ..timer.read import timer_wheel
@@ -266,10 +265,8 @@ def epochs(a: StoreReader, b: StoreReader) -> Iterator[Differs]:
 
 
 def _epochs(layout: Layout) -> dict[str, Any]:
-    try:
-        records: Iterable[dict[str, Any]] = list(read_config_file(layout.root / EPOCH_FILE, "epoch-file").records())
-    except Missing:
-        return {}
+    _, taken = read_epochs(layout.broker_config.epoch_file(layout.root))
+    records = taken.records() if taken is not None else ()
     return {f"epoch {r['epoch']}": r["start_offset"] for r in records if r["type"] == "epoch"}
 
 

@@ -23,6 +23,8 @@ LARGEST_FILE_BYTES = 16 << 20
 """A configuration file above this size is refused without reading it."""
 ROCKSDB_STORE_TYPE = "defaultRocksDB"
 """The `storeType` of brokers that have consume queues only in a RocksDB; brokers ignore its case."""
+CONTROLLER_MODE = "enableControllerMode"
+"""The option with which a controller names the master of the broker's group."""
 CONFIG_VERSION, CONFIG_V2 = "configManagerVersion", "v2"
 """The option and its value with which topics, groups and offsets are in config/rdb, wherever the queues are."""
 
@@ -44,6 +46,7 @@ _DEFAULT_TEXTS: Mapping[str, str] = {
         (
             "combineCQUseRocksdbForLmq",
             "enableConsumeQueueExt",
+            CONTROLLER_MODE,
             "enableDLegerCommitLog",
             "enableLmq",
             "enableMultiDispatch",
@@ -259,6 +262,19 @@ class BrokerConfig(Mapping[str, str]):
     def is_slave(self) -> bool:
         """The broker copies the log and the configuration of a master."""
         return self.get("brokerRole", "").upper() == "SLAVE"
+
+    def epoch_file(self, root: Path) -> Path:
+        """The epochFileCheckpoint of a store at `root`, which need not exist (spec 06, 6.2)."""
+        from ...formats.epoch_file import FILE
+
+        return root / self.get("storePathEpochFile", FILE)
+
+    def has_controller(self, root: Path) -> bool:
+        """A controller says which broker of the group is the master: each may follow another. If no option says so, a
+        file of epochs in the store at `root` does.
+        """
+        epochs = os.fspath(self.epoch_file(root))
+        return self.get_bool(CONTROLLER_MODE, any(map(os.path.isfile, (epochs, f"{epochs}.bak"))))
 
     @property
     def broker_name(self) -> str | None:

@@ -138,8 +138,9 @@ class Layout:
 
     @property
     def follows_master(self) -> bool:
-        """The broker copies the log of a master; in a DLedger group no option says who leads."""
-        return self.broker_config.is_slave and self.dledger is None
+        """The broker copies the log of a master, or may have to; in a DLedger group no option says who leads."""
+        slave = self.broker_config.is_slave or self.broker_config.has_controller(self.root)
+        return slave and self.dledger is None
 
     @property
     def _parts(self) -> tuple[Path, ...]:

@@ -277,7 +277,7 @@ def _take_behind_end(
     elif _has_other_record(log, replica, hole.begin):
         reason = "the replica has another record at the end of this log"
     elif snapshot.abort or known > hole.begin or _has_data_behind(snapshot, hole.begin):
-        end = min(known, hole.end) if snapshot.layout.broker_config.is_slave else hole.end
+        end = min(known, hole.end) if snapshot.layout.follows_master else hole.end
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))
     if runs and runs[-1].blank and not _has_file_at(snapshot, runs[-1].end):
         runs = _without_blank(runs[-1], replica)

@@ -158,9 +158,9 @@ def keep_log(
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(lmq), gone=gone, resent=resent)
 
 
-def _end_before_torn(finder: GapFinder, *, is_slave: bool) -> None:
+def _end_before_torn(finder: GapFinder, *, follows: bool) -> None:
     """End a slave's log before the records at its end that have lost properties: the master sends them again, whole."""
-    for record in reversed(finder.cut if is_slave else ()):
+    for record in reversed(finder.cut if follows else ()):
         if record.position + record.size == finder.end:
             finder.end = finder.covered = record.position
             finder.given_up = True
@@ -189,23 +189,23 @@ def _lost_records(
     verified: VerifiedLog | None,
 ) -> _LostRecords:
     """Return what the log has lost that `finder` has seen; the arguments are those of `keep_log`. Raises Unreadable."""
-    is_slave = snapshot.layout.broker_config.is_slave
-    _end_before_torn(finder, is_slave=is_slave)
+    follows = snapshot.layout.follows_master
+    _end_before_torn(finder, follows=follows)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end, filled = max(finder.end, min(finder.files)), finder.filled
     look = partial(lost_units, snapshot, dead=dead, ends=finder.queue_ends, verified=verified, audits=audits)
     size = snapshot.log_file_bytes
     # what is behind the end of a slave's log is not lost: it counts as `resent`
-    if not is_slave and len(behind := units_behind(size, end, max(finder.files) + size, look)):
+    if not follows and len(behind := units_behind(size, end, max(finder.files) + size, look)):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
         end = int(behind.end[-1])
         finder.close(end)
     gaps = finder.all_gaps(end)
     heads = (0,) if snapshot.layout.dledger is not None else (0, HEADER_BYTES)
-    gone = [] if finder.given_up or is_slave else _last_files(finder, max(end, filled), look, heads)
+    gone = [] if finder.given_up or follows else _last_files(finder, max(end, filled), look, heads)
     topics = _further_topics(snapshot, audits, queue) if finder.gaps else {}  # reads two records of each queue
-    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if is_slave else 0
+    resent = int(look([Gap(end, EVERYWHERE, True, 0)], ()).batch_sizes.sum()) if follows else 0
     return _LostRecords(end, gaps, look(gaps, finder.torn, further=topics), gone, topics, resent)
 
 

@@ -336,7 +336,7 @@ def _completed(
         index = builder.index.finish()
     if index is not None:
         edits += index_edits(snapshot, index)
-    follows = snapshot.layout.dledger is not None or snapshot.layout.broker_config.is_slave
+    follows = snapshot.layout.dledger is not None or snapshot.layout.follows_master
     grows = snapshot.layout.log_stop is not None  # what is behind the end was stored and indexed since
     counts_behind = index is not None and options.policy is Policy.KEEP and not (follows or grows)
     closed, gone = (kept.fills, kept.gone) if queues.completed else ((), ())  # otherwise queues name every message

@@ -21,7 +21,7 @@ from ...formats.topics import FILE as TOPICS
 from ..broker.profiles import NEWEST, WriterProfile, writer_profile
 from ..broker.system_topics import LMQ_PREFIX
 from ..counted import counted
-from ..disk.broker_conf import BrokerConfig
+from ..disk.broker_conf import CONTROLLER_MODE, BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, start_of
 from ..disk.files import Files
@@ -343,7 +343,7 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig, version: str | 
 
 
 def check_layout(layout: Layout) -> None:
-    """Raise Unsupported or Refused for a store that cannot be appended to."""
+    """Raise Unsupported or Refused for a store that cannot be appended to. A slave's log must stay a copy."""
     if layout.dledger is not None:
         from ..findings.next_commands import proposed
 
@@ -351,6 +351,15 @@ def check_layout(layout: Layout) -> None:
             "cannot append to a store with a DLedger commit log",
             path=layout.root,
             hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
+        )
+    if layout.follows_master:
+        slave = layout.broker_config.is_slave
+        whose = "a slave" if slave else "a broker with a controller, which may make it a slave"
+        raise Refused(
+            f"this is the store of {whose}: its log must stay a copy of its master's",
+            path=layout.root,
+            hint="put into the store of the master, or, if this broker will be the master, say so with"
+            f" --set {'brokerRole=ASYNC_MASTER' if slave else f'{CONTROLLER_MODE}=false'}",
         )
     if layout.aside:
         from ..findings.next_commands import moving_back

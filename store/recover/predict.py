@@ -24,7 +24,6 @@ import numpy as np
 
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger_index import FILE_BYTES, UNIT_BYTES
-from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ..audit.messages import LogObserver, Messages, Readability, Tally, scan_messages
 from ..broker.dispatch_record import Dispatching
@@ -47,7 +46,7 @@ from ..queues.start import ExtState, QueueState
 from ..queues.start_rocksdb import StartedQueue
 from ..queues.units import Units, is_valid
 from ..search.queue_search import open_log
-from ..settings.read import read_config_file
+from ..settings.read import EPOCH_FILE, ConfigFile, read_config_file, read_epochs
 from ..start.config import ConfigStart
 from ..start.dledger import index_directory
 from ..start.outcome import Outcome
@@ -483,11 +482,12 @@ class Epoch(NamedTuple):
     end: int
 
 
-def read_epochs(path: Path, end: int) -> list[Epoch]:
-    """Return the epochs of a file, the last one up to `end`. Raises InvalidInput, Missing, Unreadable."""
-    found = read_config_file(path, "epoch-file")
+def epochs_of(found: ConfigFile | None, end: int) -> list[Epoch]:
+    """Return the epochs of a file, the last one up to `end`; none without a file. Raises InvalidInput."""
+    if found is None:
+        return []
     if found.problem is not None:
-        raise InvalidInput(f"no epoch file: {found.problem.reason}", path=path)
+        raise InvalidInput(f"no epoch file: {found.problem.reason}", path=found.path)
     begins = {int(r["epoch"]): int(r["start_offset"]) for r in found.records() if "epoch" in r}
     rows = sorted(begins.items())
     epochs = [Epoch(number, begin, behind) for (number, begin), (_, behind) in pairwise(rows)]
@@ -521,12 +521,13 @@ class _CountBehind(LogObserver):
 
 @dataclass(frozen=True)
 class SlaveCut:
-    """outcome: `same`: nothing is cut; `cuts`: from `position` on; `refuses`: no epoch is common, or no record begins
-    at `position`, and the slave retries for ever; `copies`: it has no epochs and requests everything.
+    """outcome: `same`: nothing is cut; `cuts`: from `position` on, the whole log if that expired; `refuses`: no epoch
+    is common, no record begins at `position`, or the log ends before it, and the slave retries for ever; `copies`: its
+    log is empty; `unchecked`: it has no epochs, and goes on behind its log's end whatever the master's log has before.
     """
 
     layout: Layout
-    outcome: Literal["same", "cuts", "refuses", "copies"]
+    outcome: Literal["same", "cuts", "refuses", "copies", "unchecked"]
     position: int
     log_end: int
     own: Sequence[Epoch]
@@ -559,21 +560,23 @@ def slave_cut(layout: Layout, master: Path) -> SlaveCut:
         other = Layout.open(master)
         others = commit_log_of(other)
         its_end = others.end().position if others.files else 0
-        master = master / other.broker_config.get("storePathEpochFile", EPOCH_FILE)
+        master = other.broker_config.epoch_file(master)
+        _, its_file = read_epochs(master)
     else:
-        its_end = _OPEN_END
-    masters = read_epochs(master, its_end)
+        its_file, its_end = read_config_file(master, EPOCH_FILE), _OPEN_END
+    masters = epochs_of(its_file, its_end)
     if not masters:
         raise NotFound("the master's epoch file has no epoch", path=master)
-    own_file = layout.root / layout.broker_config.get("storePathEpochFile", EPOCH_FILE)
-    own = read_epochs(own_file, end) if own_file.exists() else []
-    if not own:
+    own = epochs_of(read_epochs(layout.broker_config.epoch_file(layout.root))[1], end)
+    if not log.files:
         return SlaveCut(layout, "copies", 0, end, own, masters)
+    if not own:
+        return SlaveCut(layout, "unchecked", end, end, own, masters)
     position = consistent_point(own, masters)
     if position >= end:
-        return SlaveCut(layout, "same", end, end, own, masters)
+        return SlaveCut(layout, "same" if position == end else "refuses", position, end, own, masters)
     behind = _CountBehind(max(position, 0))
     scan_messages(log, [behind], Dispatching(), crc=False)
-    aligned = position >= 0 and (position == log.min_offset or log.begins_at(position))
+    aligned = position >= 0 and (position <= log.min_offset or log.begins_at(position))
     outcome: Literal["cuts", "refuses"] = "cuts" if aligned else "refuses"
     return SlaveCut(layout, outcome, position, end, own, masters, behind.lost)

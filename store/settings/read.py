@@ -56,6 +56,8 @@ _INT_VALUES = 1 << 32
 _HEAP_BYTES = 512 << 20
 """To read so many bytes at once a broker needs a heap several times as large."""
 BACKUP = ".bak"
+EPOCH_FILE = "epoch-file"
+"""The kind of an epochFileCheckpoint."""
 TEMPORARY = ".tmp"
 FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if kind.file}
 """File name in `config/` → kind."""
@@ -170,6 +172,24 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
         remaining = content.size - parsed.position
         problem = ConfigProblem(parsed.position, remaining, parsed.problem, parsed.gives_up)
     return ConfigFile(path, kind, value, problem, parsed.note, larger=content.larger)
+
+
+def read_if_there(path: Path, kind: str) -> ConfigFile | None:
+    """Read one file, None if it is missing. Raises Unreadable."""
+    try:
+        return read_config_file(path, kind)
+    except Missing:
+        return None
+
+
+def read_epochs(path: Path) -> tuple[ConfigFile | None, ConfigFile | None]:
+    """Read an epochFileCheckpoint: (the file, the one that a broker takes: its .bak if the file is missing or does not
+    add up), None for what is missing (spec 06, 6.2). Raises Unreadable.
+    """
+    file = read_if_there(path, EPOCH_FILE)
+    if file is not None and (file.problem is None or file.problem.gives_up):
+        return file, file
+    return file, read_if_there(path.with_name(path.name + BACKUP), EPOCH_FILE)
 
 
 def _properties(data: bytes) -> ParsedConfig:

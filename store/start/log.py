@@ -25,7 +25,7 @@ from ..broker.load_rules import BodyCheck, LoadedFile, LoadFailure, knows, passe
 from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot, can_have_files
 from ..broker.system_topics import LMQ_PREFIX
-from ..disk.broker_conf import BrokerConfig
+from ..disk.broker_conf import CONTROLLER_MODE, BrokerConfig
 from ..disk.layout import Layout
 from ..index.compare import IndexFiles
 from ..queues.hybrid import lmq_in_database, selective_double_write
@@ -362,7 +362,7 @@ def _first_record(snapshot: Snapshot, file: LoadedFile, profile: Profile, switch
     )
 
 
-_DUPLICATION, _CONTROLLER = "duplicationEnable", "enableControllerMode"
+_DUPLICATION = "duplicationEnable"
 
 
 def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
@@ -398,9 +398,9 @@ def by_source(layout: Layout, version: str) -> Iterator[str]:
             f"{_DUPLICATION}: nothing is dispatched behind the confirmed offset; no file of this"
             " version has it, so its effect is not predicted"
         )
-    if config.get_bool(_CONTROLLER) and knows_confirmed:
+    if config.get_bool(CONTROLLER_MODE) and knows_confirmed:
         yield (
-            f"{_CONTROLLER}: after a crash messages behind confirmPhyOffset get units when"
+            f"{CONTROLLER_MODE}: after a crash messages behind confirmPhyOffset get units when"
             " the controller confirms them; the prediction assumes that it does"
         )
 

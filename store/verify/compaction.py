@@ -20,7 +20,6 @@ from ...formats import message_properties as names
 from ...formats.broker_identity import FILE as IDENTITY_FILE
 from ...formats.broker_identity import TEMPORARY
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.hashing import utf8
 from ...formats.hashing_columns import java_hash_column
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
@@ -38,7 +37,7 @@ from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
 from ..queues.batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..settings.read import BACKUP, ConfigFile, read_config_file
+from ..settings.read import BACKUP, ConfigFile, read_config_file, read_epochs, read_if_there
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -413,7 +412,7 @@ def _report(
     add(code, path, text, offset=offset, length=length, **of_queue, **more)  # type: ignore[arg-type]
 
 
-_IDENTITY, _EPOCHS = "broker-identity", "epoch-file"
+_IDENTITY = "broker-identity"
 _IDENTITY_OPTIONS = {"cluster_name": "brokerClusterName", "broker_name": "brokerName"}
 """Fields of an identity, and the options that must have the same value."""
 
@@ -423,11 +422,9 @@ def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     """Check the epoch file that a broker reads: it is whole, epochs and offsets increase, and each epoch begins with a
     record of the log or at its end.
     """
-    path = _configured_path(context, "storePathEpochFile", EPOCH_FILE)
-    file, backup = _read_if_there(path, _EPOCHS), _read_if_there(path.with_name(path.name + BACKUP), _EPOCHS)
-    taken, problem = file, file.problem if file is not None else None
-    if file is None or (problem is not None and not problem.gives_up):
-        taken = backup
+    path = context.store.config.epoch_file(context.store.layout.root)
+    file, taken = read_epochs(path)
+    problem = file.problem if file is not None else None
     if problem is not None:
         # the broker reads the .bak, as if the file were missing
         instead = taken is not file and taken is not None and taken.problem is None
@@ -470,7 +467,7 @@ def the_identity_is_this_broker(context: VerifyContext) -> None:
     """
     path = _configured_path(context, "storePathBrokerIdentity", IDENTITY_FILE)
     for place in (path, path.with_name(path.name + TEMPORARY)):
-        file = _read_if_there(place, _IDENTITY)
+        file = read_if_there(place, _IDENTITY)
         if file is None:
             continue
         for text, position in _odd_identity(context, file):
@@ -500,10 +497,3 @@ def _configured_path(context: VerifyContext, option: str, name: str) -> Path:
     """Return the path of a file: the value of `option`, else `name` in the root of the store."""
     root = context.store.layout.root
     return root / context.store.config.get(option, name)
-
-
-def _read_if_there(path: Path, kind: str) -> ConfigFile | None:
-    try:
-        return read_config_file(path, kind)
-    except Missing:
-        return None

@@ -128,9 +128,9 @@ def test_what_a_plan_does_to_the_log_of_a_slave(role: str, policy: str, change: 
     """What helps is told: a copy of the master, or the master itself."""
     told = (role, policy) == ("SLAVE", "keep")
     for made, lost in ((change, 0), ({}, 5), (change, 5), ({}, 0)):
-        plan = SimpleNamespace(**{"fills": [FILL], "cut": []} | made)
+        plan = SimpleNamespace(**{"fills": [FILL], "cut": [], "resent": 0} | made)
         start = SimpleNamespace(lost=SimpleNamespace(messages=lost), log_end=86598)
-        layout = SimpleNamespace(broker_config=BrokerConfig({"brokerRole": role}))
+        layout = SimpleNamespace(broker_config=BrokerConfig({"brokerRole": role}), follows_master=bool(role))
         options = SimpleNamespace(policy=policy)
         found = cast("Recovery", SimpleNamespace(plan=plan, prediction=start, layout=layout, options=options))
         text = "".join(slave_lines(found))

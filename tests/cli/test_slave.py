@@ -57,7 +57,8 @@ def test_where_nothing_is_cut_the_code_is_0(root: Path, tmp_path: Path) -> None:
     assert (done.code, done.stdout.startswith("Nothing is cut off: both logs are the same up to ")) == (0, True)
     (root / EPOCH_FILE).unlink()
     done = asked(root, tmp_path / "master")
-    assert done.code == 0 and "asks for the whole log.\n  no epoch here, 1 at the master" in done.stdout
+    assert done.code == 1 and "before, its log breaks there: " in done.stdout
+    assert ".\n  no epoch here, 1 at the master" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--role", "slave"], ["--epoch", "x"]])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.recover.predict import consistent_point, read_epochs
-from mqstore.store.settings.read import backup_note, read_config_file
+from mqstore.store.recover.predict import consistent_point, epochs_of
+from mqstore.store.settings.read import EPOCH_FILE, backup_note, read_config_file
 
 from ..slices import rng
 from .oracle import VERSIONS, compiled, java, missing
@@ -162,7 +162,7 @@ def test_where_two_logs_part(version: str, tmp_path: Path) -> None:
             path = tmp_path / f"{number}-{side}"
             path.write_text("".join(f"{n}\n" for n in [len(rows), 0, *(f"{e}-{b}" for e, b in rows)]))
             names += [str(path), str(end)]
-            sides.append(read_epochs(path, end))
+            sides.append(epochs_of(read_config_file(path, EPOCH_FILE), end))
         requests.append(("consistent", *names))
         wanted.append(str(consistent_point(*sides)))
     assert ask(version, requests) == wanted

@@ -42,6 +42,20 @@ def test_killed_stores(name: str, store: Callable[[str], Path]) -> None:
     assert_refused(root, Unclean, "abort is there", options)
 
 
+@pytest.mark.parametrize("option", ["brokerRole=SLAVE", "enableControllerMode=true", "an epoch file"])
+def test_the_log_of_a_slave_must_stay_a_copy(option: str, store: Callable[[str], Path]) -> None:
+    """A real 5.3.3 cuts such a message off, or goes on in the middle of one of its master's."""
+    root = store("5.3.3-clean")
+    options = BrokerConfig(config("5.3.3-clean", root))
+    if "=" in option:
+        options = options.with_set([option])
+    else:
+        options.epoch_file(root).write_text("1\n0\n1-0\n")
+    assert_refused(root, Refused, "copy of its master's", options)
+    last = options.with_set(["enableControllerMode=false", "brokerRole=ASYNC_MASTER"])
+    writer(root, config=last).close()
+
+
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("clean-no-queues")])
 def test_queues_behind_the_log(name: str, store: Callable[[str], Path]) -> None:
     root = store(name)

@@ -13,6 +13,7 @@ from mqstore.store.recover.predict import SlaveCut, slave_cut
 from tests import stores
 
 NAME = "5.3.3-v2"
+SEVERAL_FILES = "5.3.3-clean"
 
 
 def epochs(path: Path, *rows: tuple[int, int]) -> Path:
@@ -63,8 +64,38 @@ def test_no_epoch_in_common(root: Path, tmp_path: Path) -> None:
     assert found.lost.messages == len(positions())
 
 
-def test_a_slave_without_epochs_copies_all(root: Path, tmp_path: Path) -> None:
-    assert cut(root, epochs(tmp_path / "master", (1, 0))).outcome == "copies"
+def test_a_slave_without_epochs_compares_nothing(root: Path, tmp_path: Path) -> None:
+    """5.3.3 asks for what is behind its own end; only an empty log is copied from the begin."""
+    master = epochs(tmp_path / "master", (1, 0))
+    assert cut(root, master).outcome == "unchecked"
+    for file in (root / "commitlog").iterdir():
+        file.unlink()
+    assert cut(root, master).outcome == "copies"
+
+
+def test_the_backup_counts_where_the_file_is_missing_or_does_not_add_up(root: Path, tmp_path: Path) -> None:
+    at = positions()[-5]
+    epochs(root / f"{EPOCH_FILE}.bak", (1, 0))
+    master = epochs(tmp_path / "master", (1, 0), (2, at))
+    assert (cut(root, master).outcome, cut(root, master).position) == ("cuts", at)
+    epochs(root / EPOCH_FILE, (1, 0)).write_text("2\n0\n1-0\n")
+    assert (cut(root, master).outcome, cut(root, master).position) == ("cuts", at)
+
+
+def test_a_log_that_ends_before_its_last_epoch_never_follows(root: Path, tmp_path: Path) -> None:
+    epochs(root / EPOCH_FILE, (1, 0), (2, 1 << 40))
+    found = cut(root, epochs(tmp_path / "master", (1, 0), (2, 1 << 40)))
+    assert found.outcome == "refuses" and found.position > found.log_end
+
+
+def test_where_the_logs_agree_only_before_what_has_expired_the_whole_log_is_cut(tmp_path: Path) -> None:
+    root = stores.unpack(SEVERAL_FILES, tmp_path)
+    files = sorted((root / "commitlog").iterdir())
+    files[0].unlink()
+    epochs(root / EPOCH_FILE, (1, 0))
+    found = cut(root, epochs(tmp_path / "master", (1, 0), (2, 7)))
+    assert (found.outcome, found.position) == ("cuts", 7)
+    assert found.lost.messages
 
 
 def test_the_masters_store_tells_its_end(root: Path, tmp_path: Path) -> None:

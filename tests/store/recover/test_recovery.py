@@ -181,8 +181,10 @@ def test_the_end_of_a_slaves_log_comes_again_from_its_master(
     """A real 5.3.3 master sends all from there on; a tombstone would make the two logs differ for good."""
     root = store(f"5.3.3-{name}")
     hurt(root / "commitlog")
-    for role, wanted in (("ASYNC_MASTER", lost), ("SLAVE", 0)):
+    for role, wanted in (("ASYNC_MASTER", lost), ("SLAVE", 0), ("ASYNC_MASTER", 0)):
         options = BrokerConfig(config(f"5.3.3-{name}", root)).with_set([f"brokerRole={role}"])
+        if role != "SLAVE" and not wanted:  # each broker of a controller's group may be made a slave
+            options = options.with_set(["enableControllerMode=true"])
         before = said_of(root, options)
         assert before.found is not None and before.found.plan is not None
         plan = before.found.plan
