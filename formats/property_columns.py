@@ -251,7 +251,7 @@ class PropertyItems:
         head, value = re.escape(ITEM_SEPARATOR + name.encode() + NAME_VALUE_SEPARATOR), wanted and re.escape(wanted)
         # the separator behind an item is also that in front of the next one
         item = re.compile(head + b"(" + (value or b"[^" + ITEM_SEPARATOR + b"]+") + b")(?=" + ITEM_SEPARATOR + b")")
-        found = [(one.start() + 1, one[1]) for one in item.finditer(memoryview(blob))]
+        found = [(one.start() + 1, one[1]) for one in item.finditer(blob.data)]
         rows = np.searchsorted(begin, [at for at, _ in found], "right") - 1
         return [(row, text) for row, (_, text) in zip(several[rows].tolist(), found, strict=True)]
 

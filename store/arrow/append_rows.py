@@ -24,6 +24,7 @@ import pyarrow as pa
 from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
 from ..broker.snapshot import DirectoryEntry, each_directory
+from ..counted import listed
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
 from ..output.stage import publish_made
@@ -87,8 +88,7 @@ def _files_in(folder: Path, tell: Callable[[str], None]) -> list[Path]:
 
     entries = [entry for _, some in each_directory([folder], is_taken) for entry in some if not entry.directory]
     if left:
-        names = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-        tell(f"not read in {folder}: {names} (Spark passes over names that begin with _ or ., too)")
+        tell(f"not read in {folder}: {listed(left, 3)} (Spark passes over names that begin with _ or ., too)")
     return sorted(path for path in (Path(entry.path) for entry in entries) if path.suffix in FORMS)
 
 
@@ -488,8 +488,7 @@ Finish = Callable[[Path], str]
 class AppendedRows:
     """Counts of rows by what became of them. left_out: rows without a topic, which stand for damage. op_records,
     pop_records: also left out (`CopiedNumbers`). refused: also left out (`refused_copies`); named_refused: the first
-    `REFUSED_NAMED` of these, and why. times_replaced: their number, as of `message_columns`. left: what is left to do
-    with the new store, "" for nothing.
+    `REFUSED_NAMED` of these, and why. times_replaced: as of `message_columns`. left: what the new store still needs.
     """
 
     corrupted: CorruptedBodies
