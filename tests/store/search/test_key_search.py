@@ -199,9 +199,8 @@ def test_an_id_of_a_message_of_a_batch(tmp_path: Path) -> None:
     with StoreReader(tmp_path, TINY) as opened:
         log = [one.message for one in search_log(opened, Selection(), note=Notes())]
         every = [one.position for one in log]
-        for by in (lambda key: Selection(topic="T", unique_key=key), lambda key: Selection(topic="T", key=key)):
-            for key, expected in [*zip(own, [[at] for at in every], strict=True), (batch, every), ("C" * 32, [])]:
-                selection = by(key)
+        for key, expected in [*zip(own, [[at] for at in every], strict=True), (batch, every), ("C" * 32, [])]:
+            for selection in (Selection(topic="T", unique_key=key), Selection(topic="T", key=key)):
                 assert [one.message.position for one in search_key(opened, selection, note=Notes())] == expected
                 assert [one.position for one in log if selection.takes(one)] == expected
         found = places_of_keys(opened, [(key, None) for key in (*own, batch)], Notes())
