@@ -35,7 +35,7 @@ from ...formats.property_columns import PropertyItems, crc_values, ends_with_crc
 from ...formats.property_columns import find as find_property
 from ..columns import Key, Rows, runs
 from ..counted import counted
-from .message import MAX_BODY_BYTES, InnerMessage, Mark, Message, compression_of, is_batch_record, unpack
+from .message import MAX_BODY_BYTES, InnerMessage, Mark, Message, is_batch_record, unpack
 from .window import body_crc_ok
 
 if TYPE_CHECKING:
@@ -411,7 +411,7 @@ def _bodies(batch: Batch, rows: Ints, max_bytes: int) -> Ragged:
     buffers = [bodies.buffer]
     size = len(bodies.buffer)
     for at, sys_flag in enumerate(batch.columns.ints("sys_flag")[rows].tolist()):
-        if compression_of(sys_flag):
+        if sys_flag & SysFlag.COMPRESSED:
             body = unpack(bodies[at], sys_flag, max_bytes)
             data = b"" if body.error else body.data
             buffers.append(np.frombuffer(data, np.uint8))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 64 << 20
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_COMPRESSIONS = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
+_COMPRESSIONS = {0: "zlib", int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd", int(SysFlag.ZLIB): "zlib"}
 
 
 class Body(NamedTuple):
@@ -54,10 +54,8 @@ class Body(NamedTuple):
 
 
 def compression_of(sys_flag: int) -> str:
-    """`zlib`, `lz4` or `zstd` by the flag, "" for a body that is not compressed."""
-    if not sys_flag & _COMPRESSED:
-        return ""
-    return _COMPRESSIONS.get(sys_flag & COMPRESSION_MASK, "zlib")
+    """`zlib`, `lz4` or `zstd` by the flag, "" for a plain body, and for a type that clients do not know."""
+    return _COMPRESSIONS.get(sys_flag & COMPRESSION_MASK, "") if sys_flag & _COMPRESSED else ""
 
 
 def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
@@ -66,11 +64,10 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
     A body that does not decompress as its flag says, or to more than `max_bytes`, is returned as stored, with an error.
     Raises nothing.
     """
-    compression = compression_of(sys_flag)
-    if not compression:
+    if not sys_flag & _COMPRESSED:
         return Body(stored)
     try:
-        return Body(unpack_whole(stored, sys_flag, max_bytes), compression)
+        return Body(unpack_whole(stored, sys_flag, max_bytes), compression_of(sys_flag))
     except ValueError as error:
         return Body(stored, "", str(error), isinstance(error, BodyTooLarge))
 
@@ -82,6 +79,9 @@ class BodyTooLarge(ValueError):
 def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Decompress a compressed body. Raises ValueError, `BodyTooLarge` for more than `max_bytes`."""
     compression = compression_of(sys_flag)
+    if not compression:
+        kind = (sys_flag & COMPRESSION_MASK) // int(SysFlag.LZ4)
+        raise ValueError(f"has the compression type {kind}, which clients do not know")
     try:
         return _UNPACKERS[compression](stored, max_bytes)
     except BodyTooLarge:
@@ -139,7 +139,7 @@ _UNPACKERS = {"zlib": _unpack_zlib, "lz4": _unpack_lz4, "zstd": _unpack_zstd}
 
 
 def pack(data: bytes, sys_flag: int) -> bytes:
-    """Compress a body as the flag says; return it unchanged if the flag names no compression.
+    """Compress a body as the flag says; return it unchanged if the flag names no compression, or an unknown one.
 
     Other writers may give other bytes; they decompress to the same body.
     """

@@ -503,7 +503,8 @@ def _compressed_again(body: bytes, sys_flag: int | None, compression: str) -> tu
         raise InvalidInput(f"body_compression: not one of {', '.join(FLAGS)}: {compression!r}")
     flags = COMPRESSED | int(FLAGS[compression]) if sys_flag is None else sys_flag
     if (said := compression_of(flags)) != compression:
-        raise InvalidInput(f"body_compression says {compression}, sys_flag {flags} {said or 'not compressed'}")
+        said = said or ("a type that clients do not know" if flags & COMPRESSED else "not compressed")
+        raise InvalidInput(f"body_compression says {compression}, sys_flag {flags} {said}")
     try:
         return pack(body, flags), flags
     except ValueError as error:

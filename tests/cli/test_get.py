@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,24 @@ def test_a_body_that_is_printed_as_stored_is_told(root: Path, known: list[Record
     addresses.write_text("0\n")
     done = run_program(new, "--addresses", str(addresses), "--format", "body")
     assert (done.stdout, done.stderr.decode().count(printed)) == (stored[:-5], 1)
+
+
+def test_a_compression_that_clients_do_not_know(tmp_path: Path) -> None:
+    """Shown as stored, reported, and copied byte for byte."""
+    body = base64.b64encode(zlib.compress(b"body")).decode()
+    source, new, copy = tmp_path / "in.ndjson", tmp_path / "new", tmp_path / "copy"
+    source.write_text(json.dumps({"topic": "T", "body_base64": body, "sys_flag": 0x401, "raw": True, "properties": {}}))
+    assert run_here(["put", str(new), "--from", str(source)]).code == 0
+    [shown] = records(new, "--topic", "T")
+    error = "has the compression type 4, which clients do not know"
+    assert (shown["body_base64"], shown["body_error"]) == (body, error)
+    assert "body_compression" not in shown
+    assert get(new, "--topic", "T", "--grep", "body").code == 1
+    found = run_here(["verify", str(new)])
+    assert found.code == 1 and "I-039" in found.stdout and error in found.stdout
+    source.write_text(json.dumps(shown))
+    assert run_here(["put", str(copy), "--from", str(source)]).code == 0
+    assert (shown | {"store_timestamp": 0}) == (records(copy, "--topic", "T")[0] | {"store_timestamp": 0})
 
 
 def body_of(record: Record) -> bytes:

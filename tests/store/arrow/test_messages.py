@@ -116,6 +116,8 @@ WRONG: list[tuple[Row, str]] = [
     (row(sys_flag=0x201), "line 2: body: sys_flag 513 says .* does not decompress with zstd"),
     (row(sys_flag=0, body_compression="zlib"), "body_compression says zlib, sys_flag 0 not comp"),
     (row(sys_flag=0x101, body_compression="zlib"), "says zlib, sys_flag 257 lz4"),
+    (row(sys_flag=0x401, body_compression="zlib"), "says zlib, sys_flag 1025 a type that clients do not know"),
+    (row(sys_flag=0x401), "sys_flag 1025 says it is compressed, but it has the compression type 4"),
     (row(body_compression="gzip"), "line 2: body_compression: not one of zlib, lz4, zstd: 'gzip'"),
 ]
 

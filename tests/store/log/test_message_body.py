@@ -37,11 +37,23 @@ each_compression = pytest.mark.parametrize("name", FLAGS)
         (0x101, "lz4"),
         (0x201, "zstd"),
         (0x1 | 0x30, "zlib"),
+        (0x401, ""),
+        (0x701, ""),
     ],
 )
 def test_flags(sys_flag: int, name: str) -> None:
     """Spec 1.3: 4.3.1 sets 0x1 alone."""
     assert compression_of(sys_flag) == name
+
+
+@pytest.mark.parametrize("kind", [4, 5, 6, 7])
+def test_a_compression_that_clients_do_not_know(kind: int) -> None:
+    """Clients from 4.9.7 to 5.5.1 get no message of such a record; measured."""
+    stored, sys_flag = zlib.compress(b"body"), COMPRESSED | kind << 8
+    found = unpack(stored, sys_flag)
+    assert (found.data, found.compression) == (stored, "")
+    assert found.error == f"has the compression type {kind}, which clients do not know"
+    assert pack(stored, sys_flag) == stored
 
 
 @given(st.binary(max_size=3000), st.sampled_from(sorted(FLAGS)))
