@@ -323,7 +323,7 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     from ..store.errors import StoreError
 
     config, layouts = common.config(), dict[str, Layout]()
-    if not (config.log_paths or config.unread_log_paths):
+    if not (config.log_paths or config.unread_log_paths or "storePathRootDir" in config):
         return
     stores = list[str]()
     with suppress(StoreError):  # reported when they are read
@@ -336,6 +336,8 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
             layouts[os.path.realpath(store)] = layout
             if layout.unread_log:
                 common.warn(f"{store}: {layout.unread_log}")
+            elif doubt := config.doubt_about_log(layout.root):
+                common.warn(f"{store}: {doubt}")
     logs = {layout.commit_log_directories for layout in layouts.values()}
     if len(logs) < len(layouts):
         text = "storePathCommitLog names one commit log, which cannot belong to several stores"

@@ -243,6 +243,9 @@ DLEDGER_LOAD = _STRICT
 _SLACK_MS = 3000
 _LOOK_BACK = 10
 _RENAMED_SINCE, _STRIPS_SINCE = (4, 5, 2), (5, 2, 0)
+_SPLITS_SINCE, _IN_ROOT_SINCE = (4, 9, 2), (4, 9, 4)
+_ANY_4_9 = (4, 9, 0)
+"""4.9 without more says of no release whether it is older."""
 """Releases that changed how broker.conf is read: mapedFileSize… renamed to mappedFileSize…, blanks stripped."""
 
 _HALTS_SINCE = (4, 9, 3)
@@ -354,7 +357,8 @@ def profile_of(version: str) -> Profile:
 def file_rules_of(version: str) -> FileRules:
     """How exactly this version reads its broker.conf; generations do not tell that. Raises InvalidInput."""
     number = _number(version)
-    return FileRules(old_names=number < _RENAMED_SINCE, strips=number >= _STRIPS_SINCE)
+    splits, log_in_root = (None if number == _ANY_4_9 else number >= since for since in (_SPLITS_SINCE, _IN_ROOT_SINCE))
+    return FileRules(number < _RENAMED_SINCE, number >= _STRIPS_SINCE, splits, log_in_root)
 
 
 def _is_close_to_measured(wanted: tuple[int, int, int]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
@@ -93,6 +94,8 @@ _SHOWN = 80
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LOG, _READ_ONLY_LOG = "storePathCommitLog", "readOnlyCommitLogStorePaths"
+_ROOT, _HOME_STORE = "storePathRootDir", "store"
+_IN_HOME = f"brokers before 4.9.4 read $HOME/{_HOME_STORE}/commitlog where {_LOG} is not set, whatever {_ROOT} is"
 _PATHS = re.compile(rf"storePath[A-Z]|{_READ_ONLY_LOG}$")
 _FORMS = frozenset({"storeType", "rocksdbCQDoubleWriteEnable", "useSingleRocksDBForAllConfigs", CONFIG_VERSION})
 """Options that say whether a store has its queues and tables in files or in RocksDBs."""
@@ -106,10 +109,13 @@ class FileRules(NamedTuple):
     """How a broker reads its broker.conf (spec 5.5). None: unknown, so a value that either kind takes is used.
 
     old_names: the file sizes of log and queues have the names of 4.3. strips: blanks around a value are removed.
+    splits: storePathCommitLog is a list. log_in_root: without storePathCommitLog the log is in storePathRootDir.
     """
 
     old_names: bool | None = None
     strips: bool | None = None
+    splits: bool | None = None
+    log_in_root: bool | None = None
 
 
 class BrokerConfig(Mapping[str, str]):
@@ -118,7 +124,7 @@ class BrokerConfig(Mapping[str, str]):
     words: the command-line arguments that give these options, `--broker-config FILE` and `--set NAME=VALUE`. whole: the
     options are the broker's complete configuration, as a broker.conf is: an option that is not named has its default,
     not the value learned from the store. untaken: by option name, why a broker does not use the value in the file.
-    unsure: brokers differ in how they read the file, and the version is not known.
+    unsure: brokers differ in how they read the file, and the version is not known. rules: how the broker reads it.
 
     >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     >>> config.get_int("mappedFileSizeCommitLog")
@@ -133,6 +139,7 @@ class BrokerConfig(Mapping[str, str]):
         whole: bool = False,
         untaken: Mapping[str, str] | None = None,
         unsure: bool = False,
+        rules: FileRules | None = None,
     ) -> None:
         self._named = {_canonical(name): value for name, value in (options or {}).items()}
         if self._named.get("storeType", "").lower() == ROCKSDB_STORE_TYPE.lower():
@@ -144,6 +151,7 @@ class BrokerConfig(Mapping[str, str]):
             words = tuple(word for setting in settings for word in ("--set", setting))
         self.words = words
         self.untaken, self.unsure = dict(untaken or {}), unsure
+        self._rules = rules or FileRules()
 
     @classmethod
     def of(cls, options: Mapping[str, object] | None) -> BrokerConfig:
@@ -176,7 +184,10 @@ class BrokerConfig(Mapping[str, str]):
         odd = any(name in _RENAMED or value != java_trim(value) for name, value in written.items())
         options, untaken = _as_read(written, rules)
         words = ("--broker-config", os.fspath(path))
-        return cls(options, words, whole=True, untaken=untaken, unsure=odd and None in rules)
+        unclear = "," in written.get(_LOG, "") or (_ROOT in written and _LOG not in written)
+        unsure = odd and None in (rules.old_names, rules.strips)
+        unsure |= unclear and None in (rules.splits, rules.log_in_root)
+        return cls(options, words, whole=True, untaken=untaken, unsure=unsure, rules=rules)
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
         """This configuration overridden by `NAME=VALUE` texts; the last value of a name wins. Raises InvalidInput."""
@@ -188,7 +199,7 @@ class BrokerConfig(Mapping[str, str]):
             options[_canonical(name.strip())] = value.strip()
             words += ("--set", setting)
         untaken = {name: why for name, why in self.untaken.items() if options.get(name) == self._named.get(name)}
-        return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure)
+        return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure, rules=self._rules)
 
     def for_new_store(self) -> BrokerConfig:
         """These options for a store that is created elsewhere: without the options that name paths of the store."""
@@ -247,6 +258,43 @@ class BrokerConfig(Mapping[str, str]):
         """The read-only log directories that no broker reads."""
         read = self.log_paths
         return [path for path in self.get_paths(_READ_ONLY_LOG) if path not in read]
+
+    def other_root(self, root: Path) -> str:
+        """`storePathRootDir` of the complete configuration of a broker with another root than `root`; else ""."""
+        named = self.get(_ROOT, "") if self._whole else ""
+        return named if Path(named).is_absolute() and Path(named).resolve() != root.resolve() else ""
+
+    def log_elsewhere(self, root: Path) -> str:
+        """Why a broker with these options does not read the log of the store at `root` as it is read here, or not with
+        the rest of this store; "" if it does.
+        """
+        if self._rules.splits is False and "," in self.get(_LOG, ""):
+            return f"brokers before 4.9.2 do not split {_LOG} at a comma, and look for one directory of that name"
+        if self._reads_home and Path(self[_ROOT]).name != _HOME_STORE:
+            named = shlex.quote(f"{_LOG}={root / 'commitlog'}")
+            return f"{_IN_HOME}; name the directory of this log in broker.conf (and here: --set {named})"
+        by_file = not any(word.startswith(f"{_LOG}=") for word in self.words)
+        other, paths = self.other_root(root), [Path(path).resolve() for path in self.log_paths]
+        if other and paths and by_file and all(path.is_relative_to(root.resolve()) for path in paths):
+            why = f"with {_ROOT}={other} a broker reads this log with the queues and the configuration there"
+            return f"{why}; if the broker's root is this store: --set {shlex.quote(f'{_ROOT}={root}')}"
+        return self.unsplit_log_paths
+
+    def doubt_about_log(self, root: Path) -> str:
+        """Of which broker the answer is true, if the options leave open that its root or log is another; "" else."""
+        if self._reads_home:
+            return (
+                f"{_IN_HOME}; only with the home directory {Path(self[_ROOT]).parent} is it the log that is read here"
+            )
+        other = self.other_root(root)
+        return (
+            other
+            and f"the configuration has {_ROOT}={other}; the answer is for that broker with this store as its root"
+        )
+
+    @property
+    def _reads_home(self) -> bool:
+        return self._rules.log_in_root is False and self.names_no_log and _ROOT in self
 
     @property
     def unsplit_log_paths(self) -> str:

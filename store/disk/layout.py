@@ -179,8 +179,8 @@ class Layout:
             unknown = "a broker reads only if named in storePathCommitLog"
             which = "storePathCommitLog does not name" if config.names_no_log else unknown
             return f"{there} in {' and '.join(map(os.fspath, self.aside))}, which {which}"
-        if config.unsplit_log_paths:
-            return config.unsplit_log_paths
+        if elsewhere := config.log_elsewhere(self.root):
+            return elsewhere
         why = "readOnlyCommitLogStorePaths works only if storePathCommitLog is a list (`DIRECTORY,` is enough)"
         paths = (absolute(self.root, path) for path in config.unread_log_paths)
         unread = (path for path in paths if log_files(path) and not _is_one_of(path, self.commit_log_directories))

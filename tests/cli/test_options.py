@@ -267,3 +267,17 @@ def test_broker_conf_is_read_as_that_broker_reads_it(
         lines = [line for line in answer.stderr.splitlines(keepends=True) if " is not set: " not in line]
         assert (told in "".join(lines) if told else not lines) and (answer.code == 0) == starts, answer
     assert "mqstore" not in run_here(["verify", str(root), *given, "--quiet"]).stderr
+
+
+@pytest.mark.parametrize(("log", "code"), [("", 0), ("storePathCommitLog={}/commitlog", 1)])
+def test_it_is_said_for_which_broker_the_answer_is(log: str, code: int, tmp_path: Path) -> None:
+    """A store that was moved, with a broker.conf in which one line was forgotten, or both."""
+    root, conf = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "broker.conf"
+    sizes = {key: value for key, value in stores.config("5.3.3-clean", root).items() if not key.startswith("storePath")}
+    lines = [*(f"{key}={value}" for key, value in sizes.items()), "storePathRootDir=/gone", log.format(root)]
+    conf.write_text("\n".join(lines))
+    answer = run_here(["recover", str(root), "--broker-config", str(conf)])
+    assert answer.code == code, answer
+    assert "storePathRootDir=/gone" in answer.stderr
+    assert ("a broker reads this log with the queues and the configuration there" in answer.stdout) == bool(log)
+    assert not run_here(["verify", str(root), "--broker-config", str(conf), "--set", f"storePathRootDir={root}"]).code

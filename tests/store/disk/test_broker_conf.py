@@ -145,6 +145,40 @@ def test_a_directory_with_such_a_name_is_one(tmp_path: Path) -> None:
     assert (config.log_paths, config.unsplit_log_paths) == ([str(log), more, "/r"], "")
 
 
+@pytest.mark.parametrize(
+    ("version", "options", "elsewhere", "doubt"),
+    [
+        ("4.3", {"storePathRootDir": "{}"}, "brokers before 4.9.4 read $HOME/store/commitlog", "$HOME"),
+        ("4.9.3", {"storePathRootDir": "{}"}, "brokers before 4.9.4", "$HOME"),
+        ("4.9.4", {"storePathRootDir": "{}"}, "", ""),
+        ("4.9", {"storePathRootDir": "{}"}, "", ""),  # of any release
+        ("4.3", {"storePathRootDir": "{}", "storePathCommitLog": "{}/commitlog"}, "", ""),
+        ("4.3", {"storePathRootDir": "/srv/x/store"}, "", "only with the home directory /srv/x is it the log"),
+        ("4.9.1", {"storePathCommitLog": "{}/a,{}/b"}, "do not split storePathCommitLog at a comma", ""),
+        ("4.9.2", {"storePathCommitLog": "{}/a,{}/b"}, "", ""),
+        ("5.3", {"storePathRootDir": "/gone"}, "", "is for that broker with this store as its root"),
+        ("5.3", {"storePathRootDir": "/gone", "storePathCommitLog": "/gone/commitlog"}, "", "as its root"),
+        ("5.3", {"storePathRootDir": "/gone", "storePathCommitLog": "{}/log"}, "with storePathRootDir=/gone a ", "as"),
+        ("5.3", {"storePathRootDir": "store"}, "", ""),  # nobody knows where that broker is started
+    ],
+)
+def test_a_broker_whose_root_or_log_is_another(
+    version: str, options: dict[str, str], elsewhere: str, doubt: str, tmp_path: Path
+) -> None:
+    """A real 4.3.1 with storePathRootDir alone reads $HOME/store/commitlog; a real 5.1.4 with another root has no
+    queue of this log.
+    """
+    root = tmp_path / "data"
+    text = "".join(f"{name}={value.replace('{}', str(root))}\n" for name, value in options.items())
+    config = BrokerConfig.from_bytes(text.encode(), "broker.conf", file_rules_of(version))
+    found = config.log_elsewhere(root)
+    assert (elsewhere in found) if elsewhere else not found
+    assert (doubt in config.doubt_about_log(root)) if doubt else not config.doubt_about_log(root)
+    named = config.with_set([f"storePathRootDir={root}", f"storePathCommitLog={root}/commitlog"])
+    assert not named.log_elsewhere(root) and not named.doubt_about_log(root)
+    assert not BrokerConfig(dict(config)).doubt_about_log(root)  # single options leave the rest to the store
+
+
 def test_reads_a_file(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_bytes(b"brokerName = caf\xe9\nmaxIndexNum=400\n")
