@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import JOURNAL, Layout, is_uri
-from ..errors import Refused, Unreadable, UnreadableRange, from_os_error
+from ..errors import Refused, StoreError, Unreadable, UnreadableRange, from_os_error
 from ..log.commit_log import Split
 from ..search.follow import end_of
 from .export_files import ExportHow
@@ -119,7 +119,11 @@ def _remote(root: str, ask: ReadOptions, last: LogEnded | None) -> LogRange:
 def _local(
     root: str, ask: ReadOptions, last: LogEnded | None, before: Mapping[str, LogEnded], *, append: bool
 ) -> LogRange:
-    end = end_of(Layout.open(root, ask.broker_config))
+    try:
+        end = end_of(Layout.open(root, ask.broker_config))
+    except StoreError as error:
+        error.store = root
+        raise
     log = open_log(root, ask.broker_config)
     with log.queue:
         begin = first = log.min_offset

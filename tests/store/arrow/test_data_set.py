@@ -23,10 +23,12 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.export import export
+from mqstore.store.arrow import data_set
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
 from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.stores import ReadOptions
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 
 from ...cli.small_store import small_store
@@ -157,6 +159,33 @@ def test_since_last_goes_on_behind_any_export(tmp_path: Path) -> None:
     put(root, "u")
     exported(root, out, Mode.SINCE_LAST)
     assert bodies(out) == list("abcdefghijklmnopqrstu")
+
+
+def test_queues_that_cannot_be_read_are_not_needed(tmp_path: Path) -> None:
+    root, out = put(tmp_path / "store", "a", "b"), tmp_path / "out"
+    queues = (root / "consumequeue").rename(tmp_path / "queues")
+    (root / "consumequeue").touch()
+    exported(root, out)
+    assert bodies(out) == ["a", "b"]
+    (root / "consumequeue").unlink()
+    queues.rename(root / "consumequeue")
+    exported(put(root, "c"), out, Mode.SINCE_LAST)
+    assert bodies(out) == ["a", "b", "c"]
+
+
+def test_partial_leaves_out_a_store_whose_end_cannot_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roots, out, found = [put(tmp_path / name, name) for name in ("a", "b")], tmp_path / "out", data_set.end_of
+
+    def end_of(layout: Layout) -> int:
+        if layout.root == roots[0]:
+            raise Unreadable("the disk fails", path=layout.root)
+        return found(layout)
+
+    monkeypatch.setattr(data_set, "end_of", end_of)
+    assert run(["export", *map(str, roots), "--to", str(out), "--partial"]) == 1
+    assert bodies(out) == ["b"] and f"the disk fails: {roots[0]}" in capsys.readouterr().err
 
 
 def test_each_store_has_its_own_end(tmp_path: Path) -> None:
