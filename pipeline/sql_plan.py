@@ -19,6 +19,7 @@ from ..store.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _OPTIMIZED, _PHYSICAL = "== Optimized Logical Plan ==", "\n== Physical Plan =="
 _LEAVES = ("LogicalRDD", "LocalRelation")
@@ -69,6 +70,7 @@ def understood(spark: SparkSession, query: str) -> SparkQuery:
         spark.conf.set(name, meant)
     try:
         rows = _analysed(spark, text)
+        refuse_types(rows.schema)
         fields = ((field.name, field.dataType.typeName()) for field in rows.schema.fields)
         columns = unique_names((name, kind == "binary") for name, kind in fields)
         return SparkQuery(text, columns, needed_of(_plan_of(rows)))
@@ -77,6 +79,21 @@ def understood(spark: SparkSession, query: str) -> SparkQuery:
     finally:
         for name, value in before.items():
             spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def refuse_types(answer: StructType) -> None:
+    """Raise InvalidInput if an answer has a column that cannot come into this process."""
+    from pyspark.errors import PySparkTypeError, UnsupportedOperationException
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    for field in answer.fields:
+        try:
+            to_arrow_type(field.dataType, error_on_duplicated_field_names_in_struct=True)
+        except PySparkTypeError:
+            what = f"the query: column {field.name} has the type {field.dataType.simpleString()}, which no answer has"
+            raise InvalidInput(what, hint="CAST the column AS STRING") from None
+        except UnsupportedOperationException:
+            raise InvalidInput(f"the query: column {field.name} has two fields with the same name") from None
 
 
 def _analysed(spark: SparkSession, text: str) -> DataFrame:

@@ -129,6 +129,7 @@ def test_a_query_over_two_stores(spark: SparkSession, tmp_path: Path) -> None:
         ("SELEC", "SELEC"),
         ("SELECT 1,\n nothing", "line 2 pos 1"),
         ("SELECT 1 / 0", "zero"),
+        ("SELECT make_interval(0, 1) AS wait", "column wait has the type interval"),
         ("DROP VIEW messages", r"Syntax.*\(line 1, pos 10\)"),
         ("INSERT OVERWRITE DIRECTORY '/nowhere' SELECT 1", "Syntax"),
     ],

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    CalendarIntervalType,
+    DayTimeIntervalType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
 
-from mqstore.pipeline.sql_plan import needed_of
+from mqstore.pipeline.sql_plan import needed_of, refuse_types
 from mqstore.store.arrow.views import VIEWS
+from mqstore.store.errors import InvalidInput
 
 ALL = tuple(VIEWS["lag"].columns)
 
@@ -31,3 +40,15 @@ def test_a_plan_names_the_columns_it_uses(plan: str, columns: tuple[str, ...]) -
     (needed,) = needed_of(plan)
     assert (needed.view.name, needed.columns) == ("lag", columns)
     assert needed.times == plan.count("Relation") + plan.count("RDD")
+
+
+def test_a_type_that_no_answer_has() -> None:
+    """Intervals of days have one; those of months, and of months and days, have none."""
+    answer = StructType().add("a", BinaryType()).add("b", DayTimeIntervalType())
+    refuse_types(answer)
+    for kind, name in ((YearMonthIntervalType(), "interval year to month"), (CalendarIntervalType(), "interval")):
+        with pytest.raises(InvalidInput, match=f"column c has the type {name}, which no answer has; CAST"):
+            refuse_types(StructType([*answer.fields, StructField("c", kind)]))
+    twice = StructType([*answer.fields, *answer.fields])
+    with pytest.raises(InvalidInput, match="column c has two fields with the same name"):
+        refuse_types(StructType().add("c", twice))
