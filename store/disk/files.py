@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -446,32 +446,48 @@ def noted_journal(folder: Path) -> Path | None:
 def has_log_changed_by_session(layout: Layout, *others: str) -> bool:
     """Whether a session that was not undone, or cannot be read, has changed log, queues, or `others` of the root.
 
-    Log and queues may then lack records of which nothing else tells. A path outside the root counts as log or queues,
-    which some stores have elsewhere.
+    Log and queues may then lack records of which nothing else tells; they do not where only zeros went. A path outside
+    the root counts as log or queues, which some stores have elsewhere.
     """
     of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
     try:
-        tops = (Path(path).parts[0] for path in _changed(layout))
-        return any(top.startswith(of_log) or top in others for top in tops)
+        tops = ((Path(step["path"]).parts[0], step) for step in _changes(layout))
+        return any(top in others or (top.startswith(of_log) and not _takes_zeros(top, step)) for top, step in tops)
     except _UNREADABLE:
         return True
+
+
+def _takes_zeros(top: str, step: Mapping[str, Any]) -> bool:
+    """Whether a change took only zeros, or put units of a queue there. A record in the log may stand for a lost one."""
+    if step["before"] is None or (step["kind"] in ("write", "create") and not top.startswith(CONSUME_QUEUE)):
+        return False
+    behind: int = step["before"]["size"] - step["offset"]
+    size = min(step["length"], behind) if step["kind"] == "write" else behind
+    return bool(step["old_sha256"] == _sha256_of_zeros(size))
+
+
+@cache
+def _sha256_of_zeros(size: int) -> str:
+    total = hashlib.sha256()
+    for begin in range(0, size, 1 << 20):
+        total.update(bytes(min(1 << 20, size - begin)))
+    return total.hexdigest()
 
 
 def is_of_session(layout: Layout, name: str) -> bool:
     """Whether a session that was not undone has written the file of this name below the root."""
     try:
-        return any(path == name for path in _changed(layout))
+        return any(step["path"] == name for step in _changes(layout))
     except _UNREADABLE:
         return False
 
 
-def _changed(layout: Layout) -> Iterator[str]:
-    """Yield the paths, as the journals name them, that sessions have changed and not undone. Raises `_UNREADABLE`."""
+def _changes(layout: Layout) -> Iterator[Mapping[str, Any]]:
+    """Yield the steps, as the journals have them, of sessions that were not undone. Raises `_UNREADABLE`."""
     journals = (layout.journal, layout.root / JOURNAL)  # with --journal two, and the store's own has notes
     for folder in {noted_journal(one) or one for journal in journals for one in sessions(journal)}:
         if not (folder / UNDONE).exists():
-            steps = json.loads(read_regular(folder / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
-            yield from (step["path"] for step in steps)
+            yield from json.loads(read_regular(folder / SESSION_JOURNAL, LARGEST_JOURNAL_BYTES))["steps"]
 
 
 def is_linked(layout: Layout) -> bool:
@@ -581,20 +597,3 @@ class Edit(NamedTuple):
             "reason": self.reason,
             "codes": list(self.codes),
         }
-
-
-def digest(edits: Iterable[Edit]) -> str:
-    """Fingerprint of a list of edits: plans with equal fingerprints make the same changes."""
-    total = hashlib.sha256()
-    for edit in edits:
-        length = 0 if edit.content_id else edit.length
-        head = (edit.kind, edit.path, edit.offset, length, edit.data is None)
-        total.update(repr(head).encode("utf-8", "surrogateescape"))
-        if edit.content_id:
-            total.update(edit.content_id)
-            continue
-        total.update(edit.data or b"")
-        for offset, data in edit.pieces:
-            total.update(b"%d:%d:" % (offset, len(data)))
-            total.update(data)
-    return total.hexdigest()

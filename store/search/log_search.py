@@ -27,6 +27,7 @@ from ..errors import Corrupted, InvalidInput, NotFound, StoreError
 from ..log.batch import DAMAGED, messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
+from ..queues.ext import tags_codes
 from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import of_queue
 from ..queues.units import is_valid
@@ -491,25 +492,26 @@ def _passed_and_due_after(time_ms: int, store: StoreReader, passed: Mapping[int,
     for _, queue_id, *_ in store.queues.of_topic(SCHEDULE_TOPIC):
         wait_ms, level = levels[queue_id] if queue_id < len(levels) else 0, queue_id + 1
         with store.queues.open(SCHEDULE_TOPIC, queue_id) as queue, suppress(NotFound):
-            first = _first_due_after(time_ms, store, queue)
+            first, due_ms = _first_due_after(time_ms, store, queue)
             if first is None or first.queue_offset >= passed.get(level, 0):
                 continue
             stored_ms = store.message_of_unit(queue, first.queue_offset).store_timestamp
             # if the clock went back, or the level has a shorter delay now, the broker delivers the message at once
-            if stored_ms <= time_ms and first.tags_code <= stored_ms + wait_ms:
+            if stored_ms <= time_ms and due_ms <= stored_ms + wait_ms:
                 found[level] = first
     return found
 
 
-def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> Unit | None:
-    """The first unit at the end of a delay queue that is due after a time. Its tags code is the due time."""
-    ends, first = store.queue_summary(queue), None
+def _first_due_after(time_ms: int, store: StoreReader, queue: ConsumeQueue) -> tuple[Unit | None, int]:
+    """The first unit at the end of a delay queue that is due after a time, and its due time. That is its tags code."""
+    ends, first, due_ms = store.queue_summary(queue), None, 0
     for number, units in queue.units(ends.min_offset, ends.max_offset, reverse=True):
-        late = np.flatnonzero(is_valid(units) & (units["tags_code"] > time_ms))
+        codes, known = tags_codes(units["tags_code"].astype(np.int64), store.layout, queue)
+        late = np.flatnonzero(is_valid(units) & known & (codes > time_ms))
         if not len(late):
             break
-        first = queue.unit(number + int(late[0]))
-    return first
+        first, due_ms = queue.unit(number + int(late[0])), int(codes[late[0]])
+    return first, due_ms
 
 
 OnDamage = Literal["warn", "raise", "skip"]

@@ -10,6 +10,7 @@ the same journal and ends the same.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files, digest, find_note, noted_journal, remove_tree, sessions, write_note
+from ..disk.files import Edit, Files, find_note, noted_journal, remove_tree, sessions, write_note
 from ..disk.layout import BARRIER_PREFIX, Layout
 from ..disk.lock import LockState, StoreLock, holder
 from ..errors import InUse, Refused
@@ -114,7 +115,7 @@ def _agreed(
     if shown is not None and seen is not None and seen.still_holds(layout, lock_was):
         return shown
     plan = replan()
-    if shown is not None and digest(plan.edits) != digest(shown.edits):
+    if shown is not None and _digest(plan.edits) != _digest(shown.edits):
         raise Refused(
             "the store has changed since the plan was made", path=layout.root, hint="look at the new plan and try again"
         )
@@ -355,3 +356,20 @@ def _move(path: Path, target: Path, files: Files) -> tuple[Path, ...]:
     if not target.exists() and path.exists():
         files.rename(path, target)
     return tuple(directory for directory in (path.parent, target.parent) if directory.exists())
+
+
+def _digest(edits: Iterable[Edit]) -> str:
+    """Fingerprint of a list of edits: plans with equal fingerprints make the same changes."""
+    total = hashlib.sha256()
+    for edit in edits:
+        length = 0 if edit.content_id else edit.length
+        head = (edit.kind, edit.path, edit.offset, length, edit.data is None)
+        total.update(repr(head).encode("utf-8", "surrogateescape"))
+        if edit.content_id:
+            total.update(edit.content_id)
+            continue
+        total.update(edit.data or b"")
+        for offset, data in edit.pieces:
+            total.update(b"%d:%d:" % (offset, len(data)))
+            total.update(data)
+    return total.hexdigest()

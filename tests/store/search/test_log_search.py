@@ -26,8 +26,9 @@ from mqstore.store.search.queue_search import search_queues
 from mqstore.store.search.selection import Selection, Slice, TimeRange
 from mqstore.store.search.store import StoreReader
 
-from ...stores import NAMES, messages, truth, unpack
+from ...stores import NAMES, config, messages, truth, unpack
 from ..choices import clean_where, stores_where
+from ..recover.recovered import recover
 from .searched import NAME, Notes, Record, has_key, in_topic, positions, wanted
 
 SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
@@ -456,6 +457,12 @@ def test_a_level_that_waits_less_by_now_has_delivered_what_waits_longer(tmp_path
             assert (18 in never_delivered(store, {18: 10**6})) is there, levels
 
 
+def test_a_due_time_in_consumequeue_ext_counts(tmp_path: Path) -> None:
+    """The unit has only the address of the due time, which is below all times."""
+    with StoreReader(unpack("4.9.7-cqext", tmp_path)) as store:
+        assert 18 in never_delivered(store, {18: 10**6})
+
+
 @pytest.mark.parametrize("damage", ["zeros", "torn", "stale"])
 def test_a_log_that_lost_its_end_proves_no_delivery_wrong(damage: str, tmp_path: Path) -> None:
     root = unpack(NAME, tmp_path)
@@ -511,3 +518,14 @@ def test_a_session_silences_the_proof_only_where_it_changed_log_or_queues(tmp_pa
             (folder / "undone").touch()
         with StoreReader(root) as store:
             assert bool(never_delivered(store, {18: 10**6})) is told, path
+
+
+def test_a_recovery_that_takes_only_zeros_leaves_the_proof(tmp_path: Path) -> None:
+    """A killed broker leaves an empty log file, and queues without their last units."""
+    root, passed = unpack("4.9.7-killed", tmp_path), dict.fromkeys(range(1, 19), 10**6)
+    options = BrokerConfig(config("4.9.7-killed", root))
+    with StoreReader(root, options) as store:
+        before = never_delivered(store, passed)
+    recover(root, options, "4.9")
+    with StoreReader(root, options) as store:
+        assert never_delivered(store, passed) == before != {}
