@@ -65,23 +65,25 @@ def timed(
 
     If the time is past, it goes to the real topic at once. precision_ms, max_delay_seconds: a broker's
     `timerPrecisionMs`, `timerMaxDelaySec`. Raises InvalidInput (a generation without timers, a half message, also a
-    delay level), LimitExceeded (too far away).
+    delay level, a cancellation too late), LimitExceeded (too far away).
     """
     if not profile.timer:
         raise InvalidInput(
             f"brokers of {profile.version} have no timers", hint="use --delay-level, or --as-broker 5.1 or later"
         )
     _refuse_transaction(message)
-    text = java_string(message.properties)
-    if names.DELAY in names.parse(message.properties):
+    found = names.parse(message.properties)
+    if _asked_level(found) is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
     if deliver_ms - now_ms > max_delay_seconds * 1000:
         raise LimitExceeded(
             f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec {max_delay_seconds}",
             hint="--set timerMaxDelaySec=SECONDS raises the limit",
         )
-    asked = {} if names.TIMER_DELIVER_MS in text else {names.TIMER_DELIVER_MS: str(deliver_ms)}
+    asked = {} if found.keys() & _TIMES.keys() else {names.TIMER_DELIVER_MS: str(deliver_ms)}
     if deliver_ms <= now_ms:
+        if names.TIMER_DEL_UNIQKEY in found:
+            raise InvalidInput(f"the time is past: a broker refuses a late cancellation ({names.TIMER_DEL_UNIQKEY})")
         return _with_properties(message, asked, profile.final_separator)
     whole = deliver_ms % precision_ms == 0
     out_ms = deliver_ms - precision_ms if whole else deliver_ms // precision_ms * precision_ms
@@ -340,14 +342,14 @@ def _asked_level(properties: dict[str, str]) -> int | None:
 
 def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
     """The delivery time in the properties, None if there is none. Raises InvalidInput."""
-    for name, unit_ms, base_ms in (
-        (names.TIMER_DELAY_SEC, 1000, now_ms),
-        (names.TIMER_DELAY_MS, 1, now_ms),
-        (names.TIMER_DELIVER_MS, 1, 0),
-    ):
+    for name, (unit_ms, is_delay) in _TIMES.items():
         text = properties.get(name)
         if text is not None:
             if not re.fullmatch(r"[0-9]{1,18}", text):
                 raise InvalidInput(f"{name} is not a number: {text}")
-            return base_ms + int(text) * unit_ms
+            return now_ms * is_delay + int(text) * unit_ms
     return None
+
+
+_TIMES = {names.TIMER_DELAY_SEC: (1000, True), names.TIMER_DELAY_MS: (1, True), names.TIMER_DELIVER_MS: (1, False)}
+"""Properties that ask for a time, the one that counts first: ms of its unit, and whether it is counted from now."""

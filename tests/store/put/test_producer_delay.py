@@ -190,3 +190,29 @@ def test_properties_ask_as_options_do(tmp_path: Path) -> None:
             message = replace(MESSAGE, properties=format_properties({"DELAY": text}))
             queue = as_stored(message, ProducerOptions(), writer).queue_id
             assert queue == (MESSAGE.queue_id if level is None else level - 1)
+
+
+def test_a_time_adds_what_a_broker_adds(tmp_path: Path) -> None:
+    """HookUtils.handleScheduleMessage of 5.1.4 to 5.5.1: a delay stays one; DELAY below 1 asks for nothing."""
+    topic, wheel = MESSAGE.topic, TIMER_TOPIC.encode()
+    due, late = str(NOW_MS + 300_000), str(NOW_MS - 300_000)
+    own = {"TIMER_OUT_MS": str((NOW_MS + 300_000) // 1000 * 1000), "REAL_TOPIC": "orders", "REAL_QID": "2"}
+    given = ProducerOptions(deliver_ms=NOW_MS + 300_000)
+    cases: list[tuple[dict[str, str], ProducerOptions, bytes, dict[str, str]]] = [
+        ({"TIMER_DELAY_SEC": "300"}, ProducerOptions(), wheel, own),
+        ({"TIMER_DELAY_MS": "300000"}, ProducerOptions(), wheel, own),
+        ({"TIMER_DELIVER_MS": due}, ProducerOptions(), wheel, own),
+        ({"TIMER_DELAY_SEC": "0"}, ProducerOptions(), topic, {}),
+        ({"TIMER_DELIVER_MS": late}, ProducerOptions(), topic, {}),
+        ({"DELAY": "0", "TIMER_DELAY_SEC": "300"}, ProducerOptions(), wheel, own),
+        ({"DELAY": "-1"}, given, wheel, own | {"TIMER_DELIVER_MS": due}),
+        ({"KEYS": "TIMER_DELIVER_MS"}, given, wheel, own | {"TIMER_DELIVER_MS": due}),
+        ({"TIMER_DELAY_SEC": "300", "TIMER_DEL_UNIQKEY": "K"}, ProducerOptions(), wheel, own),
+    ]
+    with StoreWriter.open(tmp_path / "store", clock=lambda: NOW_MS) as writer:
+        for properties, asked, to, added in cases:
+            made = as_stored(replace(MESSAGE, properties=format_properties(properties)), asked, writer)
+            assert (made.topic, parse(made.properties)) == (to, properties | added)
+        cancels = {"TIMER_DELIVER_MS": late, "TIMER_DEL_UNIQKEY": "K"}
+        with pytest.raises(InvalidInput, match="a broker refuses a late cancellation"):
+            as_stored(replace(MESSAGE, properties=format_properties(cancels)), ProducerOptions(), writer)
