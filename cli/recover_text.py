@@ -133,6 +133,11 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if found.plan is None:
         return ""
     if found.not_by_files:
+        if writer := _newer_writer(found):
+            begin = "No file needs repair" if found.nothing_to_do else "No repair helps"
+            return (
+                f"{begin}: a broker {writer} wrote the store, and {found.main_version} does not know all its records."
+            )
         if found.nothing_to_do:
             return "No file needs repair: the broker's configuration does not fit this store."
         return "First correct the broker's configuration, which does not fit this store."
@@ -156,6 +161,20 @@ def _remedy(before: JudgedRecovery, given: Given) -> str:
     if lacks_first_files(before.verdict):
         loses = " does not bring them back: first look for the files, or for a replica that has them (--replica)"
     return f"`{steps[0]}`{loses}{_behind_the_log(before)}."
+
+
+def _newer_writer(found: Recovery) -> str:
+    """The version that wrote a store of which the broker's version, an older one, loses messages; "" if the broker's
+    options are the reason, or if that version may have written the store.
+    """
+    from ..store.broker.profiles import VERSIONS, profile_of
+    from ..store.settings.generation import generation_of
+
+    if not found.prediction.lost.messages or found.prediction.case.by_options:
+        return ""
+    written = generation_of(found.layout)
+    own = VERSIONS.index(profile_of(found.main_version).version)
+    return written.version if own < VERSIONS.index(written.candidates[0]) else ""
 
 
 def _left_unfired(before: JudgedRecovery) -> str:
@@ -310,7 +329,9 @@ def _next(seen: JudgedRecovery, given: Given) -> list[str]:
         return ["Next: fix the problem named above, then run this command again."]
     if found.not_by_files:
         unfit = "start the broker" if found.nothing_to_do else "run this command again, and start the broker,"
-        return [f"Next: {unfit} with a configuration that fits this store."]
+        writer = _newer_writer(found)
+        fitting = f"of version {writer} or later" if writer else "with a configuration that fits this store"
+        return [f"Next: {unfit} {fitting}."]
     steps = next_steps(seen, given)
     shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
     notes = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []

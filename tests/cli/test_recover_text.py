@@ -110,6 +110,18 @@ def test_a_dledger_broker_has_no_master(tmp_path: Path) -> None:
     assert page.splitlines()[0].endswith(" loses no message; 4 queue units point behind the end of the log.")
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "writer"), [("5.3.3-v2", "4.9", "5.3"), ("4.9.7-ipv6", "4.3", "4.9"), ("5.3.3-v2", "5.3", "")]
+)
+def test_a_version_that_does_not_know_the_records(name: str, version: str, writer: str, tmp_path: Path) -> None:
+    """A real 4.9.7 gives 90 of the 190 messages; no configuration helps."""
+    page = run_here(["recover", str(stores.unpack(name, tmp_path)), "--broker-version", version]).stdout
+    told = f"No file needs repair: a broker {writer} wrote the store, and {version} does not know all its records."
+    assert page.splitlines()[0].endswith(told) == bool(writer), page
+    assert page.endswith(f"Next: start the broker of version {writer} or later.\n") == bool(writer), page
+    assert "configuration" not in page
+
+
 def test_a_plan_does_not_bring_back_the_first_files(tmp_path: Path) -> None:
     """Deleted by hand: no broker ran long enough to delete them. A replica's are named before anything is changed."""
     root = stores.unpack("5.3.3-killed", tmp_path)
