@@ -57,7 +57,8 @@ def rebuild(plan: JobPlan, target: Path, job: Job, files: Files | None = None) -
         complete(stage, plan, job(plan, stage))
 
     same = json.loads(json.dumps(asdict(plan)))
-    return publish_job(target, fill, lambda found: found.get("plan") == same, files)
+    like = next((Path(store.root) for store in plan.stores), None)
+    return publish_job(target, fill, lambda found: found.get("plan") == same, files, like=like)
 
 
 def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:

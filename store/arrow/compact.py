@@ -75,7 +75,8 @@ def compact_stores(
         return {"stores": found}
 
     same = {"folders": dict(folders), "topics": list(topics), "how": asdict(how)}
-    return publish_made(target, same, make)
+    like = next((Path(root) for root in folders if Path(root).is_dir()), None)
+    return publish_made(target, same, make, like)
 
 
 def fill(

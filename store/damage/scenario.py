@@ -309,7 +309,7 @@ def drill(
     edits = [
         edit._replace(path=os.fspath(target / os.path.relpath(edit.path, root))) for edit in plan(store, scenario, seed)
     ]
-    with new_directory(target, files):
+    with new_directory(target, files, like=root):
         left_out = copy_store(root, target, files, told)
         for edit in edits:
             _apply(edit, files)

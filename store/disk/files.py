@@ -69,14 +69,13 @@ def _sync_file_range() -> Callable[..., int] | None:
 
 FOLLOW_LINKS = "--follow-links"
 """The option that allows directories of a store to be links elsewhere."""
-_FILE_BITS, _MODE_BITS, _OPEN_ATTEMPTS = 0o666, 0o7777, 8
+_FILE_BITS, _MODE_BITS, _OWNER_BITS, _OPEN_ATTEMPTS = 0o666, 0o7777, 0o700, 8
 
 
 class Files:
     """Creates, writes, flushes, renames and removes files and directories.
 
-    Every method passes each change to `step` before it makes it, and raises an error of `store.errors` with the path
-    if the system refuses the change.
+    Every method passes each change to `step` before it makes it, and raises an error with the path if it is refused.
     """
 
     _roots: tuple[str, ...] = ()
@@ -112,10 +111,9 @@ class Files:
             raise Refused(f"leads out of the store, to {os.path.realpath(path)}", path=path, hint=hint)
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
-        """Called before every change. Tests override it to raise an error in place of the change.
-
-        change: create open write truncate sync sync_directory rename exchange unlink make_directory remove_directory
-        set_times. size_bytes: bytes of a write, or the new length of a file.
+        """Called before every change. Tests override it to raise an error in place of the change. change: create open
+        write truncate sync sync_directory rename exchange unlink make_directory remove_directory set_times. size_bytes:
+        bytes of a write, or the new length of a file.
         """
 
     def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
@@ -162,15 +160,14 @@ class Files:
                 last_error = error
         raise last_error
 
-    def make_directory(self, path: Path) -> None:
-        """Create a directory and its missing parents, each with mode and owner of its parent, and flush them."""
-        for above in self._make_directory(path):
+    def make_directory(self, path: Path, *, like: Path | None = None) -> None:
+        """Create a directory and missing parents, each with mode and owner of its parent or `like`, and flush them."""
+        for above in self._make_directory(path, like):
             self.sync_directory(above)
 
     def make_directories(self, paths: Iterable[Path]) -> None:
-        """Create many directories, as `make_directory`; parents must come before their children. All are flushed at the
-        end: each flush alone would take as long as all together. The parent of an existing directory is flushed, too,
-        since whoever created it may have been killed before the flush.
+        """Create many directories, as `make_directory`, parents first. All are flushed at the end, which is as fast as
+        one flush, and the parents of existing ones, too: whoever made those may have been killed before the flush.
         """
         changed = dict[Path, None]()
         for path in paths:
@@ -178,7 +175,7 @@ class Files:
         for above in changed:
             self.sync_directory(above)
 
-    def _make_directory(self, path: Path) -> Iterator[Path]:
+    def _make_directory(self, path: Path, like: Path | None = None) -> Iterator[Path]:
         """Create a directory and its missing parents; yield the parent of each new directory."""
         missing = [path, *path.parents]
         missing = missing[: next(i for i, p in enumerate(missing) if p.exists())]
@@ -186,8 +183,11 @@ class Files:
         for directory in reversed(missing):
             with os_errors(directory, "cannot create"):
                 self.step("make_directory", directory)
-                model = directory.parent.stat()
+                given = like if directory == path else None
+                model = (given or directory.parent).stat()
                 directory.mkdir(mode=model.st_mode & _MODE_BITS, exist_ok=True)
+                if given is not None:  # whatever the umask is
+                    directory.chmod(model.st_mode & _MODE_BITS | _OWNER_BITS)
                 _copy_owner(directory, model)
             yield directory.parent
 

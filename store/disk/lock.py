@@ -258,17 +258,18 @@ def creator_of(target: Path) -> int | None:
 
 
 @contextmanager
-def new_directory(target: Path, files: Files) -> Iterator[None]:
+def new_directory(target: Path, files: Files, *, like: Path | None = None) -> Iterator[None]:
     """Create `target`, or take an empty directory, and confine `files` to it in this block. If the block ends with an
     error or an interrupt, everything is removed again; the error says so, or names what could not be removed.
 
+    like: a new directory gets the owner and mode of this one, so that the same broker can use the store in it.
     A killed process leaves a mark (`mark_of`). Raises InvalidInput, NotAStore, InUse if the directory is not new or
     empty, NoSpace, Unreadable, Missing.
     """
     check_empty(target)
     mark = mark_of(target)
     made = [path for path in (mark.parent, target, *target.parents) if not path.exists()]
-    with _marked(target, made, files):
+    with _marked(target, made, files, like):
         try:
             files.sync_directory(mark.parent)
             yield
@@ -325,13 +326,13 @@ def is_incomplete(target: Path) -> bool:
     return True
 
 
-def _marked(target: Path, made: list[Path], files: Files) -> StoreLock:
+def _marked(target: Path, made: list[Path], files: Files, like: Path | None) -> StoreLock:
     """Create a directory and its mark; return the lock of the mark. Raises InvalidInput if somebody else has put
     something there since the check; that stays as it is.
     """
     mark, lock = mark_of(target), None
     try:
-        files.make_directory(target)
+        files.make_directory(target, like=like)
         files.confine([target])
         files.make_directory(mark.parent)
         lock = StoreLock.take(mark, files, hint=_ANOTHER)

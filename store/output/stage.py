@@ -151,12 +151,12 @@ def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
 
 
 @contextmanager
-def one_job(target: Path, files: Files) -> Iterator[Path]:
+def one_job(target: Path, files: Files, like: Path | None = None) -> Iterator[Path]:
     """Keep other jobs out of `target`. Yields the place where this job works: the target, or the place beside it while
     the target does not exist, or is empty while something is beside it.
 
-    Behind the block the folder of stages and the place beside are removed if they are empty. Raises InUse if another
-    job works there.
+    Behind the block the folder of stages and the place beside are removed if they are empty. like: as of
+    `make_directory`. Raises InUse if another job works there.
     """
     place, beside = target, _unfinished(target)
     with ExitStack() as others:
@@ -164,12 +164,13 @@ def one_job(target: Path, files: Files) -> Iterator[Path]:
             place = beside
         elif (beside / JOURNAL / _LOCK).exists():  # the target was made while another job works beside it
             others.enter_context(StoreLock.take(beside / JOURNAL / _LOCK, files, hint=_BUSY_HINT))
-        yield from _locked(place, target, files)
+        yield from _locked(place, target, files, like)
 
 
-def _locked(place: Path, target: Path, files: Files) -> Iterator[Path]:
+def _locked(place: Path, target: Path, files: Files, like: Path | None) -> Iterator[Path]:
     """The block of `one_job`, with the lock of its place."""
     try:
+        files.make_directory(place, like=like)
         files.make_directory(place / JOURNAL)
         with StoreLock.take(place / JOURNAL / _LOCK, files, hint=_BUSY_HINT) as held:
             try:
@@ -338,19 +339,21 @@ def publish_job(
     files: Files | None = None,
     rows: Path | None = None,
     into: Into = _NEW,
+    like: Path | None = None,
 ) -> dict[str, Any]:
     """Run a job that fills and seals a stage, make its output `target`, and return its manifest.
 
     target: a new or empty directory. is_same: whether a manifest is of this job. A job that was interrupted while it
     published is finished first; if that was this job, its manifest is returned. If the job fails, the target is as it
-    was. rows: of `new_rows`, the input of the job; rows of others are removed. Raises Refused, InUse, NotAStore,
-    NoSpace, Unreadable, and whatever the job raises.
+    was. rows: of `new_rows`, the input of the job; rows of others are removed. like: a directory whose owner and mode
+    a new target gets, so that the same broker can use a store in it. Raises Refused, InUse, NotAStore, NoSpace,
+    Unreadable, and whatever the job raises.
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
     put_back(target, files)
     _require_directory(target, into)
-    with one_job(target, files) as place:
+    with one_job(target, files, like) as place:
         remove_rows(place, files, rows)
         finished = finish_left(target, place, files)
         if finished or place == target:
@@ -376,13 +379,15 @@ def publish_job(
         return manifest
 
 
-def publish_made(target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> dict[str, Any]:
+def publish_made(
+    target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]], like: Path | None = None
+) -> dict[str, Any]:
     """`publish_job` for output that `make` writes into a folder; the manifest is `job` and what `make` returns."""
 
     def fill(stage: Stage) -> None:
         stage.seal({"job": job, **make(stage.tree)})
 
-    return publish_job(target, fill, lambda found: found.get("job") == job)
+    return publish_job(target, fill, lambda found: found.get("job") == job, like=like)
 
 
 FINISHED = "the job that was interrupted here is finished now, with the data that it had read then"

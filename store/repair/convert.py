@@ -309,7 +309,7 @@ def convert(
     _check(layout)
     check_target(layout.root, target)
     file_bytes = commit_log_size(layout).value
-    with new_directory(target, files), Moved() as moved:
+    with new_directory(target, files, like=layout.root), Moved() as moved:
         copied = _copy_log(layout, target, file_bytes, files, moved, tell, _put_right(layout, version))
         left_behind = copy_rest(layout, target, files)
         copy_expired_queues(layout, target, log_start(layout), files)

@@ -474,8 +474,10 @@ def write(salvaged: Salvaged, target: Path, wanted: SalvageRequest, files: Files
     if wanted.layout is LayoutKind.ORIGINAL and salvaged.log.runs:
         check_layer(salvaged.log, salvaged.file_bytes)
 
+    like = salvaged.stores[0].root if salvaged.stores else None
+
     def make() -> None:
-        with new_directory(target, files):
+        with new_directory(target, files, like=like):
             _write(salvaged, target, wanted, files, told)
 
     _without_expired(salvaged, wanted, make)

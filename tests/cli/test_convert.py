@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,25 @@ def test_a_file_that_is_missing_at_the_end_of_the_older_log(tmp_path: Path) -> N
     root = mixed_store(tmp_path)
     (root / "commitlog" / file_name(262_144)).unlink()
     assert f"  commitlog/{file_name(262_144)}: this file is missing;" in run_here(["verify", str(root)]).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("5.3.3-dledger", ["repair", "STORE", "--convert", "plain", "--to", "NEW"]),
+        ("5.3.3-clean", ["salvage", "STORE", "--to", "NEW"]),
+        ("5.3.3-clean", ["damage", "STORE", "--to", "NEW", "--scenario", "torn-tail"]),
+        ("5.3.3-clean", ["pipeline", "compact", "STORE", "--topic", "orders", "--to", "NEW"]),
+    ],
+)
+def test_the_same_broker_can_use_the_new_store(name: str, words: list[str], tmp_path: Path) -> None:
+    """Run by root, all of it belongs to the user of the old store, not a part of it."""
+    root, new = stores.unpack(name, tmp_path), tmp_path / "new"
+    if os.geteuid() == 0:
+        for path in (root, *root.rglob("*")):
+            os.chown(path, 12345, 12346)
+    root.chmod(0o750)
+    done = run_here([{"STORE": str(root), "NEW": str(new)}.get(word, word) for word in words])
+    assert new.stat().st_mode == root.stat().st_mode, done
+    owner = (root.stat().st_uid, root.stat().st_gid)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (new, *new.rglob("*"))} == {owner}

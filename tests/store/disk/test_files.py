@@ -67,11 +67,11 @@ def test_what_somebody_has_put_there_meanwhile_stays(theirs: str, tmp_path: Path
     """Between the look at a directory and its mark: as if it had been there before."""
 
     class Slow(Files):
-        def make_directory(self, path: Path) -> None:
+        def make_directory(self, path: Path, *, like: Path | None = None) -> None:
             (target / theirs).parent.mkdir(parents=True, exist_ok=True)
             (target / theirs).write_text("theirs")
             (target / "last.txt").touch()
-            super().make_directory(path)
+            super().make_directory(path, like=like)
 
     target = tmp_path / "above" / "new"
     with pytest.raises(InvalidInput) as refused, new_directory(target, Slow()):
@@ -240,3 +240,23 @@ def test_directories_of_topics_are_looked_at_for_links_once(tmp_path: Path, monk
     (root / "index" / "1").symlink_to("/etc/hostname")
     with pytest.raises(Refused, match="leads out of the store"):
         check_reach(layout, [Edit("remove", f"{root}/index/0", ""), Edit("remove", f"{root}/index/1", "")])
+
+
+def test_a_new_directory_is_like_the_store_that_it_is_made_of(tmp_path: Path) -> None:
+    """Whatever the umask is: the same broker must be able to use it. A directory that was there stays as it is."""
+    model, new, old = tmp_path / "model", tmp_path / "new", tmp_path / "old"
+    for folder, mode in ((model, 0o2770), (old, 0o755)):
+        folder.mkdir()
+        if folder is model and os.geteuid() == 0:
+            os.chown(model, 12345, 12346)
+        folder.chmod(mode)
+    before, umask = old.stat(), os.umask(0o077)
+    try:
+        for target in (new, old):
+            with new_directory(target, Files(), like=model):
+                pass
+    finally:
+        os.umask(umask)
+    made, kept = new.stat(), old.stat()
+    assert (made.st_mode, made.st_uid, made.st_gid) == (model.stat().st_mode, model.stat().st_uid, model.stat().st_gid)
+    assert (kept.st_mode, kept.st_uid) == (before.st_mode, before.st_uid)
