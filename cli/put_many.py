@@ -336,8 +336,12 @@ class _Stream:
         self._waiting_count += count
 
     def acknowledge(self) -> Iterator[Answer]:
-        """Sync the waiting messages, and yield their answers."""
-        if self._waiting:
+        """Sync the waiting messages, and yield their answers. Topics of messages that were left out are added, too: an
+        earlier run may have been killed before that.
+        """
+        while self._present is not None and self._present.queues:
+            self._writer.expect(*self._present.queues.pop())
+        if self._waiting or self._writer.lacks_topics:
             with held_interrupts():
                 self._writer.sync()
         waiting, self._waiting, self._waiting_count = self._waiting, [], 0

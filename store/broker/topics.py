@@ -19,7 +19,7 @@ from ...formats.json_table import DATA_VERSION, STATE_VERSION
 from ...formats.message_properties import RETRY_PREFIX
 from ..disk.compressed import read_regular
 from ..disk.files import Files, write_new
-from ..errors import Missing, Refused
+from ..errors import Missing, Refused, StoreError
 from .profiles import WriterProfile
 from .system_topics import DEAD_LETTER_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIXES, parse_levels
 
@@ -123,6 +123,7 @@ class Topics:
         self._content = content
         self._main = main
         self._added = 0
+        self._own = set[str]()  # topics that were added
 
     @classmethod
     def read(cls, config: Path) -> Topics:
@@ -181,12 +182,20 @@ class Topics:
         value = attributes.get(name) if isinstance(attributes, dict) else None
         return value if isinstance(value, str) else None
 
+    def missing(self, highest_queue: Mapping[str, int]) -> dict[str, int]:
+        """The topics in `highest_queue` without an entry, or with an entry of `add` that has too few queues for it."""
+        table = self._table
+        return {
+            t: q for t, q in highest_queue.items() if t not in table or (t in self._own and q >= (self.queues(t) or 0))
+        }
+
     def add(self, highest_queue: Mapping[str, int], profile: WriterProfile, batch_topics: Collection[str] = ()) -> None:
         """Add missing topics. highest_queue: topic → highest queue id in use. batch_topics: those with batch queues."""
-        missing = {t: q for t, q in highest_queue.items() if t not in self._table}
+        missing = self.missing(highest_queue)
         if not missing:
             return
         self._added += len(missing)
+        self._own |= missing.keys()
         self._content.setdefault(DATA_VERSION.member, {})
         table = self._content.setdefault(formats.TOPIC_CONFIG_TABLE, {})
         for topic, queue_id in missing.items():
@@ -250,12 +259,17 @@ def _parse(data: bytes) -> dict[str, Any] | None:
 
 
 def replace_file(files: Files, path: Path, data: bytes) -> None:
-    """Replace the content of a file atomically."""
+    """Replace the content of a file atomically. After an error no temporary file is left."""
     temporary = path.with_name(path.name + ".tmp")
     if temporary.exists():
         files.unlink(temporary)
-    write_new(files, temporary, data, like=path if path.exists() else None)
-    files.rename(temporary, path)
+    try:
+        write_new(files, temporary, data, like=path if path.exists() else None)
+        files.rename(temporary, path)
+    except StoreError:
+        if temporary.exists():
+            files.unlink(temporary)
+        raise
     files.sync_directory(path.parent)
 
 

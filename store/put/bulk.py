@@ -427,10 +427,11 @@ _SEPARATOR = b"\0"
 class PresentKeys:
     """Counts of the messages in a store by topic, queue and key. Memory: that of the keys.
 
-    copies: gets the numbers of messages that are present, when they come again.
+    copies: gets the numbers of messages that are present, when they come again. queues: the queues of these messages.
     """
 
     def __init__(self, copies: CopiedNumbers | None = None) -> None:
+        self.queues = set[tuple[str, int]]()
         #: by key: the first record not yet matched, and those after it
         self._next: dict[bytes, int] = {}
         self._others: dict[bytes, deque[int]] = {}
@@ -487,14 +488,16 @@ class PresentKeys:
             return False
         if others := self._others.get(name):
             self._next[name] = others.popleft()
+        topic, _, key = name.partition(_SEPARATOR)
+        queue = java_string(topic), int(key.rpartition(_SEPARATOR)[2])
+        self.queues.add(queue)
         if old_offset < 0:  # not a copy
             return True
         offset, place = self._numbers[0][:, row].tolist()
-        topic, _, key = name.partition(_SEPARATOR)
         if topic == HALF:
             self._halves.append((store, old_offset, offset, old_place, place))
         if old_offset != offset:
-            self._copies.moved.add((store, java_string(topic), int(key.rpartition(_SEPARATOR)[2])))
+            self._copies.moved.add((store, *queue))
         return True
 
     def _report_halves(self) -> None:

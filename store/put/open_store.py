@@ -1,9 +1,9 @@
 """A store open for writing: its parts, and the order in which they change (spec 01, 1.15; 07, 7.6).
 
-Order of effects: lock, `abort`, log, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message is
-acknowledged when `sync` returns. A crash before `close` removes `abort` leaves a store that `recover` restores with
-every acknowledged message. If no message is acknowledged, an error leaves the store as it was, as far as that is
-certain.
+Order of effects: lock, `abort`, log, topics, queues, RocksDB of queues, index, checkpoint, `abort` removed. A message
+is acknowledged when `sync` returns: log and topics are on disk. A crash before `close` removes `abort` leaves a store
+that `recover` restores with every acknowledged message. If no message is acknowledged, an error leaves the store as it
+was, as far as that is certain; but an entry of a topic, which brokers make without messages, too, may stay.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class OpenStore(Closing):
         self._checkpoint_before = read_checkpoint(layout.checkpoint)
         self._checkpoint = self._checkpoint_before or Checkpoint()
         self._new = tail.last is None and not layout.checkpoint.exists()
-        self._lost_queues = tail.lost_queues
+        # the queue of a topic without an entry is not lost: the topic was deleted, and begins anew
+        self._lost_queues = {q for q in tail.lost_queues if self.topics is None or q[0] in self.topics}
         self._was_delayed = any(end for (topic, _), end in tail.next_offsets.items() if topic == SCHEDULE_TOPIC)
         self._begun = False
         self._broken = False
@@ -188,7 +189,7 @@ class OpenStore(Closing):
         """Raise InvalidInput for a queue that cannot have a directory, Refused for a directory elsewhere, Unclean for a
         queue that does not exist although the log has its messages, Unsupported for a compaction topic.
         """
-        if queue in self._lost_queues and (self.topics is None or queue[0] in self.topics):
+        if queue in self._lost_queues:
             raise unclean(self.layout, f"the log has messages of {queue[0]}/{queue[1]}, but the queue is missing", None)
         if self._is_compacted(queue[0]):
             raise Unsupported(
@@ -295,12 +296,24 @@ class OpenStore(Closing):
         """
         return self.topics.unserved(self._highest_queue) if self.topics else []
 
+    @property
+    def lacks_topics(self) -> bool:
+        """Whether topics of messages have no entry yet; `sync` adds them."""
+        return self.topics is not None and bool(self.topics.missing(self._highest_queue))
+
     def sync(self) -> None:
-        """Flush the log to disk: every message appended so far is acknowledged."""
+        """Flush the log to disk, and add missing topics: every message appended so far is acknowledged."""
         self.settle()
         with self.writing():
-            self.log.sync()
+            self._sync_log()
         self._changed_for_good = True
+
+    def _sync_log(self) -> None:
+        """Add the topics before anything is acknowledged: a recovery makes queues of the log, but no topics."""
+        self.log.sync()
+        if self.topics is not None:
+            self.topics.add(self._highest_queue, self.profile, self.kinds.batch_topics)
+            self.topics.write(self._files, self.profile, self.clock)
 
     def close(self) -> None:
         """Complete queues and index, flush everything to disk, remove `abort`, unlock.
@@ -342,7 +355,7 @@ class OpenStore(Closing):
     def _finish(self) -> None:
         with self.writing():
             self.log.clear_head()
-            self.log.sync()
+            self._sync_log()
             self._changed_for_good = True
             self.queues.sync()
             self.batch_queues.sync()
@@ -359,9 +372,6 @@ class OpenStore(Closing):
             self.index_records()
             if self.index is not None:
                 self.index.sync()
-            if self.topics is not None:
-                self.topics.add(self._highest_queue, self.profile, self.kinds.batch_topics)
-                self.topics.write(self._files, self.profile, self.clock)
             self._write_checkpoint()
             remove_abort(self._files, self.layout.abort)
 

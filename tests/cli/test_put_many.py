@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from mqstore.cli.record_types import schema_of
+from mqstore.store.broker.topics import Topics
 from mqstore.store.put.new_message import COPIED
 
 from .. import stores
 from ..store.arrow.rows import table_of as rows_of_store
+from ..store.put.writing import contents
 from .datadriven import run_here
 from .json_schema import errors
 from .put_tables import messages, stored, table_of, write
@@ -86,6 +88,32 @@ def test_resume_needs_unique_keys(tmp_path: Path) -> None:
     result = run_here(["put", str(tmp_path / "other"), "--from", str(source), "--resume"])
     assert result.code == 2 and "line 1: no unique key" in result.stderr
     assert not (tmp_path / "other").exists()
+
+
+def test_resume_adds_the_topics_of_what_is_there(tmp_path: Path) -> None:
+    """A killed run may have left messages without them; nothing else changes."""
+    (tmp_path / "in").write_text("".join(line(n, queue_id=n, properties={"UNIQ_KEY": f"K{n}"}) for n in range(6)))
+    root = tmp_path / "store"
+    for directory in (root, tmp_path / "whole"):
+        mqstore("put", directory, "other", "x")
+    mqstore("put", root, "--from", tmp_path / "in", "--no-topic-config")
+    mqstore("put", tmp_path / "whole", "--from", tmp_path / "in")
+    before = contents(root)
+    assert mqstore("put", root, "--from", tmp_path / "in", "--resume") == []
+    changed = {name for name, data in contents(root).items() if before.get(name) != data} - {"lock"}
+    assert changed == {"config/topics.json", "config/topics.json.bak"}
+    assert Topics.read(root / "config").queues("T") == Topics.read(tmp_path / "whole" / "config").queues("T") == 6
+    before = contents(root)
+    assert mqstore("put", root, "--from", tmp_path / "in", "--resume") == []
+    assert contents(root) == before
+
+
+def test_topics_are_there_when_put_is_killed(tmp_path: Path) -> None:
+    running, _ = fed(tmp_path, [line(0)])
+    running.kill()
+    ended(running)
+    assert run_here(["recover", str(tmp_path), "--apply", "--yes"]).code == 0
+    assert "T" in Topics.read(tmp_path / "config")
 
 
 @pytest.mark.slow

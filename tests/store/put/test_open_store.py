@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InUse, InvalidInput, Refused
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 
+from ...stores import config
 from ..disk.test_lock import other_process
 from .writing import assert_refused, contents, writer
 
@@ -63,3 +66,29 @@ def test_a_closed_writer_leaves_the_store_to_others(tmp_path: Path) -> None:
             assert contents(tmp_path) == before
             assert "abort" in before
     assert not (tmp_path / "abort").exists()
+
+
+def test_topics_are_there_before_the_answer(tmp_path: Path) -> None:
+    """With as many queues as the messages so far need."""
+    with writer(tmp_path) as store:
+        for queue_id in (0, 5):
+            store.append(NewMessage(b"T", b"x", queue_id=queue_id))
+            assert store.lacks_topics
+            store.sync()
+            assert not store.lacks_topics
+            assert Topics.read(tmp_path / "config").queues("T") == max(4, queue_id + 1)
+        assert store.unserved == []
+
+
+def test_a_topic_that_was_deleted_begins_anew(store: Callable[[str], Path]) -> None:
+    """Its queue is no lost one, also once the first message has brought the topic back."""
+    root, topic = store("5.3.3-clean"), "T%a|b_c-D"
+    options = BrokerConfig(config("5.3.3-clean", root))
+    shutil.rmtree(root / "consumequeue" / topic)
+    topics = root / "config" / "topics.json"
+    topics.write_text(topics.read_text().replace(f'"{topic}":', '"other":'))
+    with writer(root, config=options) as opened:
+        for offset in range(2):
+            assert opened.append(NewMessage(topic.encode(), b"x")).queue_offset == offset
+            opened.sync()
+    assert topic in Topics.read(root / "config")
