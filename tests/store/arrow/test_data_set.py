@@ -30,6 +30,7 @@ from mqstore.store.arrow.export_formats import ExportFormat
 from mqstore.store.arrow.stores import ReadOptions
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NoSpace, Refused, Unreadable
+from mqstore.store.search import follow
 
 from ...cli.small_store import small_store
 from ...stores import unpack
@@ -176,7 +177,7 @@ def test_queues_that_cannot_be_read_are_not_needed(tmp_path: Path) -> None:
 def test_partial_leaves_out_a_store_whose_end_cannot_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    roots, out, found = [put(tmp_path / name, name) for name in ("a", "b")], tmp_path / "out", data_set.end_of
+    roots, out, found = [put(tmp_path / name, name) for name in ("a", "b")], tmp_path / "out", follow.end_of
 
     def end_of(layout: Layout) -> int:
         if layout.root == roots[0]:
