@@ -51,7 +51,7 @@ its command.
 """
 UNREADABLE = "I-015"
 """The command for this code comes first, alone."""
-_IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
+_IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "sed", "zstd"})
 """Commands to run by hand that repair something in place."""
 _FINISH = (("mqstore", "undo"), ("mqstore", "pipeline"))
 MADE_ANEW = "mv {itself} {half}"

@@ -20,7 +20,8 @@ from ...formats import message_properties as names
 from ...formats.broker_identity import FILE as IDENTITY_FILE
 from ...formats.broker_identity import TEMPORARY
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.hashing import utf8
+from ...formats.epoch_file import EPOCHS, HEADER, LINE_END
+from ...formats.hashing import crc31, utf8
 from ...formats.hashing_columns import java_hash_column
 from ...formats.position_checkpoint import FILE as POSITION_CHECKPOINT
 from ...formats.property_columns import PropertyItems
@@ -37,7 +38,16 @@ from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.message import Mark
 from ..queues.batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
-from ..settings.read import BACKUP, ConfigFile, read_config_file, read_epochs, read_if_there
+from ..settings.read import (
+    BACKUP,
+    EPOCH_FILE,
+    ConfigFile,
+    parse_epochs,
+    read_config_file,
+    read_content,
+    read_epochs,
+    read_if_there,
+)
 from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
@@ -417,29 +427,78 @@ _IDENTITY_OPTIONS = {"cluster_name": "brokerClusterName", "broker_name": "broker
 """Fields of an identity, and the options that must have the same value."""
 
 
+_COPY = "cp {path}.bak {path}"
+
+
 @after("I-170")
 def epochs_are_those_of_the_log(context: VerifyContext) -> None:
     """Check the epoch file that a broker reads: it is whole, epochs and offsets increase, and each epoch begins with a
-    record of the log or at its end.
+    record of the log or at its end. A .bak is one change of role older, so it seldom helps.
     """
     path = context.store.config.epoch_file(context.store.layout.root)
     file, taken = read_epochs(path)
-    problem = file.problem if file is not None else None
-    if problem is not None:
-        # the broker reads the .bak, as if the file were missing
-        instead = taken is not file and taken is not None and taken.problem is None
-        text = f"cannot be read: {problem.reason}{'; its .bak is whole' if instead else ''}"
-        level = Severity.WARNING if instead else None
+    backup = read_if_there(path.with_name(path.name + BACKUP), EPOCH_FILE) if taken is file else taken
+    broken = backup.problem if backup is not None else None
+    if file is None and broken is not None:
         context.findings.add(
-            "I-170", os.fspath(path), text, offset=problem.position, severity=level, repair=_repair_of(path)
+            "I-170", os.fspath(path), f"missing, and its .bak cannot be read: {broken.reason}", repair=""
         )
-    elif file is None and taken is not None and taken.problem is not None:
-        text = f"missing, and its .bak cannot be read: {taken.problem.reason}"
-        context.findings.add("I-170", os.fspath(path), text, repair="")
+    elif file is None and backup is not None:
+        told = "missing; its .bak, which a broker reads instead, may lack the newest epoch"
+        context.findings.add("I-170", os.fspath(path), told, severity=Severity.WARNING, repair="")
+    backup = backup if broken is None else None
+    lacks = file is not None and backup is not None and _lacks_newest(context, file, backup)
+    if file is not None and file.problem is not None:
+        _report_broken_epochs(context, file, backup, lacks=lacks)
     if taken is not None and taken.problem is None:
-        mend = _repair_of(path) if taken is file else ""
+        copied = taken is file and backup is not None and not lacks and not any(_odd_epochs(context, backup))
         for text in _odd_epochs(context, taken):
-            context.findings.add("I-170", os.fspath(taken.path), text, repair=mend)
+            context.findings.add("I-170", os.fspath(taken.path), text, repair=_COPY if copied else "")
+
+
+def _report_broken_epochs(context: VerifyContext, file: ConfigFile, backup: ConfigFile | None, *, lacks: bool) -> None:
+    """Report a file that cannot be read. backup: its .bak if that is whole. lacks: as `_lacks_newest` says."""
+    assert file.problem is not None
+    text, level, repair = f"cannot be read: {file.problem.reason}", None, _own_lines(context, file, backup)
+    if backup is not None:
+        if file.problem.gives_up:
+            text += "; its .bak may lack the newest epoch" if lacks else ""
+        else:  # the broker reads the .bak, as if the file were missing
+            text += "; with its .bak a broker forgets the newest epoch" if lacks else "; its .bak is whole"
+            level = None if lacks else Severity.WARNING
+        if not repair and not lacks and not any(_odd_epochs(context, backup)):
+            repair = _COPY
+    place = os.fspath(file.path)
+    context.findings.add("I-170", place, text, offset=file.problem.position, severity=level, repair=repair)
+
+
+def _lacks_newest(context: VerifyContext, file: ConfigFile, backup: ConfigFile) -> bool:
+    """Whether the .bak lacks an epoch with records in the log, as far as can be read of the file."""
+    own, others = (one.value.get(EPOCHS, {}) for one in (file, backup))
+    count = file.value.get(HEADER, {}).get("count", 0)
+    if not own or (file.problem is not None and count > len(own)):
+        return not own or bool(count > len(others))
+    newest = max((int(epoch) for epoch, begin in own.items() if begin < context.log.end), default=-1)
+    return newest > max(map(int, others), default=-1)
+
+
+def _own_lines(context: VerifyContext, file: ConfigFile, backup: ConfigFile | None) -> str:
+    """Return the command that gives a file the count and the CRC of its own epochs, "" if one is missing, or they do
+    not fit the log, or its .bak.
+    """
+    own, header = file.value.get(EPOCHS, {}), file.value.get(HEADER, {})
+    data = b"" if context.live or not own else read_content(file.path).data
+    lines = data.split(LINE_END)
+    crc = crc31(b"".join(line + LINE_END for line in data.splitlines()[2:]))
+    lines[:2] = b"%d" % len(own), b"%d" % crc
+    parsed = parse_epochs(LINE_END.join(lines))
+    other = {} if backup is None else backup.value[EPOCHS]
+    complete = len(own) == header.get("count") or crc == header.get("crc")
+    agree = all(own.get(epoch, begin) == begin for epoch, begin in other.items())
+    fits = not parsed.problem and not any(_odd_epochs(context, file._replace(note=parsed.note)))
+    if not (complete and agree and fits):
+        return ""
+    return f"sed -i -e 1s/.*/{len(own)}/ -e 2s/.*/{crc}/ {{path}}"
 
 
 def _odd_epochs(context: VerifyContext, file: ConfigFile) -> Iterator[str]:

@@ -27,7 +27,6 @@ NOT_ALWAYS = {
     "I-091": "a file that only had another name is missing then, which is a finding of its own",
     "I-153": "tiered storage is not changed",
     "I-161": "records of the compaction log that are lost stay lost",
-    "I-170": "there is not always a copy",
     "I-171": "there is not always a copy",
 }
 

@@ -29,8 +29,10 @@ RANGES = {
 }
 """The codes by group: what a broker keeps, what mqstore adds (I-015, I-156 to I-159, I-189), and the next start."""
 TOTAL = 155 + 13
-NOT_MENDED = {"I-039", "I-155", "I-187"}
-"""What no command can put right: the message is as it was sent; a database only a backup has; no plan is known."""
+NOT_MENDED = {"I-039", "I-155", "I-170", "I-187"}
+"""What no command can put right: the message is as it was sent; a database only a backup has; epochs only another
+member of the group, mostly; no plan is known.
+"""
 
 
 def codes(group: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,34 +87,62 @@ def test_the_file_that_a_broker_takes(root: Path) -> None:
     good, bad = epochs(0, at[5]), epochs(0, at[-1] + 9)
     file, backup = root / FILE, root / f"{FILE}.bak"
     backup.write_text(good)
-    assert said(root, "I-170") == []
+    older = f"{FILE}: missing; its .bak, which a broker reads instead, may lack the newest epoch"
+    assert said(root, "I-170") == [older]
     backup.write_text(bad)
-    assert said(root, "I-170") == [f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}"]
+    assert said(root, "I-170") == [
+        f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}",
+        older,
+    ]
     file.write_text(good)
     assert said(root, "I-170") == [], "nobody reads the .bak of a whole file"
     file.write_text(f"9\n0\n3-{at[3]}\n")
-    cannot = f"{FILE}: cannot be read: 1 entry, not 9 as its header says; its .bak is whole"
+    cannot = f"{FILE}: cannot be read: 1 entry, not 9 as its header says"
     assert said(root, "I-170") == [
+        f"{cannot}; with its .bak a broker forgets the newest epoch",
         f"{FILE}.bak: the last epoch begins at {at[-1] + 9}, the log ends at {at[-1]}",
-        cannot,
     ]
     file.write_text("x\n0\n")
-    assert said(root, "I-170") == [f"{FILE}: cannot be read: the count is not a number"]
+    assert said(root, "I-170") == [
+        f"{FILE}: cannot be read: the count is not a number; its .bak may lack the newest epoch"
+    ]
     file.unlink()
     backup.write_text("x\n0\n")
     assert said(root, "I-170") == [f"{FILE}: missing, and its .bak cannot be read: the count is not a number"]
 
 
-def test_a_whole_bak_that_a_broker_reads_is_no_damage(root: Path) -> None:
-    """As where the file is missing; an empty one, or letters, it does not pass over (NumberFormatException)."""
-    (root / f"{FILE}.bak").write_text(epochs(0))
-    for text, severity in (("9\n0\n3-0\n", Severity.WARNING), ("", Severity.FATAL), ("x\n0\n", Severity.FATAL)):
+def test_a_bak_helps_only_where_it_has_the_newest_epoch(root: Path) -> None:
+    """A whole .bak that a broker reads is no damage then; an empty file, or letters, brokers do not pass over."""
+    at = places(root)
+    rows, crc = f"3-0\n4-{at[5]}\n", epochs(0, at[5]).splitlines()[1]
+    right, own = f"2\n{crc}\n{rows}", ["sed", "-i", "-e", "1s/.*/2/", "-e", f"2s/.*/{crc}/", str(root / FILE)]
+    copied, forgets = ["cp", str(root / f"{FILE}.bak"), str(root / FILE)], "a broker forgets the newest epoch"
+    for text, older, severity, words, said in (
+        (f"2\n9\n{rows}", epochs(0), Severity.FATAL, own, forgets),
+        (f"9\n{crc}\n{rows}", epochs(0), Severity.FATAL, own, forgets),
+        (f"2\n9\n{rows}", epochs(7), Severity.FATAL, None, forgets),
+        (f"9\n0\n{rows}", epochs(0), Severity.FATAL, None, forgets),
+        (f"2\n9\n3-0\n4-{at[5] + 8}\n", epochs(0), Severity.FATAL, None, forgets),
+        (f"2\n9\n3-0\n4-{at[-1] + 8}\n", epochs(0), Severity.WARNING, copied, "its .bak is whole"),
+        (f"2\n9\n{rows}", right, Severity.WARNING, own, "its .bak is whole"),
+        ("2\n0\n3-0\n", right, Severity.WARNING, copied, "its .bak is whole"),
+        (f"2\n0\n3-0\n4-{at[-1] + 8}\n", epochs(0), Severity.FATAL, copied, "the log ends at"),
+        (f"2\n0\n3-0\n4-{at[5] + 8}\n", epochs(0), Severity.FATAL, None, "no record does"),
+        ("", epochs(0), Severity.FATAL, None, "its .bak may lack the newest epoch"),
+        ("x\n0\n", epochs(0), Severity.FATAL, None, "its .bak may lack the newest epoch"),
+    ):
         (root / FILE).write_text(text)
+        (root / f"{FILE}.bak").write_text(older)
         with StoreReader(root) as store:
-            (told,) = verify(store, Scope(groups=frozenset({"compaction"}))).findings
-        assert (told.code, told.severity) == ("I-170", severity)
-        (step,) = next_commands([told], root, least=Severity.WARNING)
-        assert step.words[0] == "cp"
+            found = verify(store, Scope(groups=frozenset({"compaction"}))).findings
+        (told,) = [one for one in found if one.path.endswith(FILE)]
+        assert (told.code, told.severity) == ("I-170", severity), text
+        assert said in told.message, (text, told.message)
+        steps = next_commands([told], root, least=Severity.WARNING)
+        assert [list(step.words) for step in steps if step.changes] == ([words] if words else []), text
+        if words == own:
+            subprocess.run(words, check=True)
+            assert (root / FILE).read_text() == right
 
 
 def test_names_of_the_configuration(root: Path) -> None:
