@@ -133,6 +133,8 @@ def is_zero(data: bytes | bytearray | memoryview) -> bool:
 
 NAME_DIGITS = 20
 LARGEST_START = (1 << 63) - 1
+LARGEST_FILE_BYTES = (1 << 31) - 1
+"""The options for sizes of files are ints, and so is the size of a filler."""
 OPEN_FILES = 32
 """Files that one queue keeps open for reading."""
 OPEN_PLAIN = 2

@@ -27,7 +27,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ..errors import NoSpace, Refused, StoreError, broken_link, from_os_error, os_errors
 from .byte_reader import Closing, check_regular, read, read_at
 from .compressed import read_regular
-from .file_queue import links_below
+from .file_queue import LARGEST_FILE_BYTES, links_below
 from .layout import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONSUME_QUEUE, DLEDGER_PREFIX, JOURNAL, Layout, refuse_compressed
 
 if TYPE_CHECKING:
@@ -463,7 +463,7 @@ def _takes_zeros(top: str, step: Mapping[str, Any]) -> bool:
         return False
     behind: int = step["before"]["size"] - step["offset"]
     size = min(step["length"], behind) if step["kind"] == "write" else behind
-    return bool(step["old_sha256"] == _sha256_of_zeros(size))
+    return size <= LARGEST_FILE_BYTES and bool(step["old_sha256"] == _sha256_of_zeros(size))
 
 
 @cache

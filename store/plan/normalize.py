@@ -18,7 +18,7 @@ from ...formats.derive import Columns, decode_one
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import DirectoryEntry, FileBytes, Snapshot, broken_links, directories_without_files
 from ..counted import counted
-from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
+from ..disk.file_queue import LARGEST_FILE_BYTES, NAME_DIGITS, MappedFileQueue, file_name, start_of, step_of
 from ..disk.files import Edit, Files, reach
 from ..disk.layout import DLEDGER_PREFIX, Layout
 from ..disk.lock import holder
@@ -34,8 +34,6 @@ from ..settings.options import options_of
 
 LARGEST_GAP = 1000
 """Most log files missing in a row that can be rebuilt."""
-LARGEST_FILE_BYTES = (1 << 31) - 1
-"""mappedFileSizeCommitLog is an int, and so is the size of a filler."""
 _NO_END = 1 << 62
 _LACKS = "this replica does not have the file {}, or has it compressed or with another length"
 

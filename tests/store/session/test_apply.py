@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.files import Files, has_log_changed_by_session, sessions
-from mqstore.store.disk.layout import BARRIER_PREFIX, Layout
+from mqstore.store.disk.files import SESSION_JOURNAL, Files, has_log_changed_by_session, sessions
+from mqstore.store.disk.layout import BARRIER_PREFIX, JOURNAL, Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import analyze
@@ -311,6 +312,16 @@ def test_a_store_that_changed_since_the_plan(root: Path) -> None:
     after = content(root)
     assert {k: v for k, v in after.items() if k != "lock"} == {k: v for k, v in before.items() if k != "lock"}
     assert not list(sessions(layout.journal))
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 60])
+def test_no_length_in_a_journal_is_trusted(size: int, root: Path) -> None:
+    folder = root / JOURNAL / "20260101T000000.000000Z"
+    folder.mkdir(parents=True)
+    removed = {"path": "commitlog/00000000000000000000", "kind": "remove", "offset": 0, "length": 0}
+    step = {**removed, "before": {"size": size}, "old_sha256": "0"}
+    (folder / SESSION_JOURNAL).write_text(json.dumps({"steps": [step]}))
+    assert has_log_changed_by_session(Layout.open(root, CONFIG))
 
 
 def test_what_is_no_session_stays(root: Path) -> None:
