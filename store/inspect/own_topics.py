@@ -103,10 +103,11 @@ def lacking(store: StoreReader, topic: str, behind: int | None = None, *, reache
         with store.queues.open(topic, directory.queue_id) as queue:
             start, stop = span(store, queue, behind)
             missing = stop - start - sum(int(is_valid(units).sum()) for _, units in queue.units(start, stop))
+            lacks = queue_gaps_of(store, queue, reached)
         if missing > 0:
             units = counted(missing, "unit is", "units are")
             return f"{units} missing or damaged in queue {directory.queue_id}"
-        for lack in queue_gaps_of(store, topic, directory.queue_id, reached):
+        for lack in lacks:
             if lack.places[1] > (behind or 0) and (told := gap_text(store, Selection(topic=topic), lack)):
                 return told
         there.add(directory.queue_id)

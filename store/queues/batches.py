@@ -120,6 +120,15 @@ class BatchConsumeQueue(Closing):
             return None
         return unit
 
+    def position(self, queue_offset: int) -> int | None:
+        """Where the record of a message begins, None without a valid unit for it. Raises Unreadable."""
+        unit = self.find(queue_offset)
+        return unit.physical_offset if unit is not None else None
+
+    def may_be_cut_short(self) -> bool:
+        """Whether the queue may have had more units: its files have no room behind the last one. Raises Unreadable."""
+        return bool(self.files.files) and self.files.end < (self.stop + 1) * UNIT_BYTES
+
     def offset_at(self, time_ms: int, log_start: int = 0, log_end: int | None = None) -> int:
         """The queue offset that a broker answers for a time, always the first of a batch (spec 2.7); 0 for an empty
         queue.

@@ -194,6 +194,11 @@ class ConsumeQueue(Closing):
                 return self.unit(first_dead - 1)
         return None
 
+    def position(self, queue_offset: int) -> int | None:
+        """Where the record of a message begins, None without a valid unit for it. Raises Unreadable."""
+        unit = self.unit(queue_offset)
+        return unit.physical_offset if unit is not None and unit.valid else None
+
     def may_be_cut_short(self) -> bool:
         """Whether the queue may have had more units: its files have no room behind the last unit, or bytes other than
         zeros there. Raises Unreadable.

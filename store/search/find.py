@@ -77,9 +77,7 @@ def _search_queues(store: StoreReader, selection: Selection, part: Slice, note: 
             return search_compaction(store, selection, part, note)
         note(f"{topic} is no longer a compaction topic: compaction/ is not read")
     if not store.queues_problem and store.has_batch_queues(topic):
-        from .queue_search import search_batch_queues
-
-        return search_batch_queues(store, selection, part, note)
+        return _search_batches(store, selection, part, note)
 
     offset, count, reverse = part
     few = offset is not None and count is not None and count <= MOST
@@ -103,6 +101,23 @@ def _search_queues(store: StoreReader, selection: Selection, part: Slice, note: 
         if selection.queue_id is None or not store.queues.has_topic(topic):
             raise
         return _scan_without_units(store, selection, (offset, count), reverse, error, note)
+
+
+def _search_batches(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
+    """The messages of one topic, through its batch queues; by a scan if a queue has no unit for the first one."""
+    from .log_search import search_log_queue
+    from .queue_search import search_batch_queues
+
+    if why := _empty_queue_text(store, selection.topic or "", selection.queue_id):
+        note(f"{why}: scanning the log")
+        yield from search_log_queue(store, selection, part, note)
+        return
+    try:
+        yield from search_batch_queues(store, selection, part, note)
+    except NotFound as error:  # comes before any message
+        if selection.queue_id is None:
+            raise
+        yield from _scan_without_units(store, selection, (part.offset, part.length), part.reverse, error, note)
 
 
 def _empty_queue_text(store: StoreReader, topic: str, queue_id: int | None) -> str:
@@ -150,7 +165,8 @@ def _with_rest(
 
     topic, queue_id = selection.topic or "", selection.queue_id or 0
     behind = behind_of(store, selection, rest)
-    lacks = queue_gaps_of(store, topic, queue_id, behind.reached(store, topic), rest)
+    with store.queues.open(topic, queue_id) as queue:
+        lacks = queue_gaps_of(store, queue, behind.reached(store, topic), rest)
     if behind.wanted and not lacks:
         note_behind(store, note)
     return with_gaps(store, selection, lacks, found, reverse, note)
@@ -169,7 +185,7 @@ def _scan_without_units(
     place: offset and count, as in `find`. Raises `error` if there are none.
     """
     topic, queue_id = selection.topic, selection.queue_id
-    if topic is None or queue_id is None or not store.queues.has_topic(topic):
+    if topic is None or queue_id is None or not (store.queues.has_topic(topic) or store.has_batch_queues(topic)):
         raise error
     from .log_search import search_log, wanted_offsets
 
@@ -190,20 +206,22 @@ def _place_in_log(store: StoreReader, topic: str, queue_id: int, offsets: tuple[
 
     offsets: wanted queue offsets first ≤ k < stop, None for all.
     """
+    from .queue_search import open_queue
+
     begin, end = store.log_files.start, store.log_end.position
     try:
-        queue = store.queues.open(topic, queue_id)
+        queue = open_queue(store, topic, queue_id)
     except NotFound:
         return begin, end
     with queue:
         summary = store.queue_summary(queue)
-        first = queue.unit(summary.min_offset) if summary.min_offset < summary.max_offset else None
+        first = queue.position(summary.min_offset) if summary.min_offset < summary.max_offset else None
     if offsets is None or first is None or summary.end_position is None:
         return begin, end
     if offsets[0] >= summary.max_offset:
         begin = max(begin, summary.end_position)
-    elif offsets[1] <= summary.min_offset and first.valid:
-        end = min(end, first.physical_offset)
+    elif offsets[1] <= summary.min_offset:
+        end = min(end, first)
     return begin, end
 
 
@@ -252,7 +270,9 @@ def _note_at_end(store: StoreReader, topic: str, queue_id: int, offset: int, not
     from .log_search import behind_of, gap_text, queue_gaps_of
 
     asked = Selection(topic=topic, queue_id=queue_id)
-    for lack in queue_gaps_of(store, topic, queue_id, behind_of(store, asked).reached(store, topic)):
+    with store.queues.open(topic, queue_id) as queue:
+        lacks = queue_gaps_of(store, queue, behind_of(store, asked).reached(store, topic))
+    for lack in lacks:
         beside = offset <= lack.numbers[1] if lack.in_front else offset >= lack.numbers[0]
         if beside and (text := gap_text(store, asked, lack)):
             note(f"{topic}: {text}: the times of its other messages do not count")

@@ -27,6 +27,7 @@ from ..errors import Corrupted, InvalidInput, NotFound, StoreError
 from ..log.batch import DAMAGED, messages, messages_in, unwrapped
 from ..log.commit_log import Batch, Extent, ExtentKind, RecordPlaces, batches
 from ..log.message import MAX_BODY_BYTES, Mark, is_batch_record, tombstones
+from ..queues.batches import BatchConsumeQueue
 from ..queues.ext import tags_codes
 from ..queues.read import ConsumeQueue, Unit
 from ..queues.references import of_queue
@@ -302,29 +303,29 @@ class QueueGap(NamedTuple):
 
 
 def queue_gaps_of(
-    store: StoreReader, topic: str, queue_id: int, reached: Mapping[int, int], offsets: Range | None = None
+    store: StoreReader,
+    queue: ConsumeQueue | BatchConsumeQueue,
+    reached: Mapping[int, int],
+    offsets: Range | None = None,
 ) -> list[QueueGap]:
     """The gaps at the ends of a queue that may hold wanted messages.
 
     reached: by queue, an offset up to which it had messages. A queue without any unit is not handled here
     (`StoreReader.empty_queues`). If the log begins at 0, nothing has expired, so a queue must begin at 0 too. Raises
-    NotFound, Unreadable.
+    Unreadable.
     """
-    with store.queues.open(topic, queue_id) as queue:
-        ends, log_end, found = queue.summary(), store.log_end.position, list[QueueGap]()
-        if ends.end_position is None:
-            return []
-        first, stop = ends.min_offset, ends.max_offset
-        if first > 0 and store.log_files.start == 0:
-            unit = queue.unit(first)
-            end = unit.physical_offset if unit is not None and unit.valid else ends.end_position
-            found.append(QueueGap(queue_id, f"queue {queue_id} begins at {first}", (0, end), (0, first), in_front=True))
-        sure = reached.get(queue_id, 0) > stop
-        if ends.end_position < log_end and (sure or queue.may_be_cut_short()):
-            text = f"queue {queue_id} ends at {stop}" + (
-                f", but offset {reached[queue_id]} was reached" if sure else ""
-            )
-            found.append(QueueGap(queue_id, text, (ends.end_position, log_end), (stop, LAST_OFFSET), sure))
+    ends, log_end, found, queue_id = queue.summary(), store.log_end.position, list[QueueGap](), queue.queue_id
+    if ends.end_position is None:
+        return []
+    first, stop = ends.min_offset, ends.max_offset
+    if first > 0 and store.log_files.start == 0:
+        begin = queue.position(first)
+        end = ends.end_position if begin is None else begin
+        found.append(QueueGap(queue_id, f"queue {queue_id} begins at {first}", (0, end), (0, first), in_front=True))
+    sure = reached.get(queue_id, 0) > stop
+    if ends.end_position < log_end and (sure or queue.may_be_cut_short()):
+        text = f"queue {queue_id} ends at {stop}" + (f", but offset {reached[queue_id]} was reached" if sure else "")
+        found.append(QueueGap(queue_id, text, (ends.end_position, log_end), (stop, LAST_OFFSET), sure))
     low, high = offsets or (0, LAST_OFFSET)
     within = (one._replace(numbers=(max(low, one.numbers[0]), min(high, one.numbers[1]))) for one in found)
     return [one for one in within if one.numbers[0] < one.numbers[1]]
@@ -449,7 +450,8 @@ def behind_queues(store: StoreReader, selection: Selection, offsets: tuple[int, 
 
 def _ends_of_queues(store: StoreReader) -> int:
     """The position in the log where all queues end. Raises Unreadable."""
-    return max(store.log_files.start, *(one.end_position or 0 for one in store.queue_summaries), 0)
+    every = (*store.queue_summaries, *store.batch_summaries)
+    return max(store.log_files.start, *(one.end_position or 0 for one in every), 0)
 
 
 def _messages_behind(store: StoreReader, selection: Selection, offsets: Range | None) -> Iterator[FoundMessage]:

@@ -9,7 +9,7 @@ which a broker answers (spec 06, 6.1). Its records have positions in that log. N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +39,7 @@ from ..queues.units import is_valid
 from .log_search import (
     CLOCK_SLACK_MS,
     LAST_OFFSET,
+    QueueGap,
     Range,
     TimeBounds,
     behind_of,
@@ -83,22 +84,34 @@ def search_queues(store: StoreReader, selection: Selection, part: Slice, note: N
     streams = [_places(store, queue, selection, part, within, missing.append, left_out.append) for queue in queues]
     if (left := sum(left_out)) and bounds is not None and bounds.doubtful:
         note_left_out(f"{left} of {counted(store.searched.units + left, 'queue unit')}", note)
-    offsets, reverse = wanted_offsets(part.offset, part.length), part.reverse
-    behind = behind_of(store, selection, offsets)
-    reached = behind.reached(store, topic)
-    lacks = [lack for number in numbers for lack in queue_gaps_of(store, topic, number, reached, offsets)]
-    if selection.queue_id is None:
-        _note_lost(store, topic, note)
-        for text in filter(None, (gap_text(store, selection, lack) for lack in lacks)):
-            note(f"{topic}: {text}: the other messages are left out; `mqstore dump` shows those in the log")
-    if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
-        note_behind(store, note)
+    lacks, reverse = _noted_lacks(store, selection, part, queues, note), part.reverse
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue = selection._replace(topic=None, queue_id=None)
     exact = part.offset is not None
     places = _note_missing(places, topic, missing, note)
     found = records_at(store, topic, any_queue, places, note, last_first=reverse, exact=exact)
     return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
+
+
+def _noted_lacks(
+    store: StoreReader,
+    selection: Selection,
+    part: Slice,
+    queues: Sequence[ConsumeQueue | BatchConsumeQueue],
+    note: Note,
+) -> list[QueueGap]:
+    """The gaps at the ends of queues, for `with_gaps`; what is left out because of them is noted. Raises Unreadable."""
+    topic, offsets = selection.topic or "", wanted_offsets(part.offset, part.length)
+    behind = behind_of(store, selection, offsets)
+    reached = behind.reached(store, topic)
+    lacks = [lack for queue in queues for lack in queue_gaps_of(store, queue, reached, offsets)]
+    if selection.queue_id is None:
+        _note_lost(store, topic, note)
+        for text in filter(None, (gap_text(store, selection, lack) for lack in lacks)):
+            note(f"{topic}: {text}: the other messages are left out; `mqstore dump` shows those in the log")
+    if behind.wanted and (selection.queue_id is None or all(lack.in_front for lack in lacks)):
+        note_behind(store, note)
+    return lacks
 
 
 def _bounds(store: StoreReader, times: TimeRange, note: Note) -> TimeBounds | None:
@@ -368,7 +381,7 @@ def batch_message(store: StoreReader, topic: str, queue_id: int, queue_offset: i
 def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, note: Note) -> Iterator[FoundMessage]:
     """Messages of the batch queue in the selection, or of all batch queues of its topic.
 
-    Order: that of a single queue, else that of the log. Raises NotFound for an unknown topic or queue.
+    Order and notes: as of `search_queues`. Raises NotFound for an unknown topic or queue, or a missing offset.
     """
     topic = selection.topic
     assert topic is not None
@@ -377,24 +390,32 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
         raise no_topic(store.layout.batch_consume_queue, topic)
     if selection.queue_id is not None:
         numbers = [selection.queue_id]
-    streams = [batch_places(store, open_batch_queue(store, topic, number), selection, part) for number in numbers]
-    places = streams[0] if selection.queue_id is not None else merged(streams, reverse=part.reverse)
+    queues = [open_batch_queue(store, topic, number) for number in numbers]
+    for queue in queues if part.offset is not None else ():
+        ends = store.queue_summary(queue)
+        if part.offset < ends.min_offset or queue.find(part.offset) is None:
+            existing = f"it has {ends.min_offset} to {ends.max_offset - 1}"
+            hint = existing if ends.max_offset > ends.min_offset else "it is empty"
+            raise NotFound(f"{topic}/{queue.queue_id} has no message {part.offset}", hint=hint)
+    streams = [batch_places(store, queue, selection, part) for queue in queues]
+    lacks, reverse = _noted_lacks(store, selection, part, queues, note), part.reverse
+    places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
     any_queue, offsets = selection._replace(topic=None, queue_id=None), wanted_offsets(part.offset, part.length)
-    return records_at(store, topic, any_queue, places, note, offsets=offsets, last_first=part.reverse)
+    found = records_at(store, topic, any_queue, places, note, offsets=offsets, last_first=reverse)
+    return found if selection.queue_id is None else with_gaps(store, selection, lacks, found, reverse, note)
+
+
+def open_queue(store: StoreReader, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
+    """Open a queue of either kind. Raises NotFound, Unreadable."""
+    batches = store.has_batch_queues(topic)
+    return open_batch_queue(store, topic, queue_id) if batches else store.queues.open(topic, queue_id)
 
 
 def batch_places(
     store: StoreReader, queue: BatchConsumeQueue, selection: Selection, part: Slice
 ) -> Iterator[RecordPlaces]:
-    """The places of records that may hold wanted messages, by the units of a batch queue. Raises NotFound."""
+    """The places of records that may hold wanted messages, by the units of a batch queue."""
     offset, count, reverse = part
-    ends = store.queue_summary(queue)
-    if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
-        existing = f"it has {ends.min_offset} to {ends.max_offset - 1}"
-        raise NotFound(
-            f"{queue.topic}/{queue.queue_id} has no message {offset}",
-            hint=existing if ends.max_offset > ends.min_offset else "it is empty",
-        )
     windows = list(queue.units(queue.first, queue.stop)) if reverse else None
     times, start, end = selection.times, store.log_files.start, store.log_end.position
     for _, units in reversed(windows) if windows else queue.units(queue.first, queue.stop):

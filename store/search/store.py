@@ -423,7 +423,9 @@ class StoreReader(Closing):
         check only this one. Raises Unreadable.
         """
         queues = (queue for queue in self.queues.of_topic(topic) if queue_id in (None, queue.queue_id))
-        return [queue.queue_id for queue in queues if self._is_empty(queue)]
+        found = [queue.queue_id for queue in queues if self._is_empty(queue)]
+        batches = (ends for ends in self.batch_summaries if ends.topic == topic and queue_id in (None, ends.queue_id))
+        return found + [ends.queue_id for ends in batches if ends.end_position is None]
 
     def lost_queues(self, topic: str) -> list[int]:
         """The ids of queues that do not exist although groups consumed from them. Raises Unreadable.
@@ -431,7 +433,7 @@ class StoreReader(Closing):
         When told to, a broker deletes queues whose messages have all expired; so something is certainly missing only if
         the log is complete.
         """
-        existing = {queue.queue_id for queue in self.queues.of_topic(topic)}
+        existing = {one.queue_id for one in (*self.queues, *self.batch_summaries) if one.topic == topic}
         return sorted(
             number for number, offset in self.consumed.get(topic, {}).items() if offset and number not in existing
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -19,9 +19,10 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.queues.read import first_at
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.selection import Selection, TimeRange
-from mqstore.store.search.store import StoreReader
+from mqstore.store.search.store import FoundMessage, StoreReader
 
 from ... import stores
+from ...damage import cut_units
 from ..put.writing import NOW, TINY, writer
 from .searched import Notes, positions
 
@@ -419,3 +420,68 @@ def test_records_that_went_with_the_end_of_the_log_are_told(reverse: bool, tmp_p
                 newest = positions(islice(find(store, Selection(topic=TOPIC), reverse=True, note=few), 3))
             assert newest == everything[first - 3 : first][::-1] and few == [lost]
         lose_units(root, [first])
+
+
+BATCHES, OF_BATCHES = "5.3.3-batchcq", "BatchTopic"
+
+
+def numbers(found: Iterable[FoundMessage]) -> list[tuple[int, int]]:
+    return [(one.message.queue_id, one.message.queue_offset) for one in found]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_batch_queues_behind_the_log(reverse: bool, tmp_path: Path) -> None:
+    """What is left out is said; a message that is asked for by its number is found."""
+    root, notes = stores.unpack(BATCHES, tmp_path), Notes()
+    with StoreReader(root) as store:
+        every = numbers(find(store, Selection(OF_BATCHES), reverse=reverse))
+    cut_units(root, 150_000)
+    with StoreReader(root) as store:  # groups have consumed all messages, so there were more
+        for queue_id in (0, 1):
+            found = numbers(find(store, Selection(OF_BATCHES, queue_id), reverse=reverse, note=notes))
+            assert found == [one for one in every if one[0] == queue_id]
+            assert notes.pop().endswith("was reached: scanning the log for the other messages")
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+    with StoreReader(root) as store:
+        found = numbers(find(store, Selection(OF_BATCHES), reverse=reverse, note=notes))
+        kept = sorted(found)
+        assert found == [one for one in every if one in kept] and len(found) < len(every)
+        (said,) = notes
+        assert said.startswith("the queues are behind the log from ")
+        for queue_id, offset in set(every) - set(found):
+            notes, place = Notes(), Selection(OF_BATCHES, queue_id)
+            assert numbers(find(store, place, offset=offset, count=1, note=notes)) == [(queue_id, offset)]
+            assert notes == [f"{OF_BATCHES}/{queue_id} has no message {offset}: found by scanning the log"]
+        with pytest.raises(NotFound):
+            list(find(store, Selection(OF_BATCHES, 0), offset=len(every), count=1))
+
+
+def test_a_batch_queue_without_its_first_file(tmp_path: Path) -> None:
+    root, notes = stores.unpack(BATCHES, tmp_path), Notes()
+    with StoreReader(root) as store:
+        every = numbers(find(store, Selection(OF_BATCHES, 1)))
+    next((root / "batchconsumequeue" / OF_BATCHES / "1").glob("*0000")).unlink()
+    with StoreReader(root) as store:
+        assert numbers(find(store, Selection(OF_BATCHES, 1), note=notes)) == every
+        (said,) = notes
+        assert said.startswith(f"{OF_BATCHES}: queue 1 begins at ") and said.endswith(
+            "scanning the log for the other messages"
+        )
+        assert len(numbers(find(store, Selection(OF_BATCHES), note=notes))) > len(every)
+        assert "the other messages are left out" in notes[-1]
+
+
+def test_a_batch_queue_without_a_unit(tmp_path: Path) -> None:
+    root, notes = stores.unpack(BATCHES, tmp_path), Notes()
+    with StoreReader(root) as store:
+        every = numbers(find(store, Selection(OF_BATCHES, 1)))
+    for path in (root / "batchconsumequeue" / OF_BATCHES / "1").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    with StoreReader(root) as store:
+        assert numbers(find(store, Selection(OF_BATCHES, 1), note=notes)) == every
+        list(find(store, Selection(OF_BATCHES), note=notes))
+    assert notes == [
+        f"queue 1 of {OF_BATCHES} has no unit: scanning the log",
+        f"{OF_BATCHES} has no unit in queue 1: their messages are left out; `mqstore dump` shows those in the log",
+    ]
