@@ -424,17 +424,24 @@ def _of_log(layout: Layout, whole: Plan) -> list[Edit]:
 
 
 def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
-    """Return a recovery whose plan also repairs what no start checks, if that is needed. Under `keep` only.
+    """Return a recovery whose plan also repairs what no start checks, if that is needed. Under `broker` this is config/
+    alone: positions behind the new ends of queues.
 
     findings: of `verify`. If all are in parts repaired without the log, the log is not read again. Raises as `analyze`.
     """
     played, exact_plan = found.played, found.exact_plan
     found = replace(found, played=None, exact_plan=None)
     plan = found.plan
-    if plan is None or found.interrupted or found.options.policy is not Policy.KEEP:
+    if plan is None or found.interrupted:
         return found
+    by_kill = all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits)
+    if found.options.policy is Policy.BROKER:
+        if by_kill or plan.without_log:
+            return found
+        options = found.options._replace(parts=(RepairPart.CONFIG,))
+        return replace(found, plan=_with_parts(found.layout, found.main_version, options, plan), options=options)
     parts = _parts(found, findings)
-    if not all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
+    if not by_kill:
         parts = frozenset(RepairPart)
     if not parts:
         return found
@@ -471,6 +478,10 @@ def _with_parts(
         return plan
     snapshot = Snapshot.of(layout)
     profile = as_configured(profile_of(version), layout.broker_config)
+    if options.policy is Policy.BROKER:
+        ranges = {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
+        config = config_repair(snapshot, ranges, profile, writer_profile(profile.version))
+        return replace(plan, edits=[*config.edits, *plan.edits])
     choice = Choice(parts | {RepairPart.LOG, RepairPart.ABORT})
     request = Request(choice, profile.version, options.made_ms)
     return repair_parts(snapshot, profile, switches_of(snapshot), plan, request, findings)[0]

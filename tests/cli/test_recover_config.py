@@ -144,3 +144,14 @@ def test_a_store_without_its_configuration_is_no_all_clear(root: Path) -> None:
         assert found.code == (0 if words == ["inspect"] else 1), words
     code, done = recover(root, "--apply", "--yes")
     assert code == 1 and "the positions of all groups are lost" in done.splitlines()[0]
+
+
+def test_positions_behind_the_ends_that_a_broker_makes_move_with_them(tmp_path: Path) -> None:
+    """In the same run, and the plan names them: else the recovered store would be damaged."""
+    root = stores.unpack("5.3.3-killed-bit", tmp_path)
+    reset = ["offsets", str(root), "--reset", "orders@group-a_tags=latest", "--apply", "--yes"]
+    assert run_here(reset).code == 0
+    words = ["recover", str(root), "--policy", "broker"]
+    assert "config/consumerOffset.json: 4 wrong offsets" in run_here(words).stdout
+    done = run_here([*words, "--apply", "--yes"]).stdout
+    assert done.startswith("Done: recovered, 150 messages lost. A broker can be started.\n"), done
