@@ -33,6 +33,7 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
     with at_rate(common.rate), common.progress("converting", total) as bar:
         done = make(layout, to, version, Files(), bar.advance)
     code = ExitCode.DONE if done.complete else ExitCode.NO
+    out.note_done(f"the new store is complete: {to}")
     with out:
         out.record(done.to_json(), text=_text)
     raise Exit(code)

@@ -53,6 +53,7 @@ def damage(
     done = _drill(store, to, scenario, seed, common)
     for path in done.left_out:
         common.warn(f"neither file nor directory, not copied: {path}")
+    out.note_done(f"the new store is complete: {to}")
     with out:
         out.record(_json(done, store, to), text=_text)
 

@@ -251,6 +251,8 @@ def _plan(path: Path, moving: MoveOptions, wanted: LagQuery, change: Change, com
         "edits": [_edit(edit.to_json(), layout) for edit in found.plan.edits],
         "session": applied.session if applied is not None else None,
     }
+    if applied is not None and applied.session:
+        output.note_done(f"the positions were moved, in session {applied.session}")
     with output:
         output.record(record, text=lambda _: moves_text(found, layout, applied, common.verbose), verdict=code)
     raise Exit(code)

@@ -67,6 +67,7 @@ class Output:
         self._stream: IO[bytes] | None = None
         self._checked: tuple[str, ...] = ()
         self._shown = False
+        self._done = ""
 
     @property
     def format(self) -> str:
@@ -92,6 +93,10 @@ class Output:
         self._checked = tuple(_names(columns)) if self._fields else ()
         if self._path is not None and self._stream is None:
             check_place(self._path)
+
+    def note_done(self, what: str) -> None:
+        """Remember what the command has changed: if its answer cannot be written, the error says so, too."""
+        self._done = what
 
     def records(self, records: Iterable[Record], *, text: TextOf, columns: Columns) -> None:
         """Write a stream of records; in JSON it is one array.
@@ -182,7 +187,7 @@ class Output:
             try:
                 self._stream.flush()
             except OSError as error:
-                self._name_output(error)
+                self._explain(error)
                 raise
 
     def __enter__(self) -> Self:
@@ -199,24 +204,26 @@ class Output:
             elif self._stream is not None:
                 self._stream.flush()
         except OSError as error:
-            self._name_output(error)
+            self._explain(error)
             raise
 
-    def _name_output(self, error: OSError) -> None:
-        """Set the file name of an error of writing, if it has none."""
-        if error.filename is None:
+    def _explain(self, error: OSError) -> None:
+        """Set the file name of an error of writing, if it has none, and add what the command has done before."""
+        if error.filename is None and error.errno != errno.EBADF:
             error.filename = "stdout" if self._path is None else str(self._path)
+        if self._done:
+            error.add_note(self._done)
 
     def _write(self, data: bytes | memoryview) -> None:
-        if self._stream is None:
-            self._stream = self._opened()
-            self._shown = self.on_terminal
-        if self._shown:
-            SCREEN.make_room(self._stream)
         try:
+            if self._stream is None:
+                self._stream = self._opened()
+                self._shown = self.on_terminal
+            if self._shown:
+                SCREEN.make_room(self._stream)
             self._stream.write(data)
         except OSError as error:
-            self._name_output(error)
+            self._explain(error)
             raise
 
     def _opened(self) -> IO[bytes]:

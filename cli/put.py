@@ -135,6 +135,7 @@ def _put_one(
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()
+        out.note_done("the message is stored")
         yield from answers_of([stored], [message.properties])
         out.flush()
 
@@ -158,6 +159,7 @@ def _decide(
         with held_interrupts():
             stored = [writer.append(message) for message in found]
             writer.sync()
+        out.note_done(f"the {transaction} is stored")
         yield from answers_of(stored, [message.properties for message in found])
         out.flush()
 

@@ -82,7 +82,7 @@ def put_many(target: Target, many: PutInput, out: Output) -> Iterator[Answer]:
         reader = new_reader(many.keep_times, new_keys=not many.resume)
         _check(reader, first)
         with target.writer(reader) as writer:
-            stream = _Stream(writer, reader, many, as_lines=out.is_lines)
+            stream = _Stream(writer, reader, many, out)
             try:
                 for portion in chain([first], portions):
                     stream.append(portion)
@@ -179,14 +179,14 @@ def _identifiable(columns: dict[str, Any], portion: NumberedRows) -> bool:
 class _Stream:
     """Messages on their way: appended, then synced, then answered."""
 
-    def __init__(self, writer: StoreWriter, reader: MessageReader, many: PutInput, *, as_lines: bool) -> None:
-        self._skipped = self._known = 0
+    def __init__(self, writer: StoreWriter, reader: MessageReader, many: PutInput, out: Output) -> None:
+        self._skipped = self._known = self._stored = 0
         self._corrupted = many.corrupted
         self._writer = writer
         self._rules = writer.profile.start.record
         self._reader = reader
         self._answers = many.answers
-        self._as_lines = as_lines
+        self._out = out
         self._present = PresentKeys.of(writer.layout, writer.copies) if many.resume else None
         self._waiting: list[tuple[Sequence[Stored] | StoredColumns, Iterable[bytes]]] = []
         self._waiting_count = 0
@@ -344,10 +344,13 @@ class _Stream:
         if self._waiting or self._writer.lacks_topics:
             with held_interrupts():
                 self._writer.sync()
+            self._stored += self._waiting_count
+            if self._stored:
+                self._out.note_done(counted(self._stored, "message is stored", "messages are stored"))
         waiting, self._waiting, self._waiting_count = self._waiting, [], 0
         self._synced = time.monotonic()
         for stored, properties in waiting if self._answers else ():
-            if self._as_lines and isinstance(stored, StoredColumns):
+            if self._out.is_lines and isinstance(stored, StoredColumns):
                 yield from lines_of(stored, properties)
             else:
                 rows = stored.rows() if isinstance(stored, StoredColumns) else stored

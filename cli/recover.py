@@ -141,6 +141,8 @@ def recover(
         gone = applied.lost or left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
+    if applied is not None and applied.session:
+        out.note_done(f"the store was recovered, in session {applied.session}")
     _print(before, applied, after, left, given, code, common, out)
     raise Exit(code)
 

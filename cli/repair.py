@@ -190,6 +190,8 @@ def repair(
     from .repair_text import config_left
 
     left = config_left(before, after)
+    if applied is not None and applied.session:
+        out.note_done(f"the store was repaired, in session {applied.session}")
     _print(before, applied, after, left, given, common, out)
     raise Exit(_code(before, applied, after, left))
 

@@ -131,6 +131,7 @@ def salvage(
     wanted = _wanted(layout, grade, limits, broker_version, common)
     out = common.checked_output("salvage")
     done = _salvage(images, to, wanted, common)
+    out.note_done(f"the new store is complete: {to}")
     with out:
         out.record(_json(done, images, to, layout), text=_text)
     raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)

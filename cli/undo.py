@@ -78,6 +78,8 @@ def undo(
         if purge
         else _undo(layout, session, force, writing, files, common)
     )
+    done = f"what session {record['session']} kept was deleted" if purge else "the change was taken back"
+    out.note_done(done)
     with out:
         out.record(record, text=_TEXTS[record["type"]])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from mqstore.cli.options import Common
 from mqstore.cli.output_file import check_place
 from mqstore.store.errors import InvalidInput
 
+from .. import stores
 from ..stores import unpack
 from .datadriven import run_here
 
@@ -152,3 +154,25 @@ def test_what_cannot_be_written_is_named_as_it_was_typed(tmp_path: Path) -> None
             [sys.executable, "-m", "mqstore", "explain", "I-001"], stdout=stdout, stderr=subprocess.PIPE, check=False
         )
     assert (answers.returncode, answers.stderr.decode()) == (5, f"{full}stdout\n")
+
+
+def test_what_was_done_before_the_answer_is_told(tmp_path: Path) -> None:
+    """A script that takes 5 for "not done" would put the message again, say."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    new, lines = str(tmp_path / "new"), tmp_path / "in.ndjson"
+    lines.write_text("".join(f'{{"topic": "T", "body": "{n}"}}\n' for n in range(3)))
+    for words, told in (
+        (["put", new, "T", "x"], "the message is stored"),
+        (["put", new, "--from", str(lines)], "3 messages are stored"),
+        (["damage", new, "--to", str(tmp_path / "copy"), "--scenario", "killed"], "the new store is complete: .*/copy"),
+        (["recover", str(root), "--apply", "--yes"], "the store was recovered, in session .*Z"),
+        (["undo", str(root), "--yes"], "the change was taken back"),
+        (["dump", new], None),
+    ):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "mqstore", *words], stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        said = done.stderr.decode()
+        line = rf"mqstore: cannot read or write \(No space left on device\): stdout{'; ' + told if told else ''}\n"
+        assert (done.returncode, bool(re.fullmatch(line, said))) == (5, True), said
