@@ -109,7 +109,8 @@ def salvage(
     read. Otherwise a line says what is not restored, and topics get default settings.
 
     rocksdbstore is not restored. With transRocksDBEnable brokers find open transactions in it: copy it from the old
-    store, unless DIR is renumbered.
+    store, unless DIR is renumbered. Nor are epochFileCheckpoint and brokerIdentity of a broker with a controller: copy
+    them from the old store, too. A slave without epochs compares nothing with its master's log.
 
     DIR is recovered as by recover --apply. Exit code: 0 every record found is whole and in DIR; 1 no record was found,
     some are damaged, split, refused or in conflict, a file of config or timer could not be copied, no broker will ask
@@ -153,7 +154,7 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
     from ..store.disk.files import Files
     from ..store.errors import Missing
     from ..store.salvage.runs import SalvageSource, images_of
-    from ..store.salvage.salvage import check_target, look, open_if_written, write
+    from ..store.salvage.salvage import LayoutKind, check_target, look, open_if_written, write
 
     found = images_of(images, common.warn)
     if to is not None:
@@ -181,6 +182,12 @@ def _salvage(images: list[Path], to: Path | None, wanted: SalvageRequest, common
         )
     if to is not None and done.has_log:
         done.left = _settle(to, wanted, common)
+        roots = (root for path in images for root in (path, path.parent))
+        if wanted.layout is LayoutKind.ORIGINAL and any(map(wanted.config.has_controller, roots)):
+            common.warn(
+                "epochFileCheckpoint is not restored: copy the old store's, as a slave without epochs compares nothing"
+                " with its master's log"
+            )
     return done
 
 

@@ -317,6 +317,19 @@ class BrokerConfig(Mapping[str, str]):
 
         return root / self.get("storePathEpochFile", FILE)
 
+    def identity_file(self, root: Path) -> Path:
+        """The brokerIdentity of a store at `root`, which need not exist (spec 06, 6.3)."""
+        from ...formats.broker_identity import FILE
+
+        return root / self.get("storePathBrokerIdentity", FILE)
+
+    def controller_files(self, root: Path) -> set[str]:
+        """Names in `root` of the files that a broker with a controller has there."""
+        from ...formats.broker_identity import TEMPORARY
+
+        paths = {self.epoch_file(root), *(Path(f"{self.identity_file(root)}{end}") for end in ("", TEMPORARY))}
+        return {f"{path.name}{end}" for path in paths if path.parent == root for end in ("", ".bak", ".tmp")}
+
     def has_controller(self, root: Path) -> bool:
         """A controller says which broker of the group is the master: each may follow another. If no option says so, a
         file of epochs in the store at `root` does.

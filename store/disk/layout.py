@@ -262,7 +262,7 @@ class Layout:
     def foreign(self) -> list[ForeignEntry]:
         """Entries of the root that belong to no part of a store. Raises Unreadable."""
         inside = (path for path in self.commit_log_directories if self.root in path.parents)
-        own = {path.relative_to(self.root).parts[0] for path in inside}
+        own = {path.relative_to(self.root).parts[0] for path in inside} | self.broker_config.controller_files(self.root)
         return [
             ForeignEntry(os.fspath(self.root / name), "unknown to a broker")
             for name in sorted(_names(self.root))

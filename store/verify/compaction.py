@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.broker_identity import FILE as IDENTITY_FILE
 from ...formats.broker_identity import TEMPORARY
 from ...formats.derive.ragged import Flags, Ints
 from ...formats.epoch_file import EPOCHS, HEADER, LINE_END
@@ -524,7 +523,7 @@ def the_identity_is_this_broker(context: VerifyContext) -> None:
     """Check that the identity file, and one that a registration left, has a cluster, a name and a number, and that the
     names are those of the configuration, where it gives them.
     """
-    path = _configured_path(context, "storePathBrokerIdentity", IDENTITY_FILE)
+    path = context.store.config.identity_file(context.store.layout.root)
     for place in (path, path.with_name(path.name + TEMPORARY)):
         file = read_if_there(place, _IDENTITY)
         if file is None:
@@ -550,9 +549,3 @@ def _odd_identity(context: VerifyContext, file: ConfigFile) -> Iterator[tuple[st
 def _repair_of(path: Path) -> str | None:
     """Return the repair of a finding: None, that of the catalogue, if the file has a .bak to copy; else ""."""
     return None if path.with_name(path.name + BACKUP).exists() else ""
-
-
-def _configured_path(context: VerifyContext, option: str, name: str) -> Path:
-    """Return the path of a file: the value of `option`, else `name` in the root of the store."""
-    root = context.store.layout.root
-    return root / context.store.config.get(option, name)

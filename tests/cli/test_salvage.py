@@ -105,6 +105,15 @@ def test_the_configuration_of_the_old_store_names_no_place_of_the_new_one(layout
     assert run_here(["verify", str(new), "--quick"]).code == 0
 
 
+@pytest.mark.parametrize("layout", ["original", "compact"])
+def test_epochs_are_not_restored(layout: str, tmp_path: Path) -> None:
+    """They are still right where each record has its old position: without them a slave compares nothing."""
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    (root / "epochFileCheckpoint.bak").write_text("1\n0\n1-0\n")
+    done = run_here(["salvage", str(root / "commitlog"), "--to", str(new), "--layout", layout])
+    assert ("epochFileCheckpoint is not restored: copy" in done.stderr) is (layout == "original")
+
+
 def test_what_a_full_disk_has_moved_behind_links_is_salvaged(tmp_path: Path) -> None:
     """Files and directories, each once, whatever leads to them; a link to nothing is told."""
     root, other = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "other"

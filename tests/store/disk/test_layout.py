@@ -42,6 +42,16 @@ def test_a_plain_store(tmp_path: Path) -> None:
     assert len(layout.commit_log_files().files) == 2
 
 
+def test_files_of_a_broker_with_a_controller_are_its_own(tmp_path: Path) -> None:
+    log(tmp_path / "commitlog", 0)
+    names = ["brokerIdentity", "brokerIdentity-temp", "epochFileCheckpoint", "epochFileCheckpoint.bak"]
+    for name in [*names, "epochs", "epochs.bak"]:
+        (tmp_path / name).write_bytes(b"")
+    for options, foreign in (({}, ["epochs", "epochs.bak"]), ({"storePathEpochFile": "epochs"}, names[2:])):
+        layout = Layout.open(tmp_path, BrokerConfig(options))
+        assert [Path(f.path).name for f in layout.foreign] == foreign
+
+
 def test_configured_directories(tmp_path: Path) -> None:
     log(tmp_path / "a", 0)
     log(tmp_path / "b", 8)
