@@ -42,8 +42,7 @@ CLOCK_SLACK_MS = 3_600_000
 SMALL_LOG_BYTES = 64 << 20
 """A log up to this size is read whole, whatever times are asked for."""
 
-_BEHIND_MAX = 1000
-"""At most this many messages after the end of all queues are examined for what queues lack."""
+_BEHIND_MAX = 1000  # messages behind the end of all queues that are examined, at the most, for what queues lack
 
 Range = tuple[int, int]
 
