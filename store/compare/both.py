@@ -23,14 +23,15 @@ from ...formats.digest_columns import mixed
 from ...formats.json_table import DATA_VERSION, TIME_STAMP
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout
-from ..errors import NotFound, StoreError, Unreadable, Unsupported
+from ..errors import StoreError, Unreadable, Unsupported
 from ..offsets.lag import queue_ends
 from ..offsets.move import Ahead, side_of
 from ..offsets.move import compare as positions
 from ..offsets.positions import offset_files
+from ..queues.batches import BatchConsumeQueue
 from ..queues.read import QueueSummary
 from ..queues.rocksdb import RocksDb
-from ..queues.units import UNIT_DTYPE
+from ..search.queue_search import open_queue
 from ..search.store import StoreReader
 from ..settings.read import FILES, config_files, databases, read_config_file, read_epochs
 from ..settings.rocksdb import read_entries
@@ -97,25 +98,41 @@ def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
 
 
 def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
-    """Yield the first different unit of offsets that both have, and how many differ."""
+    """Yield the first different unit of offsets that both have, and how many differ; or that the queues are of two
+    kinds.
+    """
     start, stop = max(one.min_offset, two.min_offset), min(one.max_offset, two.max_offset)
     first, count = None, 0
-    try:
-        with a.queues.open(one.topic, one.queue_id) as queue_a, b.queues.open(one.topic, one.queue_id) as queue_b:
-            for begin in range(start, stop, _UNITS_AT_ONCE):
-                size = min(_UNITS_AT_ONCE, stop - begin)
-                found = [np.zeros(size, UNIT_DTYPE) for _ in range(2)]
-                for queue, room in zip((queue_a, queue_b), found, strict=True):
-                    queue.stream.fill(begin, room)
-                wrong = np.flatnonzero(found[0] != found[1])
-                if len(wrong) and first is None:
-                    first = begin + int(wrong[0]), *(str(room[wrong[0]]) for room in found)
-                count += len(wrong)
-    except NotFound:  # a batch queue, which has no such units
-        return
+    with open_queue(a, one.topic, one.queue_id) as queue_a, open_queue(b, one.topic, one.queue_id) as queue_b:
+        begins, size, batches = (start, start), stop - start, isinstance(queue_a, BatchConsumeQueue)
+        if isinstance(queue_a, BatchConsumeQueue) and isinstance(queue_b, BatchConsumeQueue):
+            begins, size = _common(queue_a, queue_b, start)
+        elif batches or isinstance(queue_b, BatchConsumeQueue):
+            mine, other = ("a queue of batches", "a queue of messages")[:: 1 if batches else -1]
+            yield Differs("queue", f"kind of {name}", CHANGED, mine, other)
+            return
+        for at in range(0, size, _UNITS_AT_ONCE):
+            some = min(_UNITS_AT_ONCE, size - at)
+            found = queue_a.stream.read(begins[0] + at, some), queue_b.stream.read(begins[1] + at, some)
+            wrong = np.flatnonzero(found[0] != found[1])
+            if len(wrong) and first is None:
+                row = int(wrong[0])
+                number = int(found[0]["msg_base_offset"][row]) if batches else start + at + row
+                first = number, str(found[0][row]), str(found[1][row])
+            count += len(wrong)
     if first is not None:
-        offset, mine, other = first
-        yield Differs("unit", f"{name} @{offset}", CHANGED, mine, other, count=count)
+        number, mine, other = first
+        yield Differs("unit", f"{name} @{number}", CHANGED, mine, other, count=count)
+
+
+def _common(a: BatchConsumeQueue, b: BatchConsumeQueue, start: int) -> tuple[tuple[int, int], int]:
+    """(number of the unit from which each is compared; number of units). A queue that was made anew counts its units
+    from another number: then they begin with that of queue offset `start`.
+    """
+    begins = a.first, b.first
+    if a.first != b.first and (mine := a.find(start)) is not None and (other := b.find(start)) is not None:
+        begins = mine.number, other.number
+    return begins, min(a.stop - begins[0], b.stop - begins[1])
 
 
 def index(a: StoreReader, b: StoreReader, common: PositionRange | None) -> Iterator[Differs]:

@@ -391,12 +391,12 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
     if selection.queue_id is not None:
         numbers = [selection.queue_id]
     queues = [open_batch_queue(store, topic, number) for number in numbers]
-    for queue in queues if part.offset is not None else ():
-        ends = store.queue_summary(queue)
-        if part.offset < ends.min_offset or queue.find(part.offset) is None:
+    for queue in queues:
+        ends, offset = store.queue_summary(queue), part.offset
+        if offset is not None and (offset < ends.min_offset or queue.find(offset) is None):
             existing = f"it has {ends.min_offset} to {ends.max_offset - 1}"
             hint = existing if ends.max_offset > ends.min_offset else "it is empty"
-            raise NotFound(f"{topic}/{queue.queue_id} has no message {part.offset}", hint=hint)
+            raise NotFound(f"{topic}/{queue.queue_id} has no message {offset}", hint=hint)
     streams = [batch_places(store, queue, selection, part) for queue in queues]
     lacks, reverse = _noted_lacks(store, selection, part, queues, note), part.reverse
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)

@@ -115,7 +115,7 @@ def _agreed(
     if shown is not None and seen is not None and seen.still_holds(layout, lock_was):
         return shown
     plan = replan()
-    if shown is not None and _digest(plan.edits) != _digest(shown.edits):
+    if shown is not None and digest(plan.edits) != digest(shown.edits):
         raise Refused(
             "the store has changed since the plan was made", path=layout.root, hint="look at the new plan and try again"
         )
@@ -358,7 +358,7 @@ def _move(path: Path, target: Path, files: Files) -> tuple[Path, ...]:
     return tuple(directory for directory in (path.parent, target.parent) if directory.exists())
 
 
-def _digest(edits: Iterable[Edit]) -> str:
+def digest(edits: Iterable[Edit]) -> str:
     """Fingerprint of a list of edits: plans with equal fingerprints make the same changes."""
     total = hashlib.sha256()
     for edit in edits:

@@ -18,7 +18,6 @@ from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.broker.system_topics import LMQ_PREFIX
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.files import digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.plan.lost_messages import MOST
@@ -26,6 +25,7 @@ from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.queues.references import commit_log_of
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import StoreReader
+from mqstore.store.session.apply import digest
 from mqstore.store.start import simulate
 from mqstore.store.start.log import proof_of, switches_of
 from mqstore.store.verify import log_pass

@@ -7,12 +7,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.compare import both
 from mqstore.store.compare.both import WHAT, Comparison, compare_stores
 from mqstore.store.errors import Unreadable
+from mqstore.store.queues.batches import BATCH_UNIT_DTYPE
 from mqstore.store.search.store import StoreReader
 from mqstore.store.settings.read import ConfigFile, read_config_file
 
@@ -122,6 +124,33 @@ def test_each_part_is_told(change: Callable[[Path], None], wanted: dict[str, int
         assert dict(found.counts) == wanted and found.same == (not wanted)
         assert {one.how for one in found.differs} <= {how, "changed"}
     assert compared(*pair, frozenset({"timers"})).same
+
+
+@pytest.mark.parametrize("field", ["physical_offset", "size", "tags_code", "msg_base_offset"])
+def test_units_of_batch_queues(field: str, tmp_path: Path) -> None:
+    """A queue that was made anew, from another number on, has the same units."""
+    root = unpack("5.3.3-batchcq", tmp_path)
+    other = Path(shutil.copytree(root, tmp_path / "copy"))
+    queue = other / "batchconsumequeue" / "BatchTopic" / "1"
+    for path in sorted(queue.iterdir(), reverse=True):
+        path.rename(queue / f"{int(path.name) + 920:020d}")
+    assert compared(root, other).same
+    path = min(queue.iterdir())
+    units = np.fromfile(path, BATCH_UNIT_DTYPE)
+    units[field][4] += 1
+    units.tofile(path)
+    (one,) = compared(root, other).differs
+    offset = units["msg_base_offset"][3] + units["batch_size"][3]
+    assert (one.part, one.count, one.name) == ("unit", 1, f"BatchTopic/1 @{offset}")
+
+
+def test_queues_of_two_kinds(tmp_path: Path) -> None:
+    root = unpack("5.3.3-batchcq", tmp_path)
+    other = Path(shutil.copytree(root, tmp_path / "copy"))
+    shutil.rmtree(other / "batchconsumequeue" / "BatchTopic")
+    shutil.copytree(other / "consumequeue" / "TopicA", other / "consumequeue" / "BatchTopic")
+    kinds = [(one.a, one.b) for one in compared(other, root).differs if one.name == "kind of BatchTopic/0"]
+    assert kinds == [("a queue of messages", "a queue of batches")]
 
 
 def test_fields_of_a_record(pair: tuple[Path, Path]) -> None:

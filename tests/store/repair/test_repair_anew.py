@@ -12,7 +12,7 @@ import pytest
 from mqstore.store.audit import prove
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import Dispatching
-from mqstore.store.disk.files import Files, digest
+from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.message import Mark
@@ -21,7 +21,7 @@ from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import reanalyze
 from mqstore.store.repair.repair import Repair
-from mqstore.store.session.apply import apply
+from mqstore.store.session.apply import apply, digest
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.judged import verified_before
 
