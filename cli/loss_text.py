@@ -143,7 +143,12 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         lines.append("The replica lacks these parts; where tombstones take their place, the two logs differ:")
         lacks = (f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}" for m in brought.lacks)
         lines += folded(lacks, rows)
-    if brought.goes_on:
+    if brought.goes_on and brought.confirmed is not None:
+        lines += [
+            "The replica continues behind the end of this log. Nothing of that is taken: the replica's checkpoint has",
+            f"confirmPhyOffset {brought.confirmed:,}, and what is not confirmed may be cut again.",
+        ]
+    elif brought.goes_on:
         lines.append("The replica continues behind the end of this log, which ends in order.")
     if brought.earlier_bytes:
         bytes_ = counted(brought.earlier_bytes, "byte", form=",")

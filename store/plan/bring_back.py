@@ -80,7 +80,8 @@ class NotInReplica(NamedTuple):
 
 @dataclass
 class Brought:
-    """What a replica gives. goes_on: the replica has more records behind the end of the log.
+    """What a replica gives. goes_on: the replica has more records behind the end of the log. confirmed: its confirmed
+    position, if these are left out as they are behind that.
 
     earlier_bytes: bytes of the replica in front of this log, whose files may have expired. pieces: bytes to write,
     without those that are the same already. exchanged: parts that replace a whole record.
@@ -92,6 +93,7 @@ class Brought:
     pieces: list[Piece] = field(default_factory=list)
     exchanged: set[ReplicaPart] = field(default_factory=set)
     goes_on: bool = False
+    confirmed: int | None = None
     earlier_bytes: int = 0
 
     @property
@@ -277,7 +279,9 @@ def _take_behind_end(
     elif _has_other_record(log, replica, hole.begin):
         reason = "the replica has another record at the end of this log"
     elif snapshot.abort or known > hole.begin or _has_data_behind(snapshot, hole.begin):
-        end = min(known, hole.end) if snapshot.layout.follows_master else hole.end
+        found.confirmed = None if snapshot.layout.follows_master else replica.confirmed
+        most = known if snapshot.layout.follows_master else max(known, found.confirmed or hole.end)
+        end = min(most, hole.end)
         runs = list(find_runs(replica, hole.begin, end, units, chained=True))
     if runs and runs[-1].blank and not _has_file_at(snapshot, runs[-1].end):
         runs = _without_blank(runs[-1], replica)
@@ -285,7 +289,9 @@ def _take_behind_end(
     if known > reached:
         found.lacks.append(NotInReplica(reached, known - reached, reason))
     _take(found, log, LogHole(hole.begin, reached, hole.before), replica, runs)
-    found.goes_on = bool(record_at(replica.log, reached))
+    found.goes_on = bool(there := record_at(replica.log, reached))
+    if not there or reached + len(there) <= (found.confirmed or hole.end):
+        found.confirmed = None
 
 
 def _without_blank(run: ReplicaRun, replica: Replica) -> list[ReplicaRun]:

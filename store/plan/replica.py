@@ -21,7 +21,6 @@ import numpy as np
 
 from ...formats.derive import decode_one
 from ...formats.derive.ragged import Flags, Ints
-from ...formats.epoch_file import FILE as EPOCH_FILE
 from ...formats.message import MESSAGE
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ...formats.property_columns import PropertyItems
@@ -55,9 +54,9 @@ _WINDOW_BYTES = 1 << 20
 class Replica:
     """A replica opened for reading.
 
-    name: as the user gave it. confirmed: nothing behind this position counts, None: everything does. If a controller
-    elects masters, records that not all in-sync replicas have confirmed may be cut again. record_rules: as of a
-    `GapFinder`, those of the store to recover.
+    name: as the user gave it. confirmed: nothing behind this position counts that the store itself does not know of,
+    None: everything does. If a controller elects masters, records that not all in-sync replicas have confirmed may be
+    cut again. record_rules: as of a `GapFinder`, those of the store to recover.
     """
 
     name: str
@@ -88,8 +87,8 @@ class Replica:
 
     @property
     def end(self) -> int:
-        """Position behind the last byte that can count."""
-        return min(self.log.max_file_end, self.confirmed or self.log.max_file_end)
+        """Position behind the last byte."""
+        return self.log.max_file_end
 
     def bytes_at(self, begin: int, end: int) -> bytes:
         """Return the bytes of a range inside one file, fewer if the file has fewer."""
@@ -150,7 +149,7 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
         raise
     if layout.dledger is not None:
         raise Unsupported("a DLedger log cannot be a copy of this log", path=layout.dledger)
-    if not (layout.root / EPOCH_FILE).exists():
+    if not layout.broker_config.has_controller(layout.root):
         return layout.commit_log_directories, None
     checkpoint = read_checkpoint(layout.checkpoint)
     confirmed = checkpoint.confirm_phy_offset if checkpoint else 0

@@ -104,7 +104,7 @@ def test_messages_that_lose_properties(text: str) -> None:
 
 
 def test_what_a_replica_gives_and_lacks() -> None:
-    brought = {"replica": "/r", "parts": (), "lacks": (), "goes_on": False, "earlier_bytes": 0}
+    brought = {"replica": "/r", "parts": (), "lacks": (), "goes_on": False, "confirmed": None, "earlier_bytes": 0}
     assert replica_lines(found(brought=SimpleNamespace(**brought)), None) == ["", "From the replica /r:", "  nothing"]
     brought |= {"parts": (SimpleNamespace(size=1, position=4096, records=1),), "goes_on": True, "earlier_bytes": 2048}
     brought |= {"lacks": (SimpleNamespace(size=2, position=8192, reason="torn"),)}
@@ -112,6 +112,8 @@ def test_what_a_replica_gives_and_lacks() -> None:
     assert lines[2] == "  1 byte at 4,096: 1 record"
     assert lines[4] == "  2 bytes at 8,192: torn"
     assert "continues behind the end" in lines[5] and "2,048 bytes in front" in lines[6]
+    lines = replica_lines(found(brought=SimpleNamespace(**brought | {"confirmed": 4300})), None)
+    assert "Nothing of that is taken" in lines[5] and "confirmPhyOffset 4,300" in lines[6]
 
 
 FILL = SimpleNamespace(lost=[], fillers=[])

@@ -266,17 +266,26 @@ def test_a_slave_gets_the_rest_from_its_master(unpacked: Stores, tmp_path: Path)
     assert brought(plan).parts == [] and brought(plan).goes_on
 
 
-def test_nothing_that_a_controller_has_not_confirmed(unpacked: Stores, tmp_path: Path) -> None:
-    """With an epoch file only what all replicas in sync have is taken: the rest may be cut again."""
+@pytest.mark.parametrize("name", ["epochFileCheckpoint", "epochFileCheckpoint.bak"])
+@pytest.mark.parametrize("units", [False, True])
+def test_nothing_that_a_controller_has_not_confirmed(
+    name: str, unpacked: Stores, tmp_path: Path, *, units: bool
+) -> None:
+    """With an epoch file only what all replicas in sync have is taken, as the rest may be cut again, and what units of
+    the store itself name: a master alone in its group confirms nothing.
+    """
     root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
     peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
-    cut(root, 100_000, units=False)
-    (peer / "epochFileCheckpoint").write_text("1\n0\n1-0\n")
+    cut(root, 100_000, units=units)
+    (peer / name).write_text("1\n0\n1-0\n")
     checkpoint = CHECKPOINT.parse((peer / "checkpoint").read_bytes())
     made = CHECKPOINT.build({**checkpoint, "confirm_phy_offset": 150_000})
     overwrite(peer / "checkpoint", 0, made)
-    parts = brought(planned(root, peer)).parts
-    assert 145_000 < parts[-1].position + parts[-1].size <= 150_000
+    found = brought(planned(root, peer))
+    if units:
+        assert found.parts[-1].end > 150_000 and found.confirmed is None
+    else:
+        assert 145_000 < found.parts[-1].end <= 150_000 and (found.goes_on, found.confirmed) == (True, 150_000)
 
 
 def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
