@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from typing import Any, Self
 
 import pyarrow as pa
@@ -137,6 +136,8 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = {place: asdict(read) for place, read in known.items()}  # also of stores that are not there now
         for place, end in ends.items():
             read = self._begin(place, known)
+            if (former := self._former(place, known)) != place:  # it may go back there
+                found.pop(former, None)
             if end == read.position:
                 found[place] = asdict(read)
                 continue
@@ -213,14 +214,19 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         What is new while a query goes on is read from its start; `starting_offset` is for new queries.
         """
-        own = known.get(place)
-        least = -1 if own is None else own.position
-        gone = [read for one, read in known.items() if one not in self._names and read.position > least]
-        if gone:
-            with self._open(place) as log:
-                moved = [read for read in gone if holds(log.queue, read.position, (read.size, read.crc))]
-            own = max(moved, key=attrgetter("position"), default=own)
+        own = known.get(self._former(place, known))
         return ReadTo(self._first(place, EARLIEST if known else self._how.start)) if own is None else own
+
+    def _former(self, place: str, known: Mapping[str, ReadTo]) -> str:
+        """Return the place of the entry that counts for a store: its own; without one that of a store which is not
+        there now and whose bytes it has, as it was moved: the further one of several. Else `place`.
+        """
+        gone = [one for one in known if one not in self._names]
+        if place in known or not gone:
+            return place
+        with self._open(place) as log:
+            moved = [one for one in gone if holds(log.queue, (read := known[one]).position, (read.size, read.crc))]
+        return max(moved, key=lambda one: known[one].position, default=place)
 
     @contextmanager
     def _open(self, place: str) -> Iterator[CommitLog]:

@@ -240,6 +240,20 @@ def test_a_store_that_was_away_continues(pattern: Path, tmp_path: Path) -> None:
     assert found == [107]
 
 
+def test_a_copy_that_is_behind_another_misses_nothing_while_the_other_is_away(pattern: Path, tmp_path: Path) -> None:
+    """As a slave and its master in one query."""
+    shutil.copytree(pattern.with_name("a"), pattern.with_name("slave"))
+    put(pattern.with_name("a"), 5, 1)
+    at, _ = next_batch(pattern, {})
+    pattern.with_name("a").rename(tmp_path / "away")
+    shutil.rmtree(pattern.with_name("slave"))
+    shutil.copytree(tmp_path / "away", pattern.with_name("slave"))
+    at, found = next_batch(pattern, at)
+    assert found == [5]
+    (tmp_path / "away").rename(pattern.with_name("a"))
+    assert next_batch(pattern, at) == (at, [])
+
+
 @pytest.mark.parametrize("begin", ["latest", "200"])
 def test_a_store_that_is_new_to_a_query_is_read_from_its_start(begin: str, pattern: Path) -> None:
     """`starting_offset` is for the stores that a new query finds."""
