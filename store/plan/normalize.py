@@ -101,7 +101,7 @@ def normalize(
         refuse_lost_log(snapshot, replica, unused=unused)
     refuse_lost_directory(snapshot, replica)
     if replica:
-        lost_for_sure(snapshot, replica)
+        unexpired_front(snapshot, replica)
     if any_length and kept:
         kept, astray = _of_one_log(snapshot, kept)
         edits += astray
@@ -373,7 +373,7 @@ def named_in_front(begin: int) -> str:
 
 def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
     """Yield notes about first files that may be lost or may have expired. replica: a copy of the log, "" for none."""
-    if (front := _front_without_files(snapshot)) and not _is_sure(snapshot, front):
+    if (front := _front_without_files(snapshot)) and not _is_young(snapshot, front):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
         yield f"{named_in_front(front.stop)}: its first files are {lost}"
         if replica:
@@ -381,20 +381,22 @@ def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
             yield f"before --apply, copy the first files of the log: {copy}" if copy else _LACKS.format(lacking)
 
 
-def lost_for_sure(snapshot: Snapshot, replica: str = "") -> str:
-    """Return what tells that no broker has deleted the first files of a log by their age, "" if nothing does. Raises
-    Refused if `replica` has them: copied with their times, they expire as before.
+def unexpired_front(snapshot: Snapshot, replica: str = "") -> tuple[str, range]:
+    """Return what tells that no broker has deleted the first files of a log by their age, and the range in front of the
+    log; "" and an empty one if nothing does. A broker whose disk is too full may have. Raises Refused if `replica` has
+    them: copied with their times, they expire as before.
     """
-    if not (front := _front_without_files(snapshot)) or not _is_sure(snapshot, front):
-        return ""
+    if not (front := _front_without_files(snapshot)) or not _is_young(snapshot, front):
+        return "", range(0)
     parts = (FileUnits.of(sorted(each), snapshot.queue_file_bytes).windows() for each in snapshot.queues.values())
     units = sum(int((u["physical_offset"][is_used(u)] < front.stop).sum()) for part in parts for _, u in part)
     name = counted(units, "queue unit names", "queue units name", form=",")
-    told = f"{name} messages before the beginning of the log, {front.stop:,}: its first files are lost, not expired"
+    told = f"{name} messages before the beginning of the log, {front.stop:,}"
+    told += ": its first files are gone, before their time (a broker deletes such files if its disk is too full)"
     if replica and (copy := _copy_front_command(snapshot, front, replica)[0]):
         hint = f"copy the first files of the replica's log there first: {copy}"
         raise Refused(told, path=snapshot.layout.commit_log_directories[0], hint=hint)
-    return told
+    return told, front
 
 
 def _front_without_files(snapshot: Snapshot) -> range:
@@ -403,7 +405,7 @@ def _front_without_files(snapshot: Snapshot) -> range:
     return range(0) if known else lost_front(snapshot)
 
 
-def _is_sure(snapshot: Snapshot, front: range) -> bool:
+def _is_young(snapshot: Snapshot, front: range) -> bool:
     return any(_is_fresh(snapshot.layout, entry) for entry in snapshot.log if start_of(entry.name) == front.stop)
 
 

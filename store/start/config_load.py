@@ -79,6 +79,8 @@ class ConfigRules(NamedTuple):
     deep_ends_start: bool = False
     #: topics, groups and positions may be in a RocksDB
     databases: bool = False
+    #: who deletes a topic deletes the positions of groups in it (since 5.0, cleanOffsetByTopic)
+    positions_go_with_topic: bool = False
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -128,6 +130,7 @@ _5_1 = ConfigRules(
     table_needed=frozenset({MAPPING}),
     version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_OFFSET_FILES, (str, int))),
     topics_of_group=_LISTS,
+    positions_go_with_topic=True,
 )
 _FASTJSON_2 = ConfigRules(
     _OF_5,
@@ -146,6 +149,7 @@ _FASTJSON_2 = ConfigRules(
     strange_numbers_refused=True,
     deep_ends_start=True,
     databases=True,
+    positions_go_with_topic=True,
 )
 
 RULES: dict[str, ConfigRules] = {

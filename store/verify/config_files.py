@@ -334,7 +334,8 @@ def config_start_of(context: VerifyContext) -> ConfigStart:
 def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str]:
     """Return topics without an entry that were in use when the store was left, so that nobody deleted them: all, if the
     newest message is of one of them, so that topics.json is older than the log; else those of which a group has a
-    position. A slave gets its topics from its master, and a broker makes retry topics for its groups.
+    position that would have gone with the topic. A slave gets its topics from its master, and a broker makes retry
+    topics for its groups.
     """
     from ..inspect.own_topics import has_own_records
 
@@ -345,7 +346,8 @@ def used_topics(context: VerifyContext, known: Collection[str]) -> frozenset[str
     if context.profile.dispatch.any_queue:
         bare = {topic for topic in bare if has_own_records(store, topic)}
     if bare and _newest_topic(context) not in bare:
-        rows = config_tables(context).entries("consumer_offset")
+        gone_with_topic = config_rules(context.profile).positions_go_with_topic
+        rows = config_tables(context).entries("consumer_offset") if gone_with_topic else ()
         bare &= {row.values["topic"] for row in rows if row.values.get("table") == OFFSET_TABLE}
     return frozenset(bare)
 

@@ -139,9 +139,13 @@ def _unserved(verdict: Verdict) -> tuple[str, str]:
 
 
 def but_unserved(verdict: Verdict) -> str:
-    """Return the end of a verdict for messages in levels that messageDelayLevel does not have, "" without any."""
+    """Return the end of a verdict for messages that no broker serves, though nothing is damaged: in levels that
+    messageDelayLevel does not have, or in first files of the log that are gone; "" without any.
+    """
     waiting, levels = _unserved(verdict)
-    return waiting and f", but {waiting} in delay levels that no broker serves until messageDelayLevel has {levels}"
+    unserved = waiting and f", but {waiting} in delay levels that no broker serves until messageDelayLevel has {levels}"
+    gone = lacks_first_files(verdict).partition(" (")[0]
+    return unserved + (gone and f", but {gone}")
 
 
 def give_levels(verdict: Verdict) -> str:
@@ -150,9 +154,12 @@ def give_levels(verdict: Verdict) -> str:
     return waiting and f"give messageDelayLevel {levels}: {waiting} in levels that it does not have"
 
 
-def lacks_first_files(verdict: Verdict) -> bool:
-    """Return whether the first files of the log are lost for sure: no other error of I-002 is without a repair."""
-    return any(each.code == "I-002" and each.repair == "" for each in verdict.serious)
+def lacks_first_files(verdict: Verdict) -> str:
+    """Return what tells that the first files of the log are gone, before their time; "" if nothing does. Of warnings
+    of I-002 only these have a place. A start makes it no worse.
+    """
+    gone = (f.message for f in verdict.findings if f.code == "I-002" and f.length and f.severity is Severity.WARNING)
+    return next(gone, "")
 
 
 def harmless(verdict: Verdict) -> bool:

@@ -94,6 +94,18 @@ def test_topics_without_an_entry_that_are_in_use(
     assert any("I-150" in note for note in said.found.notes) == (not named)
 
 
+def test_positions_in_a_topic_that_4_x_has_deleted_stay(store: Callable[[str], Path]) -> None:
+    """There deleteTopic leaves them (javap: AdminBrokerProcessor of 4.3.1 and 4.9.7)."""
+    root = store("4.9.7-clean")
+    path = root / "config" / "topics.json"
+    table = json.loads(path.read_text())
+    del table["topicConfigTable"]["orders"]
+    path.write_text(json.dumps(table))
+    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": {"orders@group-a": {"0": 1}}}))
+    said = said_of(root, BrokerConfig(config("4.9.7-clean", root)))
+    assert said.status is Status.CLEAN, said
+
+
 def test_the_messages_of_a_slave_that_lacks_its_topics_are_not_served(store: Callable[[str], Path]) -> None:
     """A real 5.3.3 gives none of the 386 where it starts as a master, and all once the topics have entries."""
     root = store("5.3.3-ha-slave")
