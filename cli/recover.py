@@ -16,6 +16,7 @@ from .slave import SlaveOptions, print_cut
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
+    from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
     from ..store.start.config import ConfigStart
     from ..store.verify.judged import JudgedRecovery
@@ -138,13 +139,22 @@ def recover(
         applied = _apply(layout, before, change, given, common)
         after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
         left = still_lost_config(found.config, after.recovery.layout)
-        gone = applied.lost or left is not None
+        gone = applied.lost or _needs_a_master(found) or left is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not gone else ExitCode.NO
     if applied is not None and applied.session:
         out.note_done(f"the store was recovered, in session {applied.session}")
     _print(before, applied, after, left, given, code, common, out)
     raise Exit(code)
+
+
+def _needs_a_master(found: Recovery) -> bool:
+    """Whether messages come again only if another broker becomes the master, and no option says that there is one."""
+    from ..store.disk.broker_conf import CONTROLLER_MODE
+
+    config = found.layout.broker_config
+    said = config.is_slave or config.get_bool(CONTROLLER_MODE)
+    return not said and found.plan is not None and bool(found.plan.resent)
 
 
 class _Asked(NamedTuple):

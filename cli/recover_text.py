@@ -100,7 +100,7 @@ def _verdict(
         unfired = after is not None and not lost and after.recovery.prediction.unfired
         told = unfired or (after is not None and not lost and lacks_first_files(after.verdict))
         gone = "" if told else f", {_messages(lost)} lost"
-        return f"Done: {ended}{gone}.{besides} {_start_after(after)}"
+        return f"Done: {ended}{gone}{_sent_again(before)}.{besides} {_start_after(after)}"
     sentence = first_sentence(before.verdict, found.layout.root)
     return f"{sentence}. {_remedy(before, given)}".rstrip()
 
@@ -194,15 +194,23 @@ def _behind_the_log(before: JudgedRecovery) -> str:
     """
     plan, start = before.recovery.plan, before.recovery.prediction
     if plan is not None and before.recovery.layout.follows_master:
-        if before.recovery.options.policy != "keep":
-            return "; the master sends them again, if still there" if plan.lost_messages else ""
-        come = counted(plan.resent, "message comes", "messages come", form=",")
-        return f"; {come} again from the master, if still there" if plan.resent else ""
+        return _sent_again(before)
     if plan is not None and (plan.gone or plan.brought or plan.without_log or plan.log_end != start.log_end):
         return ""
     behind = sum(each.count for each in before.verdict.findings if each.code == "I-067")
     point = counted(behind, "queue unit points", "queue units point", form=",")
     return f"; {point} behind the end of the log" if behind else ""
+
+
+def _sent_again(before: JudgedRecovery) -> str:
+    """What the master of a slave sends again."""
+    plan = before.recovery.plan
+    if plan is None or not before.recovery.layout.follows_master:
+        return ""
+    if before.recovery.options.policy != "keep":
+        return "; the master sends them again, if still there" if plan.lost_messages else ""
+    come = counted(plan.resent, "message comes", "messages come", form=",")
+    return f"; {come} again from the master, if still there" if plan.resent else ""
 
 
 def next_steps(seen: JudgedRecovery, given: Given) -> list[NextCommand]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.epoch_file import FILE as EPOCH_FILE
+
 from .. import recovery_cases, stores
 from ..store.disk.test_lock import other_process
 from .damaged_case import SIZES, of_case
@@ -138,6 +140,24 @@ def test_a_plan_does_not_bring_back_the_first_files(tmp_path: Path) -> None:
     assert done.code == 0
     assert done.stdout.startswith("Done: recovered. A broker can be started, but ")
     assert run_here(["verify", str(root)]).stdout.startswith(f"{root}: Safe to start, but ")
+
+
+def test_what_a_file_of_epochs_alone_leaves_to_a_master_is_not_called_kept(tmp_path: Path) -> None:
+    """This broker may be made the master, and the messages are gone then: the first line and the exit code say so."""
+    root = stores.unpack("5.3.3-killed", tmp_path)
+    at = sorted(row["physical_offset"] for row in stores.messages("5.3.3-killed"))[-2]
+    last = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= at)
+    with last.open("r+b") as file:
+        file.seek(at - int(last.name))
+        file.write(bytes(int(last.name) + last.stat().st_size - at))
+    (root / EPOCH_FILE).write_text("1\n0\n1-0\n")
+    for option, code in (("enableControllerMode=true", 0), ("", 1)):
+        copy = tmp_path / f"{code}"
+        shutil.copytree(root, copy)
+        done = run_here(["recover", str(copy), "--apply", "--yes", *(("--set", option) if option else ())])
+        assert done.code == code, done
+        first = "Done: recovered, no message lost; 2 messages come again from the master, if still there."
+        assert done.stdout.startswith(first), done.stdout
 
 
 def test_what_only_queues_name_is_counted_once(tmp_path: Path) -> None:
