@@ -24,6 +24,7 @@ LARGEST_FILE_BYTES = 16 << 20
 """A configuration file above this size is refused without reading it."""
 ROCKSDB_STORE_TYPE = "defaultRocksDB"
 """The `storeType` of brokers that have consume queues only in a RocksDB; brokers ignore its case."""
+_ROLE = "brokerRole"
 CONTROLLER_MODE = "enableControllerMode"
 """The option with which a controller names the master of the broker's group."""
 CONFIG_VERSION, CONFIG_V2 = "configManagerVersion", "v2"
@@ -202,8 +203,14 @@ class BrokerConfig(Mapping[str, str]):
         return BrokerConfig(options, words, whole=self._whole, untaken=untaken, unsure=self.unsure, rules=self._rules)
 
     def for_new_store(self) -> BrokerConfig:
-        """These options for a store that is created elsewhere: without the options that name paths of the store."""
-        named = {name: value for name, value in self._named.items() if not _PATHS.match(name)}
+        """These options for a store that is created elsewhere: without paths of the store, and without a master whose
+        log it would copy.
+        """
+        named = {
+            name: value
+            for name, value in self._named.items()
+            if not _PATHS.match(name) and name not in (_ROLE, CONTROLLER_MODE)
+        }
         return BrokerConfig(named, whole=self._whole)
 
     def for_other_store(self) -> BrokerConfig:
@@ -309,7 +316,7 @@ class BrokerConfig(Mapping[str, str]):
     @property
     def is_slave(self) -> bool:
         """The broker copies the log and the configuration of a master."""
-        return self.get("brokerRole", "").upper() == "SLAVE"
+        return self.get(_ROLE, "").upper() == "SLAVE"
 
     def epoch_file(self, root: Path) -> Path:
         """The epochFileCheckpoint of a store at `root`, which need not exist (spec 06, 6.2)."""

@@ -352,15 +352,6 @@ def check_layout(layout: Layout) -> None:
             path=layout.root,
             hint=f"`{proposed(layout, 'repair', '--convert', 'plain', '--to', 'DIR')}` makes a plain store of it",
         )
-    if layout.follows_master:
-        slave = layout.broker_config.is_slave
-        whose = "a slave" if slave else "a broker with a controller, which may make it a slave"
-        raise Refused(
-            f"this is the store of {whose}: its log must stay a copy of its master's",
-            path=layout.root,
-            hint="put into the store of the master, or, if this broker will be the master, say so with"
-            f" --set {'brokerRole=ASYNC_MASTER' if slave else f'{CONTROLLER_MODE}=false'}",
-        )
     if layout.aside:
         from ..findings.next_commands import moving_back
 
@@ -368,6 +359,8 @@ def check_layout(layout: Layout) -> None:
     _check_queue_database(layout)
     with layout.commit_log_files() as log:
         size = sizes_of(layout).commit_log.value
+        if log.files and layout.follows_master:
+            raise _is_a_copy(layout)
         for file in log.files:
             if file.size == 0 and len(log.files) == 1:
                 continue  # created but never written: it gets its size with the first write
@@ -377,6 +370,17 @@ def check_layout(layout: Layout) -> None:
                     path=file.path,
                     hint="no broker loads such a log; mqstore inspect shows more",
                 )
+
+
+def _is_a_copy(layout: Layout) -> Refused:
+    slave = layout.broker_config.is_slave
+    whose = "a slave" if slave else "a broker with a controller, which may make it a slave"
+    return Refused(
+        f"this is the store of {whose}: its log must stay a copy of its master's",
+        path=layout.root,
+        hint="put into the store of the master, or, if this broker will be the master, say so with"
+        f" --set {'brokerRole=ASYNC_MASTER' if slave else f'{CONTROLLER_MODE}=false'}",
+    )
 
 
 def check_log_end(files: Files, layout: Layout, log_end: int) -> None:

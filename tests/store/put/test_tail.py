@@ -54,6 +54,8 @@ def test_the_log_of_a_slave_must_stay_a_copy(option: str, store: Callable[[str],
     assert_refused(root, Refused, "copy of its master's", options)
     last = options.with_set(["enableControllerMode=false", "brokerRole=ASYNC_MASTER"])
     writer(root, config=last).close()
+    new = BrokerConfig({"enableControllerMode": "true", "brokerRole": "SLAVE"})
+    writer(root.with_name("new"), config=new).close()  # it copies nobody
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("clean-no-queues")])
