@@ -277,7 +277,7 @@ def read_as_broker(values: Mapping[str, Any], common: Common) -> None:
         from ..store.broker.profiles import file_rules_of
 
         common.file_rules = file_rules_of(version)
-    elif config.unsure:
+    elif config.unsure or (config.is_unsure_of_log and "broker_version" in values):  # only verdicts go by the latter
         from ..store.disk.layout import Layout, is_uri
         from ..store.errors import StoreError
         from ..store.settings.generation import file_rules_of_any
@@ -325,7 +325,7 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
     config, layouts = common.config(), dict[str, Layout]()
     if not (config.log_paths or config.unread_log_paths or "storePathRootDir" in config):
         return
-    stores = list[str]()
+    stores, doubts = list[str](), list[str]()
     with suppress(StoreError):  # reported when they are read
         stores = _stores_in(values)
     for store in stores:
@@ -337,7 +337,9 @@ def check_log_of(values: Mapping[str, Any], common: Common) -> None:
             if layout.unread_log:
                 common.warn(f"{store}: {layout.unread_log}")
             elif doubt := config.doubt_about_log(layout.root):
-                common.warn(f"{store}: {doubt}")
+                doubts.append(f"{store}: {doubt}")
+    for text in doubts[:_SHOWN]:
+        common.warn(text)
     logs = {layout.commit_log_directories for layout in layouts.values()}
     if len(logs) < len(layouts):
         text = "storePathCommitLog names one commit log, which cannot belong to several stores"

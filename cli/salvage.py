@@ -314,10 +314,12 @@ def _along(record: Mapping[str, Any]) -> Iterator[str]:
         files = ", ".join(f"{part} ({counted(count, 'file')})" for part, count in parts.items())
         yield f"  copied from the store: {files}"
     if record["not_brought"]:
-        yield f"  could not be copied from the store: {', '.join(record['not_brought'])}"
+        why = "not readable, or RocksDBs, which brokers with queues in files do not read"
+        yield f"  not restored from the store ({why}): {', '.join(record['not_brought'])}"
     if record["not_restored"]:
         why = "all queue offsets are new"
         if record["layout"] == "original":
-            why = f"{len(record['not_restored'])} stores are named; name one, or copy its config/ into {record['to']}"
+            several = counted(len(record["not_restored"]), "store is named", "stores are named")
+            why = f"{several}; name one, or copy its config/ into {record['to']}"
         folders = ", ".join(f"{root}/config" for root in record["not_restored"])
         yield f"  not restored: positions, delay progress, groups and topic settings of {folders} ({why})"

@@ -185,9 +185,7 @@ class BrokerConfig(Mapping[str, str]):
         odd = any(name in _RENAMED or value != java_trim(value) for name, value in written.items())
         options, untaken = _as_read(written, rules)
         words = ("--broker-config", os.fspath(path))
-        unclear = "," in written.get(_LOG, "") or (_ROOT in written and _LOG not in written)
         unsure = odd and None in (rules.old_names, rules.strips)
-        unsure |= unclear and None in (rules.splits, rules.log_in_root)
         return cls(options, words, whole=True, untaken=untaken, unsure=unsure, rules=rules)
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
@@ -298,6 +296,12 @@ class BrokerConfig(Mapping[str, str]):
             other
             and f"the configuration has {_ROOT}={other}; the answer is for that broker with this store as its root"
         )
+
+    @property
+    def is_unsure_of_log(self) -> bool:
+        """Whether brokers differ in where the log of this configuration is, and the version is not known."""
+        unclear = "," in self.get(_LOG, "") or (_ROOT in self and _LOG not in self)
+        return self._whole and unclear and None in (self._rules.splits, self._rules.log_in_root)
 
     @property
     def _reads_home(self) -> bool:

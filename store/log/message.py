@@ -111,7 +111,7 @@ def _unpack_zstd(stored: bytes, max_bytes: int) -> bytes:
 
     # a stream reader would bound the output, but takes a cut stream for a whole one
     try:
-        return _unpack_frames(stored, max_bytes, lambda: zstandard.ZstdDecompressor().decompressobj())
+        return _unpack_frames(stored, max_bytes, zstandard.ZstdDecompressor().decompressobj)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 

@@ -390,8 +390,8 @@ def unexpired_front(snapshot: Snapshot, replica: str = "") -> tuple[str, range]:
         return "", range(0)
     parts = (FileUnits.of(sorted(each), snapshot.queue_file_bytes).windows() for each in snapshot.queues.values())
     units = sum(int((u["physical_offset"][is_used(u)] < front.stop).sum()) for part in parts for _, u in part)
-    name = counted(units, "queue unit names", "queue units name", form=",")
-    told = f"{name} messages before the beginning of the log, {front.stop:,}"
+    told = counted(units, "queue unit names messages", "queue units name messages", form=",")
+    told += f" before the beginning of the log, {front.stop:,}"
     told += ": its first files are gone, before their time (a broker deletes such files if its disk is too full)"
     if replica and (copy := _copy_front_command(snapshot, front, replica)[0]):
         hint = f"copy the first files of the replica's log there first: {copy}"

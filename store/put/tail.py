@@ -373,13 +373,14 @@ def check_layout(layout: Layout) -> None:
 
 
 def _is_a_copy(layout: Layout) -> Refused:
-    slave = layout.broker_config.is_slave
+    slave, words = layout.broker_config.is_slave, list[str]()
     whose = "a slave" if slave else "a broker with a controller, which may make it a slave"
+    words += ["--set brokerRole=ASYNC_MASTER"] if slave else []
+    words += [f"--set {CONTROLLER_MODE}=false"] if layout.broker_config.has_controller(layout.root) else []
     return Refused(
         f"this is the store of {whose}: its log must stay a copy of its master's",
         path=layout.root,
-        hint="put into the store of the master, or, if this broker will be the master, say so with"
-        f" --set {'brokerRole=ASYNC_MASTER' if slave else f'{CONTROLLER_MODE}=false'}",
+        hint=f"put into the store of the master, or, if this broker will be the master, say so with {' '.join(words)}",
     )
 
 

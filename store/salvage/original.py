@@ -61,6 +61,7 @@ from ..session.apply import apply, put_barrier, remove_barriers
 from ..session.journal import Journal
 from ..session.undo import purge
 from ..settings.generation import generation_of
+from ..settings.read import databases
 from .runs import Layer, SalvageRun, Sources
 
 
@@ -476,6 +477,8 @@ def bring_along(old: Layout, target: Path, files: Files) -> tuple[list[str], lis
         left_out += (os.fspath(path.relative_to(target)) for path in torn)
         for path in torn:
             files.unlink(path)
+    if old.queue_database is not None and new.config.is_dir():  # brokers with queues in files do not read them
+        left_out += (f"{new.config.name}/{each.name}" for each in databases(new.config))
     parts = (new.config, target / COMPACTION, new.timer_log)
     brought = [path for part in parts for path in part.rglob("*") if path.is_file()]
     brought += [new.timer_wheel] if new.timer_wheel.is_file() else []

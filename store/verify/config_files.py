@@ -22,7 +22,7 @@ from ...formats.message_properties import RETRY_PREFIX
 from ...formats.rocksdb_config import FORBIDDEN, KV_DATA_VERSION
 from ..broker.snapshot import QueueId
 from ..broker.system_topics import is_system_topic
-from ..counted import counted
+from ..counted import counted, listed
 from ..disk.files import is_of_session
 from ..errors import Missing, StoreError, Unsupported
 from ..findings.catalogue import Severity
@@ -363,11 +363,10 @@ _TOPICS_NAMED = 3
 
 def not_served(context: VerifyContext, topics: Collection[str]) -> str:
     """Return what is wrong if topics in use have no entry."""
-    named = [*map(repr, sorted(topics)[:_TOPICS_NAMED])]
-    named += [f"{len(topics) - len(named)} more"] if len(topics) > len(named) else []
+    named = listed([*map(repr, sorted(topics))], _TOPICS_NAMED)
     bounds = [queue_bounds(context).of(QueueId(q.topic, q.queue_id)) for q in context.store.queues if q.topic in topics]
     messages = counted(sum(end - first for first, end in filter(None, bounds)), "message", form=",")
-    text = f"no entry for {counted(len(topics), 'topic')} ({', '.join(named)}), so that no broker serves {messages}"
+    text = f"no entry for {counted(len(topics), 'topic')} ({named}), so that no broker serves {messages}"
     return f"{text}; a slave gets the entries from its master"
 
 
