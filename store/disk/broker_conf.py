@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
@@ -273,16 +272,18 @@ class BrokerConfig(Mapping[str, str]):
         """Why a broker with these options does not read the log of the store at `root` as it is read here, or not with
         the rest of this store; "" if it does.
         """
+        from shlex import quote  # which a quick start does not need
+
         if self._rules.splits is False and "," in self.get(_LOG, ""):
             return f"brokers before 4.9.2 do not split {_LOG} at a comma, and look for one directory of that name"
         if self._reads_home and Path(self[_ROOT]).name != _HOME_STORE:
-            named = shlex.quote(f"{_LOG}={root / 'commitlog'}")
+            named = quote(f"{_LOG}={root / 'commitlog'}")
             return f"{_IN_HOME}; name the directory of this log in broker.conf (and here: --set {named})"
         by_file = not any(word.startswith(f"{_LOG}=") for word in self.words)
         other, paths = self.other_root(root), [Path(path).resolve() for path in self.log_paths]
         if other and paths and by_file and all(path.is_relative_to(root.resolve()) for path in paths):
             why = f"with {_ROOT}={other} a broker reads this log with the queues and the configuration there"
-            return f"{why}; if the broker's root is this store: --set {shlex.quote(f'{_ROOT}={root}')}"
+            return f"{why}; if the broker's root is this store: --set {quote(f'{_ROOT}={root}')}"
         return self.unsplit_log_paths
 
     def doubt_about_log(self, root: Path) -> str:
