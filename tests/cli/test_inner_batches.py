@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ..store.choices import each_of
 from ..stores import messages as records_of
 from ..stores import truth, unpack
 from .datadriven import run_here
@@ -27,10 +28,7 @@ SIZES = tuple(word for name, size in _SMALL.items() for word in ("--set", f"{nam
 Row = dict[str, Any]
 
 
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(NAMES)
 
 
 @pytest.fixture

@@ -25,3 +25,14 @@ def few(names: Sequence[str] = NAMES) -> list[Any]:
 def clean_where(condition: Condition) -> list[Any]:
     """The same of stores that a broker left whole: what it answers holds for them as they lie."""
     return stores_where(lambda t: t["expected_verdict"] == "clean" and condition(t))
+
+
+def each_of(names: Sequence[Any]) -> Any:
+    """The fixture `name`, for a module or a conftest.py: each of these names or parameters."""
+
+    @pytest.fixture(name="name", params=names)
+    def name(request: pytest.FixtureRequest) -> str:
+        chosen: str = request.param
+        return chosen
+
+    return name

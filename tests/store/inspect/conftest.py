@@ -9,7 +9,7 @@ import pytest
 from mqstore.store.search.store import StoreReader
 
 from ...stores import unpack
-from ..choices import stores_where
+from ..choices import each_of, stores_where
 
 WITH_TRANSACTIONS = stores_where(
     lambda t: (
@@ -22,10 +22,7 @@ WITH_TRANSACTIONS = stores_where(
 )
 
 
-@pytest.fixture(params=WITH_TRANSACTIONS)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(WITH_TRANSACTIONS)
 
 
 @pytest.fixture

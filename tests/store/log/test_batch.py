@@ -26,7 +26,7 @@ from mqstore.store.search.store import silent
 
 from ...stores import messages as records_of
 from ...stores import truth, unpack
-from ..choices import stores_where
+from ..choices import each_of, stores_where
 from ..put.test_new_message import batch_topic
 from ..put.writing import NOW, TINY, writer
 
@@ -36,10 +36,7 @@ Row = dict[str, Any]
 Place = tuple[int, int, str | None, int]
 
 
-@pytest.fixture(params=WITH_BATCHES)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(WITH_BATCHES)
 
 
 @pytest.fixture

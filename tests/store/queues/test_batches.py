@@ -25,17 +25,14 @@ from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
 
 from ...stores import messages, truth, unpack
-from ..choices import stores_where
+from ..choices import each_of, stores_where
 from ..put.writing import NOW, TINY, writer
 
 WITH_BATCHES = stores_where(lambda t: "batchcq" in t["name"])
 TOPIC = "BatchTopic"
 
 
-@pytest.fixture(params=WITH_BATCHES)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(WITH_BATCHES)
 
 
 @pytest.fixture

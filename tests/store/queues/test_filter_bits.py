@@ -22,15 +22,12 @@ from mqstore.store.search.store import StoreReader
 
 from ...stores import config_set, truth, unpack
 from ..broker.batches import batch_of
-from ..choices import stores_where
+from ..choices import each_of, stores_where
 
 WITH_EXT = stores_where(lambda t: t["config"].get("enableCalcFilterBitMap") == "true")
 
 
-@pytest.fixture(params=WITH_EXT)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(WITH_EXT)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import StoreReader
 
 from ... import stores
-from ..choices import stores_where
+from ..choices import each_of, stores_where
 
 WITH_COMPACTION = stores_where(lambda t: "-compaction" in t["name"])
 TOPIC = "state"
@@ -35,10 +35,7 @@ SAME = (
 """Fields that compaction copies; the truth has them under the same names."""
 
 
-@pytest.fixture(params=WITH_COMPACTION)
-def name(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
+name = each_of(WITH_COMPACTION)
 
 
 @pytest.fixture
