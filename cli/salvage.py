@@ -235,7 +235,8 @@ def _json(done: Salvaged, images: list[Path], to: Path | None, layout: LayoutCho
         record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
     if to is not None:
         record |= {"left": done.left, "brought": done.brought, "not_brought": done.left_out}
-        record["not_restored"] = [] if done.brought or done.left_out else [str(old.root) for old in done.stores]
+        stores = () if done.brought or done.left_out else done.stores
+        record["not_restored"] = [str(old.root) for old in stores if old.config.is_dir()]
     return record | {"open_transactions": done.open_transactions}
 
 
@@ -314,12 +315,16 @@ def _along(record: Mapping[str, Any]) -> Iterator[str]:
         files = ", ".join(f"{part} ({counted(count, 'file')})" for part, count in parts.items())
         yield f"  copied from the store: {files}"
     if record["not_brought"]:
-        why = "not readable, or RocksDBs, which brokers with queues in files do not read"
+        why = "not readable, or RocksDBs, which brokers with queues in files do not read:"
+        why += " mqstore repair --queues --as files of the old store makes files of them"
         yield f"  not restored from the store ({why}): {', '.join(record['not_brought'])}"
-    if record["not_restored"]:
-        why = "all queue offsets are new"
-        if record["layout"] == "original":
-            several = counted(len(record["not_restored"]), "store is named", "stores are named")
-            why = f"{several}; name one, or copy its config/ into {record['to']}"
-        folders = ", ".join(f"{root}/config" for root in record["not_restored"])
-        yield f"  not restored: positions, delay progress, groups and topic settings of {folders} ({why})"
+    if "config" in {path.partition("/")[0] for path in (*record["brought"], *record["not_brought"])}:
+        return
+    stores = record["not_restored"]
+    why = "all queue offsets are new"
+    if record["layout"] == "original":
+        several = counted(len(stores), "store is named", "stores are named")
+        why = f"{several}; name one, or copy its config/ into {record['to']}"
+        why = why if stores else f"no IMAGE is a store with config/; copy that of the old store into {record['to']}"
+    folders = stores and f" of {', '.join(f'{root}/config' for root in stores)}"
+    yield f"  not restored: positions, delay progress, groups and topic settings{folders or ''} ({why})"

@@ -21,7 +21,7 @@ from ..store.broker.snapshot import (
     usual_file_bytes,
 )
 from ..store.disk.broker_conf import BrokerConfig
-from ..store.disk.compressed import is_compressed_name
+from ..store.disk.compressed import is_compressed_name, plain_name
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.index.read import sizes_of
@@ -221,7 +221,7 @@ def _refuse_compressed_timer_log(layout: Layout) -> None:
     """Raise Unsupported if a timer wheel has to be made and would lack the entries of a compressed file."""
     if layout.dledger is None:
         for entry in list_entries(layout.timer_log):
-            if is_compressed_name(entry.name):
+            if is_compressed_name(entry.name) and plain_name(entry.name).isdecimal():
                 what = "no timer wheel can be made from a compressed timer log"
                 raise Unsupported(what, path=entry.path, hint="decompress the file in its directory")
 

@@ -97,6 +97,9 @@ def queues(a: StoreReader, b: StoreReader, *, units: bool) -> Iterator[Differs]:
             yield from _units(a, b, one, two, name)
 
 
+_BATCHES, _MESSAGES = "a queue of batches", "a queue of messages"
+
+
 def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary, name: str) -> Iterator[Differs]:
     """Yield the first different unit of offsets that both have, and how many differ; or that the queues are of two
     kinds.
@@ -108,7 +111,7 @@ def _units(a: StoreReader, b: StoreReader, one: QueueSummary, two: QueueSummary,
         if isinstance(queue_a, BatchConsumeQueue) and isinstance(queue_b, BatchConsumeQueue):
             begins, size = _common(queue_a, queue_b, start)
         elif batches or isinstance(queue_b, BatchConsumeQueue):
-            mine, other = ("a queue of batches", "a queue of messages")[:: 1 if batches else -1]
+            mine, other = (_BATCHES, _MESSAGES) if batches else (_MESSAGES, _BATCHES)
             yield Differs("queue", f"kind of {name}", CHANGED, mine, other)
             return
         for at in range(0, size, _UNITS_AT_ONCE):

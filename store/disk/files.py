@@ -5,8 +5,7 @@ process there, so that every crash and every full disk can be tried. The only st
 (`confine`), so one object serves any number of stores and threads.
 
 A store may come from anybody. A link in it that leads elsewhere, or a journal that names another place, must not turn
-the repair of a store into a change of something else. The store's own directories may be links to other disks if the
-user says so (`follow_links`).
+the repair of a store into a change of something else. Its directories may be links with `follow_links`.
 """
 
 from __future__ import annotations
@@ -444,34 +443,36 @@ def noted_journal(folder: Path) -> Path | None:
 
 
 def has_log_changed_by_session(layout: Layout, *others: str) -> bool:
-    """Whether a session that was not undone, or cannot be read, has changed log, queues, or `others` of the root.
-
-    Log and queues may then lack records of which nothing else tells; they do not where only zeros went. A path outside
-    the root counts as log or queues, which some stores have elsewhere.
+    """Whether a session that was not undone, or cannot be read, has changed log, queues (a path outside the root is one
+    of theirs) or `others` of the root. These may lack records of which nothing else tells; not where only zeros went.
     """
     of_log = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, DLEDGER_PREFIX, os.sep)
     try:
-        tops = ((Path(step["path"]).parts[0], step) for step in _changes(layout))
-        return any(top in others or (top.startswith(of_log) and not _takes_zeros(top, step)) for top, step in tops)
+        tops = [(Path(step["path"]).parts[0], step) for step in _changes(layout)]
+        taken = (_taken(top, step) for top, step in tops if top.startswith(of_log))
+        return any(top in others for top, _ in tops) or not _are_zeros(sorted(taken))
     except _UNREADABLE:
         return True
 
 
-def _takes_zeros(top: str, step: Mapping[str, Any]) -> bool:
-    """Whether a change took only zeros, or put units of a queue there. A record in the log may stand for a lost one."""
+def _taken(top: str, step: Mapping[str, Any]) -> tuple[int, str]:
+    """How many bytes a change took, and their SHA-256; (-1, "") of new records, which may stand for lost ones."""
     if step["before"] is None or (step["kind"] in ("write", "create") and not top.startswith(CONSUME_QUEUE)):
-        return False
+        return -1, ""
     behind: int = step["before"]["size"] - step["offset"]
-    size = min(step["length"], behind) if step["kind"] == "write" else behind
-    return size <= LARGEST_FILE_BYTES and bool(step["old_sha256"] == _sha256_of_zeros(size))
+    return min(step["length"], behind) if step["kind"] == "write" else behind, step["old_sha256"]
 
 
-@cache
-def _sha256_of_zeros(size: int) -> str:
-    total = hashlib.sha256()
-    for begin in range(0, size, 1 << 20):
-        total.update(bytes(min(1 << 20, size - begin)))
-    return total.hexdigest()
+def _are_zeros(taken: Iterable[tuple[int, str]]) -> bool:
+    """Whether each SHA-256 is that of so many zeros. taken: smallest first; zeros are hashed once for all of them."""
+    total, at = hashlib.sha256(), 0
+    for size, sha256 in taken:
+        for begin in range(at, min(size, LARGEST_FILE_BYTES), 1 << 20):
+            total.update(bytes(min(1 << 20, size - begin)))
+        if size > LARGEST_FILE_BYTES or total.hexdigest() != sha256:
+            return False
+        at = size
+    return True
 
 
 def is_of_session(layout: Layout, name: str) -> bool:

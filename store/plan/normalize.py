@@ -101,7 +101,7 @@ def normalize(
         refuse_lost_log(snapshot, replica, unused=unused)
     refuse_lost_directory(snapshot, replica)
     if replica:
-        unexpired_front(snapshot, replica)
+        unexpired_front(snapshot, front_without_files(snapshot), replica)
     if any_length and kept:
         kept, astray = _of_one_log(snapshot, kept)
         edits += astray
@@ -371,9 +371,11 @@ def named_in_front(begin: int) -> str:
     return f"queues name messages before the beginning of the log, {begin:,}"
 
 
-def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
-    """Yield notes about first files that may be lost or may have expired. replica: a copy of the log, "" for none."""
-    if (front := _front_without_files(snapshot)) and not _is_young(snapshot, front):
+def lost_front_notes(snapshot: Snapshot, front: range, replica: str = "") -> Iterator[str]:
+    """Yield notes about first files that may be lost or may have expired. front: of `front_without_files`. replica: a
+    copy of the log, "" for none.
+    """
+    if front and not _is_young(snapshot, front):
         lost = "lost (a replica may have them), deleted by hand, or a broker was killed while it deleted them"
         yield f"{named_in_front(front.stop)}: its first files are {lost}"
         if replica:
@@ -381,13 +383,13 @@ def lost_front_notes(snapshot: Snapshot, replica: str = "") -> Iterator[str]:
             yield f"before --apply, copy the first files of the log: {copy}" if copy else _LACKS.format(lacking)
 
 
-def unexpired_front(snapshot: Snapshot, replica: str = "") -> tuple[str, range]:
-    """Return what tells that no broker has deleted the first files of a log by their age, and the range in front of the
-    log; "" and an empty one if nothing does. A broker whose disk is too full may have. Raises Refused if `replica` has
-    them: copied with their times, they expire as before.
+def unexpired_front(snapshot: Snapshot, front: range, replica: str = "") -> str:
+    """Return what tells that no broker has deleted the first files of a log by their age, "" if nothing does. A broker
+    whose disk is too full may have. front: of `front_without_files`. Raises Refused if `replica` has them: copied with
+    their times, they expire as before.
     """
-    if not (front := _front_without_files(snapshot)) or not _is_young(snapshot, front):
-        return "", range(0)
+    if not front or not _is_young(snapshot, front):
+        return ""
     parts = (FileUnits.of(sorted(each), snapshot.queue_file_bytes).windows() for each in snapshot.queues.values())
     units = sum(int((u["physical_offset"][is_used(u)] < front.stop).sum()) for part in parts for _, u in part)
     told = counted(units, "queue unit names messages", "queue units name messages", form=",")
@@ -396,10 +398,10 @@ def unexpired_front(snapshot: Snapshot, replica: str = "") -> tuple[str, range]:
     if replica and (copy := _copy_front_command(snapshot, front, replica)[0]):
         hint = f"copy the first files of the replica's log there first: {copy}"
         raise Refused(told, path=snapshot.layout.commit_log_directories[0], hint=hint)
-    return told, front
+    return told
 
 
-def _front_without_files(snapshot: Snapshot) -> range:
+def front_without_files(snapshot: Snapshot) -> range:
     """Return `lost_front`; empty in a store in use, or if a missing directory explains it (`missing_parts`)."""
     known = holder(snapshot.layout.lock) is not None or directories_without_files(snapshot.layout)
     return range(0) if known else lost_front(snapshot)

@@ -439,7 +439,7 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
         if by_kill or plan.without_log:
             return found
         options = found.options._replace(parts=(RepairPart.CONFIG,))
-        return replace(found, plan=_with_parts(found.layout, found.main_version, options, plan), options=options)
+        return _with_plan(found, _with_parts(found.layout, found.main_version, options, plan), options)
     parts = _parts(found, findings)
     if not by_kill:
         parts = frozenset(RepairPart)
@@ -453,13 +453,18 @@ def widened(found: Recovery, findings: Sequence[Finding]) -> Recovery:
     else:
         whole = exact_plan or replan_recovery(found.layout, found.main_version, options, played)
         again = _with_parts(found.layout, found.main_version, options, whole, findings)
-    done = tuple(f"({code})" for edit in again.edits for code in edit.codes)
-    notes = [note for note in found.notes if not note.endswith(done)]
-    wide = replace(found, plan=again, options=options, notes=notes)
+    wide = _with_plan(found, again, options)
     if not again.edits or plan.edits:
         return wide
     predictions = [replace(each, case=_beside(each.case)) for each in found.predictions]
     return replace(wide, predictions=predictions, plan_case=_beside(found.plan_case))
+
+
+def _with_plan(found: Recovery, plan: Plan, options: RecoveryOptions) -> Recovery:
+    """The recovery with another plan, without the notes on what that plan mends."""
+    done = tuple(f"({code})" for edit in plan.edits for code in edit.codes)
+    notes = [note for note in found.notes if not note.endswith(done)]
+    return replace(found, plan=plan, options=options, notes=notes)
 
 
 def replan_with_parts(layout: Layout, version: str, options: RecoveryOptions) -> Plan:

@@ -41,7 +41,7 @@ from ..counted import counted
 from ..damage.scenario import copy_if, copy_store
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import Files, confine
+from ..disk.files import Files, confine, remove_tree
 from ..disk.layout import COMMIT_LOG, COMPACTION, Layout, queue_directories, queue_directory, refuse_compressed
 from ..errors import InvalidInput, NoSpace, Refused, Unreadable, Unsupported
 from ..findings.next_commands import Given, command
@@ -478,7 +478,9 @@ def bring_along(old: Layout, target: Path, files: Files) -> tuple[list[str], lis
         for path in torn:
             files.unlink(path)
     if old.queue_database is not None and new.config.is_dir():  # brokers with queues in files do not read them
-        left_out += (f"{new.config.name}/{each.name}" for each in databases(new.config))
+        for database in databases(new.config):
+            left_out.append(os.fspath(database.relative_to(target)))
+            remove_tree(database, files)
     parts = (new.config, target / COMPACTION, new.timer_log)
     brought = [path for part in parts for path in part.rglob("*") if path.is_file()]
     brought += [new.timer_wheel] if new.timer_wheel.is_file() else []

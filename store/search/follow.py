@@ -32,7 +32,7 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
 from ..errors import Missing, Unreadable
-from ..log.batch import Batch, LogEnd, good_records
+from ..log.batch import Batch, good_records
 from ..log.message import Mark
 from ..log.scan import LogItems
 from ..log.window import check, number_at, walk
@@ -401,7 +401,7 @@ class LiveEnd:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         with StoreReader(layout.root, layout.broker_config) as store:
-            end, files = _log_end(store).position, store.log_files
+            end, files = store.log_end.position, store.log_files
             file = files.file_at(max(files.start, end - 1)) if files.files else None
         self._follower = Follower(layout, file.start if file else end, silent)
         self._since, self._seen = time.monotonic(), -1
@@ -423,7 +423,7 @@ class LiveEnd:
     def settled(self) -> int:
         """The same, also past damage: an invalid record may be one that is being written."""
         with StoreReader(self._layout.root, self._layout.broker_config) as store:
-            end = _log_end(store).position
+            end = store.log_end.position
         while self.position() < end and time.monotonic() < self._since + _GIVE_UP_S:
             time.sleep(_POLL_S)
         return self._follower.position
@@ -432,17 +432,9 @@ class LiveEnd:
 def end_of(layout: Layout) -> int:
     """The current end of the last complete record of a log. Raises StoreError."""
     with StoreReader(layout.root, layout.broker_config) as store:
-        end = _log_end(store)
+        end = store.log_end
     now_ms = time.time_ns() // 1_000_000
     if end.store_timestamp is None or abs(now_ms - end.store_timestamp) > _RECENT_MS:
         return end.position
     # records that a broker has cut off may follow the end; the follower would accept them
     return min(end.position, LiveEnd(layout).settled())
-
-
-def _log_end(store: StoreReader) -> LogEnd:
-    """Where the last record ends; queues that cannot be read are not needed to find it. Raises StoreError."""
-    try:
-        return store.log_end
-    except Unreadable:
-        return store.log.end(store.near_the_end(())[0])

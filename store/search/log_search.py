@@ -164,10 +164,7 @@ def search_log_queue(store: StoreReader, selection: Selection, part: Slice, note
 
 
 def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
-    """The queue offsets first ≤ k < stop of `count` messages from `offset` on.
-
-    None without an offset: all.
-    """
+    """The queue offsets first ≤ k < stop of `count` messages from `offset` on; None without an offset: all."""
     if offset is None:
         return None
     return offset, LAST_OFFSET if count is None else min(offset + count, LAST_OFFSET)
@@ -210,6 +207,9 @@ class TimeBounds(NamedTuple):
 
 def is_small(store: StoreReader) -> bool:
     """Whether the log is read whole, whatever times are asked for: its data counts, not the space of its files."""
+    size, files = store.log_files.size, store.log_files.files
+    if size <= SMALL_LOG_BYTES or files[-1].start - files[0].start > SMALL_LOG_BYTES:
+        return size <= SMALL_LOG_BYTES  # the end of the log, for which all queues are asked, does not matter
     return store.log_end.position - store.log_files.start <= SMALL_LOG_BYTES
 
 

@@ -406,8 +406,8 @@ def search_batch_queues(store: StoreReader, selection: Selection, part: Slice, n
 
 
 def open_queue(store: StoreReader, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
-    """Open a queue of either kind. Raises NotFound, Unreadable."""
-    batches = store.has_batch_queues(topic)
+    """Open a queue of either kind; a topic may have both, by mistake (I-083). Raises NotFound, Unreadable."""
+    batches = store.has_batch_queues(topic) and any(one.queue_id == queue_id for one in batch_queues(store, topic))
     return open_batch_queue(store, topic, queue_id) if batches else store.queues.open(topic, queue_id)
 
 

@@ -19,7 +19,7 @@ from ..disk.byte_reader import Closing, reading_rate
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout, QueueDirectory, has_queues_of, queue_directories
 from ..disk.lock import expiring
-from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError
+from ..errors import InvalidInput, Missing, NotAStore, NotFound, StoreError, Unreadable
 from ..log.message import Mark, Message, is_batch_record, read_message
 from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 
@@ -224,10 +224,14 @@ class StoreReader(Closing):
     def log_end(self) -> LogEnd:
         """The end of the last record of the log.
 
-        The log is walked from the newest record that a queue points at, or without queues from the last file that
-        begins with a record.
+        The log is walked from the newest record that a queue points at, or without queues that can be read from the
+        last file that begins with a record.
         """
-        return self.log.end(self.near_the_end(self._all_units)[0])
+        try:
+            queues = self._all_units
+        except Unreadable:
+            queues = []
+        return self.log.end(self.near_the_end(queues)[0])
 
     def near_the_end(self, queues: Iterable[QueueSummary]) -> tuple[int | None, QueueSummary | None]:
         """A record (or DLedger entry) near the end of the log, and the queue that points at it.

@@ -262,16 +262,16 @@ def directories(context: VerifyContext) -> None:
     """Check names, lengths and order of the files of logs and queues, and other entries beside them."""
     check_directories(context)
     if context.store.log_files.start and not context.live:
-        from ..plan.normalize import lost_front_notes, unexpired_front  # few stores need it
+        from ..plan.normalize import front_without_files, lost_front_notes, unexpired_front
 
         snapshot = Snapshot.listed(context.store.layout)
         directory = os.fspath(snapshot.layout.commit_log_directories[0])
-        text, gone = unexpired_front(snapshot)
-        if gone:
-            level, size = Severity.WARNING, len(gone)
-            context.findings.add("I-002", directory, text, offset=gone.start, length=size, severity=level, repair="")
-        for text in lost_front_notes(snapshot):
-            context.findings.add("I-002", directory, text, severity=Severity.WARNING, repair="")
+        front, level = front_without_files(snapshot), Severity.WARNING
+        if text := unexpired_front(snapshot, front):
+            place, size = front.start, len(front)
+            context.findings.add("I-002", directory, text, offset=place, length=size, severity=level, repair="")
+        for text in lost_front_notes(snapshot, front):
+            context.findings.add("I-002", directory, text, severity=level, repair="")
 
 
 @before("I-006")

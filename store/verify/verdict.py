@@ -116,13 +116,12 @@ def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
     if serious:
         worst = serious[0]
         return f"Damaged: {worst.place(root)}: {worst.message}{_more(serious)}"
+    but = but_unserved(verdict)
     if verdict.live:
-        return f"In use, and in order{_as_far(verdict)}{but_unserved(verdict)}"
+        return f"In use, and in order{_as_far(verdict)}{but}"
     if verdict.status is Status.UNCLEAN:
-        return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}{but_unserved(verdict)}"
-    if verdict.unread:
-        return f"In order{_as_far(verdict)}{but_unserved(verdict)}"
-    return f"Safe to start{but_unserved(verdict)}"
+        return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}{but}"
+    return f"In order{_as_far(verdict)}{but}" if verdict.unread else f"Safe to start{but}"
 
 
 def _unserved(verdict: Verdict) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -256,7 +257,7 @@ def test_topics_that_cannot_be_parsed_stay_behind(tmp_path: Path) -> None:
     for name in ("topics.json", "topics.json.bak"):
         (root / "config" / name).write_text("{")
     done = run_here(["salvage", str(root), "--to", str(new)])
-    left = "in files do not read): config/topics.json, config/topics.json.bak\n"
+    left = "makes files of them): config/topics.json, config/topics.json.bak\n"
     assert (done.code, left in done.stdout) == (1, True), done
     assert (new / "config/consumerOffset.json").exists()
     assert run_here(["verify", str(new)]).stdout.startswith(f"{new}: Safe to start")
@@ -271,3 +272,20 @@ def test_what_does_not_come_along_is_told(words: list[str], tmp_path: Path) -> N
     (line,) = (line for line in done.stdout.splitlines() if "not restored" in line)
     assert line.startswith(f"  not restored: positions, delay progress, groups and topic settings of {root}/config")
     assert sorted(path.name for path in (new / "config").iterdir()) == ["topics.json"]
+
+
+@pytest.mark.parametrize("image", ["commitlog", "."])
+def test_without_the_config_of_a_store_it_is_told_what_that_costs(image: str, tmp_path: Path) -> None:
+    root, new = stores.unpack("5.3.3-clean", tmp_path), tmp_path / "new"
+    shutil.rmtree(root / "config")
+    done = run_here(["salvage", str(root / image), "--to", str(new)])
+    (line,) = (line for line in done.stdout.splitlines() if "not restored" in line)
+    why = f"(no IMAGE is a store with config/; copy that of the old store into {new})"
+    assert line == f"  not restored: positions, delay progress, groups and topic settings {why}"
+
+
+def test_rocksdbs_that_no_broker_of_the_new_store_reads_are_left_out(tmp_path: Path) -> None:
+    root, new = stores.unpack("5.3.3-rocksdb", tmp_path), tmp_path / "new"
+    done = run_here(["salvage", str(root), "--to", str(new)])
+    assert "config/consumerOffsets, config/subscriptionGroups, config/topics\n" in done.stdout, done
+    assert done.code == 1 and not [path for path in (new / "config").iterdir() if path.is_dir()]

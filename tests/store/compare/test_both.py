@@ -238,3 +238,13 @@ def test_positions_do_not_need_the_log(pair: tuple[Path, Path]) -> None:
             found = compare_stores(one, other, frozenset(only), note=told.append)
         assert found.logs.same
         assert bool(told) == (only == {"log"})
+
+
+def test_a_queue_of_messages_in_a_topic_of_batches(tmp_path: Path) -> None:
+    """By mistake (I-083); the other queues are compared nevertheless."""
+    one = unpack("5.3.3-batchcq", tmp_path / "a")
+    plain = one / "consumequeue" / "BatchTopic" / "9"
+    shutil.copytree(next((one / "consumequeue").glob("*/0")), plain)
+    two = tmp_path / "b"
+    shutil.copytree(one, two)
+    assert not [*both.queues(StoreReader(one), StoreReader(two), units=True)]
