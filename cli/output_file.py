@@ -112,7 +112,7 @@ def is_file_of_store(path: Path) -> bool:
     is decided by the part of a store that it lies in, existing or not: a broker does not start beside a name that it
     does not know.
     """
-    from ..formats import broker_identity, epoch_file
+    from ..store.disk.broker_conf import BrokerConfig
     from ..store.disk.file_queue import NAME_DIGITS
     from ..store.disk.layout import COMMIT_LOG, CONSUME_QUEUE, DIRECTORIES, DLEDGER_PREFIX, FILES
 
@@ -124,5 +124,5 @@ def is_file_of_store(path: Path) -> bool:
         if any((root / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
             first = path.relative_to(root).parts[0]
             known = first in DIRECTORIES or first in FILES or first.startswith(DLEDGER_PREFIX)
-            return known or first.removesuffix(".bak") in (epoch_file.FILE, *broker_identity.FILES)
+            return known or first in BrokerConfig().controller_files(root)
     return False

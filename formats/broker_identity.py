@@ -10,7 +10,6 @@ from __future__ import annotations
 from .json_table import JsonField, JsonTable
 
 FILE, TEMPORARY = "brokerIdentity", "-temp"
-FILES = (FILE, FILE + TEMPORARY)
 SEPARATOR = "#"
 IDENTITY = "identity"
 FIELDS = (

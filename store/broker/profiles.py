@@ -244,9 +244,11 @@ _SLACK_MS = 3000
 _LOOK_BACK = 10
 _RENAMED_SINCE, _STRIPS_SINCE = (4, 5, 2), (5, 2, 0)
 _SPLITS_SINCE, _IN_ROOT_SINCE = (4, 9, 2), (4, 9, 4)
+"""Releases that changed how broker.conf is read: mapedFileSize… renamed to mappedFileSize…, blanks stripped,
+storePathCommitLog split, the log looked for in storePathRootDir.
+"""
 _ANY_4_9 = (4, 9, 0)
 """4.9 without more says of no release whether it is older."""
-"""Releases that changed how broker.conf is read: mapedFileSize… renamed to mappedFileSize…, blanks stripped."""
 
 _HALTS_SINCE = (4, 9, 3)
 """The first release of its generation whose delay levels halt."""

@@ -23,13 +23,10 @@ from typing import NamedTuple, Self
 from ...formats.locked_range import CONTENT, LOCKED_RANGE
 from ..errors import InUse, InvalidInput, Missing, NoSpace, NotAStore, StoreError, broken_link, from_os_error, os_errors
 from .byte_reader import note_expired, open_regular
-from .compressed import plain_name
-from .file_queue import MappedFile, MappedFileQueue, start_of
+from .file_queue import MappedFile, MappedFileQueue
 from .files import Files, OpenFile, empty
 from .layout import JOURNAL, Layout, where_instead
 
-_DEEPEST = 5
-"""The files of a store lie at most so many directories deep."""
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
 
@@ -116,15 +113,6 @@ def _begins_now(directories: tuple[str, ...], lock: Path, told: bool, file: Mapp
     if told:
         note_expired(directories[0], begin)
     return begin
-
-
-def has_expired(path: Path) -> bool:
-    """Whether a running broker has deleted a file of its store: a file before which none is left in its directory, or
-    one that it replaces all the time. Raises Unreadable.
-    """
-    start = start_of(plain_name(path.name))
-    used = any(holder(Layout.of(above).lock) not in (None, os.getpid()) for above in path.parents[:_DEEPEST])
-    return used and (start is None or all(file.start > start for file in MappedFileQueue.open(path.parent).files))
 
 
 def note_held(key: tuple[int, int]) -> bool:

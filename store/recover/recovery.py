@@ -455,18 +455,18 @@ def _unserved(layout: Layout, found: Prediction) -> Iterator[str]:
     """Yield a note about topics that no start serves; `widened` drops it if the plan has the code at its end."""
     if found.config is None or layout.broker_config.is_slave:  # a slave gets its topics from its master
         return
-    topics = tuple(topic for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX))  # made by its group
+    topics = {topic: 1 for topic in found.config.unserved if not topic.startswith(RETRY_PREFIX)}  # made by its group
     if topics and profile_of(found.broker_version).dispatch.any_queue:
         from ..inspect.own_topics import has_own_records  # needed only for topics without an entry
 
         with StoreReader(layout) as store:
-            topics = tuple(topic for topic in topics if has_own_records(store, topic))
+            topics = {topic: 1 for topic in topics if has_own_records(store, topic)}
     if topics:
         messages = sum(each.max_offset - each.min_offset for each in found.queues if each.topic in topics)
         mends = TOPICS not in found.config.databases
         way = proposed(layout, "repair", "--config", "--apply") if mends else "mqstore explain I-150"
         many = f"{counted(messages, 'message', form=',')} of {counted(len(topics), 'topic')} without an entry"
-        named = listed(topics, _TOPICS_LISTED)
+        named = listed([*topics], _TOPICS_LISTED)
         yield f"no broker serves {many} in {TOPICS} ({named}); if they were not deleted: `{way}` (I-150)"
 
 

@@ -27,8 +27,10 @@ from ...formats.message import LATEST_MS, MESSAGE, SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok, is_torn
 from ..broker.snapshot import each_directory
 from ..disk.byte_reader import fill_any, next_data
-from ..disk.compressed import is_compressed, open_plain
-from ..disk.lock import has_expired
+from ..disk.compressed import is_compressed, open_plain, plain_name
+from ..disk.file_queue import MappedFileQueue, start_of
+from ..disk.layout import Layout
+from ..disk.lock import holder
 from ..errors import Missing, Unreadable, os_errors
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
@@ -46,6 +48,8 @@ _WORD = np.dtype(np.uint64)
 _CRC_WORD = np.frombuffer(CRC32.encode(), _WORD, 1)[0]
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACE = 0x20
+_DEEPEST = 5
+"""The files of a store lie at most so many directories deep."""
 
 
 class SalvageSource:
@@ -153,7 +157,7 @@ class Sources:
     def lose(self, error: Missing) -> None:
         """Go on without the file that an error is about. Raises the error unless a running broker deleted the file."""
         lost = {n for n, path in enumerate(self.paths) if os.fspath(path) == error.path and n not in self._pieces}
-        if not lost - self.expired or not has_expired(Path(error.path or "")):
+        if not lost - self.expired or not _is_expired(Path(error.path or "")):
             raise error
         self.expired |= lost
 
@@ -173,6 +177,15 @@ def _open(path: Path) -> int:
         if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
             raise Unreadable("neither a file, a directory nor a block device", path=path)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def _is_expired(path: Path) -> bool:
+    """Whether a running broker has deleted a file of its store: a file before which none is left in its directory, or
+    one that it replaces all the time. Raises Unreadable.
+    """
+    start = start_of(plain_name(path.name))
+    used = any(holder(Layout.of(above).lock) not in (None, os.getpid()) for above in path.parents[:_DEEPEST])
+    return used and (start is None or all(file.start > start for file in MappedFileQueue.open(path.parent).files))
 
 
 class Images(NamedTuple):
