@@ -44,7 +44,8 @@ def few_open(monkeypatch: pytest.MonkeyPatch) -> None:
 def in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker holds the lock."""
     real = lock.holder
-    monkeypatch.setattr(lock, "holder", lambda path: 1 if path.parent.name == "store" else real(path))
+    for module in (lock, runs):
+        monkeypatch.setattr(module, "holder", lambda path: 1 if path.parent.name == "store" else real(path))
 
 
 def expire(root: Path) -> None:
