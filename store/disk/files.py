@@ -97,7 +97,7 @@ class Files:
         return any(named.startswith(link) and f"{real}/".startswith(target) for link, target in self._links or ())
 
     def check_inside(self, path: Path, *, part: bool = False) -> None:
-        """Raise Refused for a path that leads elsewhere or has a NUL, Missing for a broken link. part: may be a link."""
+        """Raise Refused for a path elsewhere or with a NUL, Missing for a broken link. part: it may be a link."""
         inside = "\0" not in str(path) and self.is_inside(path)
         if (part or not inside) and (broken := broken_link(path)) is not None:
             raise broken
