@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import Exit, Option, Options, bad_parameter
+from .declared import Exit, Option, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import Common, keep_journal_in, say
 from .progress import SCREEN
@@ -44,12 +44,12 @@ class ChangeOptions(Options):
 class Change(Options):
     """Options of a command that makes a plan, and carries it out with `--apply`."""
 
-    apply: Annotated[bool, Option("--apply", help="Carry out the plan.")] = False
+    apply: bool = flag("--apply", help="Carry out the plan.")
     yes: Yes = False
     wait: Wait = 0
-    journal: Annotated[
-        Path | None, Option("--journal", metavar="DIR", help="Keep the original bytes in DIR, not in STORE/.mqstore.")
-    ] = None
+    journal: Path | None = option(
+        "--journal", metavar="DIR", help="Keep the original bytes in DIR, not in STORE/.mqstore."
+    )
     follow_links: FollowLinks = False
 
     def check(self) -> None:

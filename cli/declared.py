@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_type_hints
 
 PROGRAM = "mqstore"
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -40,12 +40,37 @@ class Parameter(NamedTuple):
     annotation: Any
 
 
+class _Member(NamedTuple):
+    """An option of a group, and its default."""
+
+    option: Option
+    default: Any
+
+
+def option(*names: str, default: Any = None, **settings: Any) -> Any:
+    """An option of a group, in place of its value: `topic: str | None = option("--topic", help="…")`."""
+    return _Member(Option(*names, **settings), default)
+
+
+def flag(*names: str, help: str) -> Any:
+    """An option of a group that is on or off; off by default."""
+    return option(*names, default=False, help=help)
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Options:
-    """A group of options. An instance holds the values of a call; the annotations of the class declare the options.
+    """A group of options. An instance holds the values of a call; the class declares the options and their defaults:
+    by `option`, by `flag`, or, if groups share it, by a type `Annotated[…, Option(…)]` and a default.
 
-    All have a default. Not a dataclass: making those costs a fifth of a short command.
+    Not a dataclass: making those costs a fifth of a short command.
     """
+
+    _options: ClassVar[dict[str, Option]]
+
+    def __init_subclass__(cls) -> None:
+        cls._options = {name: value.option for name, value in vars(cls).items() if isinstance(value, _Member)}
+        for name in cls._options:
+            setattr(cls, name, getattr(cls, name).default)
 
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
@@ -59,7 +84,9 @@ class Options:
     @classmethod
     def parameters(cls) -> Iterator[Parameter]:
         """The declared options, in order."""
-        for name, annotation in get_type_hints(cls, include_extras=True).items():
+        hints = get_type_hints(cls, include_extras=True)
+        for name in cls.__annotations__:
+            annotation = Annotated[hints[name], cls._options[name]] if name in cls._options else hints[name]
             yield Parameter(name, getattr(cls, name), annotation)
 
     def changed_names(self, *besides: str) -> set[str]:

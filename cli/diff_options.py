@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from .declared import Argument, Option, Options, bad_parameter, path_text
+from .declared import Argument, Options, bad_parameter, flag, option, path_text
 from .unread import Partial
 
 _WHAT = "a store, a pattern, or @FILE with one per line."
@@ -26,15 +26,12 @@ def parse_only(text: str) -> frozenset[str]:
 
 
 class DiffOptions(Options):
-    """What `diff` compares, and how thoroughly; the annotations declare the options."""
+    """What `diff` compares, and how thoroughly."""
 
-    quick: Annotated[
-        bool, Option("--quick", help="Compare only ends of logs, beginnings of files and samples, no messages.")
-    ] = False
-    only: Annotated[
-        frozenset[str] | None,
-        Option("--only", metavar="PART,…", parser=parse_only, help=f"Compare only some of {', '.join(WHAT)}."),
-    ] = None
+    quick: bool = flag("--quick", help="Compare only ends of logs, beginnings of files and samples, no messages.")
+    only: frozenset[str] | None = option(
+        "--only", metavar="PART,…", parser=parse_only, help=f"Compare only some of {', '.join(WHAT)}."
+    )
     partial: Partial = False
 
     @property

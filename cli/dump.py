@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Format, Option, Options, bad_parameter
+from .declared import App, Argument, Format, Option, Options, bad_parameter, flag
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, countable, shared
 from .selection_options import MAX_BODY_BYTES, ConditionOptions, MaxBody
@@ -23,13 +23,12 @@ app = App()
 
 
 class RecordOptions(Options):
-    """How much of a record is shown; the annotations are the declaration of the options."""
+    """How much of a record is shown."""
 
-    hex: Annotated[bool, Option("--hex", help="Show the bytes of each record beside its fields.")] = False
-    raw: Annotated[
-        bool,
-        Option("--raw", help="Print bodies as stored (base64), batches as one record, also unused timer wheel slots."),
-    ] = False
+    hex: bool = flag("--hex", help="Show the bytes of each record beside its fields.")
+    raw: bool = flag(
+        "--raw", help="Print bodies as stored (base64), batches as one record, also unused timer wheel slots."
+    )
     max_body: MaxBody = MAX_BODY_BYTES
 
 

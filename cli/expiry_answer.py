@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .declared import Exit, Option, Options, bad_parameter
+from .declared import Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
 from .terminal import page_of
@@ -37,29 +37,20 @@ _WHY = {
 
 
 class ExpiryOptions(Options):
-    """The options of `--expires`; the annotations declare them."""
+    """The options of `--expires`."""
 
-    expires: Annotated[
-        bool, Option("--expires", help="Which files are deleted next, when the disk is full, who loses what.")
-    ] = False
-    within: Annotated[
-        str | None, Option("--within", metavar="SPAN", help="--expires: how far to look ahead (default: 7d).")
-    ] = None
-    trend: Annotated[
-        str | None,
-        Option("--trend", metavar="SPAN", help="--expires: the log grows as in the last SPAN (default: 24h)."),
-    ] = None
-    disk_size: Annotated[
-        int | None,
-        Option("--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: size of the broker's disk."),
-    ] = None
-    disk_used: Annotated[
-        int | None,
-        Option("--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: used bytes of the broker's disk."),
-    ] = None
-    now: Annotated[
-        str | None, Option("--now", metavar="TIME", help="--expires: look ahead from TIME (default: now).")
-    ] = None
+    expires: bool = flag("--expires", help="Which files are deleted next, when the disk is full, who loses what.")
+    within: str | None = option("--within", metavar="SPAN", help="--expires: how far to look ahead (default: 7d).")
+    trend: str | None = option(
+        "--trend", metavar="SPAN", help="--expires: the log grows as in the last SPAN (default: 24h)."
+    )
+    disk_size: int | None = option(
+        "--disk-size", metavar="BYTES", parser=parse_bytes, help="--expires: size of the broker's disk."
+    )
+    disk_used: int | None = option(
+        "--disk-used", metavar="BYTES", parser=parse_bytes, help="--expires: used bytes of the broker's disk."
+    )
+    now: str | None = option("--now", metavar="TIME", help="--expires: look ahead from TIME (default: now).")
 
     def check(self, *others: bool) -> None:
         """Raises BadParameter for options that cannot be combined. others: whether another kind of answer is wanted."""

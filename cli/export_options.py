@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from .damage_option import OnDamage, OnDamageOption
-from .declared import Exit, Option, Options, bad_parameter
+from .declared import Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
 from .pipeline_options import damage_text, source_options
@@ -55,36 +55,28 @@ class FileCompression(Enum):
 class ExportOptions(Options):
     """What is exported, and how the files are written."""
 
-    body: Annotated[BodyOption, Option("--body", help="plain: decompressed; stored: as stored; none: no bodies.")] = (
-        BodyOption.PLAIN
+    body: BodyOption = option(
+        "--body", default=BodyOption.PLAIN, help="plain: decompressed; stored: as stored; none: no bodies."
     )
-    columns: Annotated[str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")] = None
-    topic: Annotated[
-        list[str] | None, Option("--topic", "-t", metavar="T", help="Only these topics; patterns are allowed.")
-    ] = None
+    columns: str | None = option("--columns", metavar="A,B,C", help="Only these columns.")
+    topic: list[str] | None = option("--topic", "-t", metavar="T", help="Only these topics; patterns are allowed.")
     since: Since = None
     until: Until = None
-    timestamps: Annotated[
-        bool, Option("--timestamps", help="Add columns with times in UTC beside the milliseconds.")
-    ] = False
-    compression: Annotated[
-        FileCompression | None, Option("--compression", help="Compression of Parquet and Arrow files. Default: zstd.")
-    ] = None
-    file_size: Annotated[
-        int, Option("--file-size", metavar="BYTES", parser=parse_bytes, help="Start another file at this size.")
-    ] = "128M"  # type: ignore[assignment]
-    by_day: Annotated[bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")] = False
-    safe_csv: Annotated[
-        bool, Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run as a formula.")
-    ] = False
-    append: Annotated[bool, Option("--append", help="Add files to the export in DIR.")] = False
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the export in DIR, in one step.")] = False
-    since_last: Annotated[bool, Option("--since-last", help="Add messages stored after the last export into DIR.")] = (
-        False
+    timestamps: bool = flag("--timestamps", help="Add columns with times in UTC beside the milliseconds.")
+    compression: FileCompression | None = option(
+        "--compression", help="Compression of Parquet and Arrow files. Default: zstd."
     )
+    file_size: int = option(
+        "--file-size", default="128M", metavar="BYTES", parser=parse_bytes, help="Start another file at this size."
+    )
+    by_day: bool = flag("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
+    safe_csv: bool = flag("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run as a formula.")
+    append: bool = flag("--append", help="Add files to the export in DIR.")
+    overwrite: bool = flag("--overwrite", help="Replace the export in DIR, in one step.")
+    since_last: bool = flag("--since-last", help="Add messages stored after the last export into DIR.")
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
-    answer_json: Annotated[bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")] = False
+    answer_json: bool = flag("--json", help="Answer with one JSON object: counts, files, damage.")
 
     def asked(self, common: Common) -> dict[str, str]:
         """The options of a read, without its stores. Raises InvalidInput, BadParameter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Argument, Option, Options, bad_parameter
+from .declared import App, Argument, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of_status
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, shared
@@ -17,18 +17,14 @@ app = App()
 
 
 class Views(Options):
-    """Which views over the messages of a broker's own topics are printed; the annotations declare the options."""
+    """Which views over the messages of a broker's own topics are printed."""
 
-    delays: Annotated[bool, Option("--delays", help="Messages that wait in each delay level, and when they fire.")] = (
-        False
-    )
-    timers: Annotated[bool, Option("--timers", help="Timer messages: when due; delivered, cancelled, lost.")] = False
-    retries: Annotated[bool, Option("--retries", help="Retries and dead letters by group and topic.")] = False
-    pop: Annotated[bool, Option("--pop", help="Messages that POP consumers hold: until when; which came back.")] = False
-    transactions: Annotated[bool, Option("--transactions", help="Prepared messages: open, committed, rolled back.")] = (
-        False
-    )
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="Show what is due at TIME (default: now).")] = None
+    delays: bool = flag("--delays", help="Messages that wait in each delay level, and when they fire.")
+    timers: bool = flag("--timers", help="Timer messages: when due; delivered, cancelled, lost.")
+    retries: bool = flag("--retries", help="Retries and dead letters by group and topic.")
+    pop: bool = flag("--pop", help="Messages that POP consumers hold: until when; which came back.")
+    transactions: bool = flag("--transactions", help="Prepared messages: open, committed, rolled back.")
+    now: str | None = option("--now", metavar="TIME", help="Show what is due at TIME (default: now).")
 
     @property
     def names(self) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .change_options import Change, agree, files_of
-from .declared import App, Argument, Exit, Option, Options, bad_parameter
+from .declared import App, Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
 
@@ -25,18 +25,14 @@ _TAKE = ("max", "min")
 
 
 class OffsetsOptions(Options):
-    """Which positions are shown, and how; the annotations declare the options."""
+    """Which positions are shown, and how."""
 
-    by: Annotated[
-        str | None, Option("--by", metavar="WHAT", help=f"One line per {', '.join(_BY)} (default: topic).")
-    ] = None
-    group: Annotated[str | None, Option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")] = None
-    topic: Annotated[str | None, Option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")] = None
-    behind: Annotated[
-        bool, Option("--behind", help="Only positions that are behind, out of range or otherwise odd.")
-    ] = False
-    quick: Annotated[bool, Option("--quick", help="Read only the ends of queues: no bytes, no ages.")] = False
-    now: Annotated[str | None, Option("--now", metavar="TIME", help="Count ages up to TIME (default: now).")] = None
+    by: str | None = option("--by", metavar="WHAT", help=f"One line per {', '.join(_BY)} (default: topic).")
+    group: str | None = option("--group", "-g", metavar="NAME", help="Only this group, or a pattern.")
+    topic: str | None = option("--topic", "-t", metavar="NAME", help="Only this topic, or a pattern.")
+    behind: bool = flag("--behind", help="Only positions that are behind, out of range or otherwise odd.")
+    quick: bool = flag("--quick", help="Read only the ends of queues: no bytes, no ages.")
+    now: str | None = option("--now", metavar="TIME", help="Count ages up to TIME (default: now).")
 
     def wanted(self) -> LagQuery:
         """The options as a query. Raises BadParameter, InvalidInput."""
@@ -51,33 +47,22 @@ class OffsetsOptions(Options):
 
 
 class MoveOptions(Options):
-    """Comparison with another store, and which positions are moved; the annotations declare the options."""
+    """Comparison with another store, and which positions are moved."""
 
-    compare: Annotated[
-        Path | None,
-        Option(
-            "--compare",
-            metavar="OTHER",
-            help="Say which is ahead: this store, or OTHER (a store, its config/ or consumerOffset.json).",
-        ),
-    ] = None
-    reset: Annotated[
-        list[str] | None,
-        Option(
-            "--reset",
-            metavar="TOPIC[/QUEUE]@GROUP=TO",
-            help="Move GROUP to an offset (any number), earliest, latest or a time; TOPIC may be a pattern.",
-        ),
-    ] = None
-    merge: Annotated[Path | None, Option("--merge", metavar="OTHER", help="Take positions from OTHER; see --take.")] = (
-        None
+    compare: Path | None = option(
+        "--compare",
+        metavar="OTHER",
+        help="Say which is ahead: this store, or OTHER (a store, its config/ or consumerOffset.json).",
     )
-    take: Annotated[
-        str | None,
-        Option(
-            "--take", metavar="max|min", help="The position that --merge takes of two: the higher or the lower one."
-        ),
-    ] = None
+    reset: list[str] | None = option(
+        "--reset",
+        metavar="TOPIC[/QUEUE]@GROUP=TO",
+        help="Move GROUP to an offset (any number), earliest, latest or a time; TOPIC may be a pattern.",
+    )
+    merge: Path | None = option("--merge", metavar="OTHER", help="Take positions from OTHER; see --take.")
+    take: str | None = option(
+        "--take", metavar="max|min", help="The position that --merge takes of two: the higher or the lower one."
+    )
 
     @property
     def plans(self) -> bool:

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
-from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter
+from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter, flag, option
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig, FileRules
@@ -61,40 +61,31 @@ def countable(number: int | None) -> int | None:
 
 
 class Common(Options):
-    """The values of the options that every command has; the annotations declare the options."""
+    """The values of the options that every command has."""
 
-    format: Annotated[Format, Option("--format", help=FORMAT_HELP)] = Format.TEXT
-    fields: Annotated[str | None, Option("--fields", metavar="A,B,C", help="Only these fields, in this order.")] = None
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout.")
-    ] = None
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors only: no warnings, no progress.")] = False
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Say more, with a traceback for each error.")] = False
-    no_color: Annotated[bool, Option("--no-color", help="No colours; the variable NO_COLOR does the same.")] = False
-    utc: Annotated[bool, Option("--utc", help="Show times in UTC, not in local time (text and CSV).")] = False
-    no_progress: Annotated[bool, Option("--no-progress", help="No progress bar.")] = False
-    jobs: Annotated[int | None, Option("--jobs", "-j", metavar="N", min=1, help="Use N cores.")] = None
-    rate: Annotated[
-        int | None,
-        Option(
-            "--rate",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Read at most BYTES per second (64K, 10M, …) and leave the page cache as it was.",
-        ),
-    ] = None
-    broker_config: Annotated[
-        Path | None,
-        Option(
-            "--broker-config",
-            metavar="FILE",
-            help="The broker's whole broker.conf: options that it does not name have their default, except file sizes.",
-        ),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="Set a broker property by RocketMQ's name; the last one wins."),
-    ] = None
+    format: Format = option("--format", default=Format.TEXT, help=FORMAT_HELP)
+    fields: str | None = option("--fields", metavar="A,B,C", help="Only these fields, in this order.")
+    output: Path | None = option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout.")
+    quiet: bool = flag("--quiet", "-q", help="Print errors only: no warnings, no progress.")
+    verbose: bool = flag("--verbose", "-v", help="Say more, with a traceback for each error.")
+    no_color: bool = flag("--no-color", help="No colours; the variable NO_COLOR does the same.")
+    utc: bool = flag("--utc", help="Show times in UTC, not in local time (text and CSV).")
+    no_progress: bool = flag("--no-progress", help="No progress bar.")
+    jobs: int | None = option("--jobs", "-j", metavar="N", min=1, help="Use N cores.")
+    rate: int | None = option(
+        "--rate",
+        metavar="BYTES",
+        parser=parse_bytes,
+        help="Read at most BYTES per second (64K, 10M, …) and leave the page cache as it was.",
+    )
+    broker_config: Path | None = option(
+        "--broker-config",
+        metavar="FILE",
+        help="The broker's whole broker.conf: options that it does not name have their default, except file sizes.",
+    )
+    set: list[str] | None = option(
+        "--set", metavar="KEY=VALUE", help="Set a broker property by RocketMQ's name; the last one wins."
+    )
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
@@ -409,8 +400,8 @@ def _parameters(function: Callable[..., None], hints: Mapping[str, Any], format:
         if not _is_group(hint):
             yield Parameter(name, defaults.get(name, REQUIRED), hint)
             continue
-        for option in hint.parameters():
-            yield format if hint is Common and option.name == format.name else option
+        for parameter in hint.parameters():
+            yield format if hint is Common and parameter.name == format.name else parameter
 
 
 def _is_group(hint: Any) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..store.counted import counted
-from .declared import Argument, Option, Options, bad_parameter, path_text
+from .declared import Argument, Option, Options, bad_parameter, option, path_text
 from .options import Common
 
 if TYPE_CHECKING:
@@ -34,23 +34,16 @@ To = Annotated[Path, Option("--to", metavar="DIR", help="A new or empty director
 
 
 class Spark(Options):
-    """Where and how a Spark job runs; the annotations declare the options."""
+    """Where and how a Spark job runs."""
 
-    master: Annotated[
-        str | None,
-        Option(
-            "--master",
-            metavar="URL",
-            help="Spark master: spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
-        ),
-    ] = None
-    conf: Annotated[
-        list[str] | None, Option("--conf", metavar="KEY=VALUE", help="A Spark setting; overrides that of mqstore.")
-    ] = None
-    executor_memory: Annotated[
-        str | None, Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …")
-    ] = None
-    packages: Annotated[str | None, Option("--packages", metavar="A,B", help="Maven packages that Spark loads.")] = None
+    master: str | None = option(
+        "--master",
+        metavar="URL",
+        help="Spark master: spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
+    )
+    conf: list[str] | None = option("--conf", metavar="KEY=VALUE", help="A Spark setting; overrides that of mqstore.")
+    executor_memory: str | None = option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …")
+    packages: str | None = option("--packages", metavar="A,B", help="Maven packages that Spark loads.")
 
     @property
     def meant(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from .broker_version import AsBroker
 from .damage_option import OnDamage, OnDamageOption
-from .declared import Option, Options, path_text
+from .declared import Options, flag, option, path_text
 from .options import parse_bytes
 
 if TYPE_CHECKING:
@@ -50,63 +50,47 @@ class BodyCompression(StrEnum):
 
 
 class PutSourceOptions(Options):
-    """Many messages from a file; the annotations declare the options."""
+    """Many messages from a file."""
 
-    path: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="FILE|DIR|-",
-            parser=path_text,
-            help="Take many messages: NDJSON or CSV as `mqstore dump` prints them, Parquet, Arrow, Avro, a directory.",
-        ),
-    ] = None
-    form: Annotated[
-        InputFormat | None, Option("--from-format", help="Format of --from; default: by its suffix, or ndjson.")
-    ] = None
-    resume: Annotated[
-        bool,
-        Option(
-            "--resume",
-            help="With --from: skip messages that the store has, by topic, queue, unique key (or born time and body).",
-        ),
-    ] = False
-    no_answers: Annotated[bool, Option("--no-answers", help="With --from: print no answer per message.")] = False
-    keep_times: Annotated[bool, Option("--keep-times", help="With --from: keep store_timestamp of the input.")] = False
+    path: str | None = option(
+        "--from",
+        metavar="FILE|DIR|-",
+        parser=path_text,
+        help="Take many messages: NDJSON or CSV as `mqstore dump` prints them, Parquet, Arrow, Avro, a directory.",
+    )
+    form: InputFormat | None = option("--from-format", help="Format of --from; default: by its suffix, or ndjson.")
+    resume: bool = flag(
+        "--resume",
+        help="With --from: skip messages that the store has, by topic, queue, unique key (or born time and body).",
+    )
+    no_answers: bool = flag("--no-answers", help="With --from: print no answer per message.")
+    keep_times: bool = flag("--keep-times", help="With --from: keep store_timestamp of the input.")
     on_damage: OnDamageOption = OnDamage.FAIL
 
 
 class PutMessageOptions(Options):
-    """One message; the annotations declare the options."""
+    """One message."""
 
-    queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
-    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
-    keys: Annotated[
-        str | None, Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces.")
-    ] = None
-    properties: Annotated[list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")] = None
-    body_file: Annotated[Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")] = None
-    delay_level: Annotated[
-        int | None, Option("--delay-level", metavar="N", min=1, help="Deliver after the delay of level N.")
-    ] = None
-    deliver_at: Annotated[
-        str | None, Option("--deliver-at", metavar="TIME", help="Deliver at this time (5.x): RFC 3339, +10m.")
-    ] = None
-    transaction: Annotated[
-        TransactionStep | None,
-        Option(
-            "--transaction",
-            help="half: store a half message (PGROUP: the group that brokers ask); commit, rollback: decide --half.",
-        ),
-    ] = None
-    half: Annotated[
-        str | None, Option("--half", metavar="KEY", help="Unique key or message id of the half message to decide.")
-    ] = None
-    compress: Annotated[BodyCompression | None, Option("--compress", help="Compress the body as a client does.")] = None
-    compress_over: Annotated[
-        int,
-        Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Compress only bodies larger than BYTES."),
-    ] = 4096
+    queue: int = option("--queue", default=0, metavar="N", min=0, help="Queue id.")
+    tag: str | None = option("--tag", metavar="TAG", help="Tag (property TAGS).")
+    keys: str | None = option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces.")
+    properties: list[str] | None = option("--property", metavar="K=V", help="A property; repeatable.")
+    body_file: Path | None = option("--body-file", metavar="FILE", help="Read the body from FILE.")
+    delay_level: int | None = option("--delay-level", metavar="N", min=1, help="Deliver after the delay of level N.")
+    deliver_at: str | None = option("--deliver-at", metavar="TIME", help="Deliver at this time (5.x): RFC 3339, +10m.")
+    transaction: TransactionStep | None = option(
+        "--transaction",
+        help="half: store a half message (PGROUP: the group that brokers ask); commit, rollback: decide --half.",
+    )
+    half: str | None = option("--half", metavar="KEY", help="Unique key or message id of the half message to decide.")
+    compress: BodyCompression | None = option("--compress", help="Compress the body as a client does.")
+    compress_over: int = option(
+        "--compress-over",
+        default=4096,
+        metavar="BYTES",
+        parser=parse_bytes,
+        help="Compress only bodies larger than BYTES.",
+    )
 
     @property
     def is_given(self) -> bool:
@@ -143,26 +127,20 @@ class PutMessageOptions(Options):
 
 
 class PutWritingOptions(Options):
-    """How the store is written; the annotations declare the options."""
+    """How the store is written."""
 
     as_broker: AsBroker = None
-    store_host: Annotated[
-        str | None,
-        Option(
-            "--store-host",
-            metavar="IP:PORT",
-            help="Address of the broker; default: that of the last record, else 127.0.0.1:10911.",
-        ),
-    ] = None
-    flush: Annotated[
-        Flush | None,
-        Option("--flush", help="sync: flush at once (default for one message); async: flush every second."),
-    ] = None
-    wait: Annotated[float, Option("--wait", metavar="SECONDS", min=0, help="Wait SECONDS for the store's lock.")] = 10
-    no_topic_config: Annotated[bool, Option("--no-topic-config", help="Do not change config/topics.json.")] = False
-    follow_links: Annotated[
-        bool, Option("--follow-links", help="Allow directories of STORE to be links to other places.")
-    ] = False
+    store_host: str | None = option(
+        "--store-host",
+        metavar="IP:PORT",
+        help="Address of the broker; default: that of the last record, else 127.0.0.1:10911.",
+    )
+    flush: Flush | None = option(
+        "--flush", help="sync: flush at once (default for one message); async: flush every second."
+    )
+    wait: float = option("--wait", default=10, metavar="SECONDS", min=0, help="Wait SECONDS for the store's lock.")
+    no_topic_config: bool = flag("--no-topic-config", help="Do not change config/topics.json.")
+    follow_links: bool = flag("--follow-links", help="Allow directories of STORE to be links to other places.")
 
     def options(self) -> WriterOptions:
         """The options as `StoreWriter` takes them. Raises InvalidInput."""
@@ -176,11 +154,11 @@ class PutWritingOptions(Options):
 def _properties(options: list[str] | None) -> dict[str, str]:
     """Texts `K=V` as properties; the last one of a name wins. Raises InvalidInput."""
     found = {}
-    for option in options or ():
-        name, equals, value = option.partition("=")
+    for text in options or ():
+        name, equals, value = text.partition("=")
         if not equals:
             from ..store.errors import InvalidInput
 
-            raise InvalidInput(f"--property: not K=V: {option}")
+            raise InvalidInput(f"--property: not K=V: {text}")
         found[name] = value
     return found

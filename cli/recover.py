@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Format, Option, Options, bad_parameter, path_text
+from .declared import App, Argument, Exit, Format, Option, Options, bad_parameter, flag, option, path_text
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
 from .slave import SlaveOptions, print_cut
@@ -33,25 +33,19 @@ class PolicyChoice(StrEnum):
 
 
 class LossOptions(Options):
-    """How lost data is replaced; the annotations declare the options."""
+    """How lost data is replaced."""
 
-    replica: Annotated[
-        list[str] | None,
-        Option(
-            "--replica",
-            metavar="STORE2",
-            parser=path_text,
-            help="Restore damaged parts from a copy of the same log, a slave's or the master's: a store,"
-            " a directory of log files, or several directories that hold one log (a:b).",
-        ),
-    ] = None
-    force_empty_log: Annotated[
-        bool,
-        Option(
-            "--force-empty-log",
-            help="The log is lost for good: move queues, index, timer and rocksdbstore away and start empty.",
-        ),
-    ] = False
+    replica: list[str] | None = option(
+        "--replica",
+        metavar="STORE2",
+        parser=path_text,
+        help="Restore damaged parts from a copy of the same log, a slave's or the master's: a store,"
+        " a directory of log files, or several directories that hold one log (a:b).",
+    )
+    force_empty_log: bool = flag(
+        "--force-empty-log",
+        help="The log is lost for good: move queues, index, timer and rocksdbstore away and start empty.",
+    )
 
 
 @app.command()

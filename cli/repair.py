@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .change_options import Change, agree, files_of, reading_the_log
-from .declared import App, Argument, Exit, Option, Options, bad_parameter
+from .declared import App, Argument, Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, shared
 
@@ -37,27 +37,21 @@ class QueuesChoice(StrEnum):
 
 
 class Parts(Options):
-    """The parts of a store to repair; the annotations declare the options."""
+    """The parts of a store to repair."""
 
-    queue: Annotated[
-        list[str] | None, Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
-    ] = None
-    queues: Annotated[bool, Option("--queues", help="All queues; queues in a RocksDB are rebuilt as a whole.")] = False
-    as_: Annotated[
-        QueuesChoice | None, Option("--as", help="With --queues: move them into a RocksDB, or into files.")
-    ] = None
-    index: Annotated[bool, Option("--index", help="The index files.")] = False
-    checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
-    config: Annotated[
-        bool, Option("--config", help="Broken files of config/, consumer offsets outside their queue.")
-    ] = False
-    timer: Annotated[bool, Option("--timer", help="Timer log and timer wheel.")] = False
-    ext: Annotated[bool, Option("--ext", help="consumequeue_ext.")] = False
-    compaction: Annotated[bool, Option("--compaction", help="Compaction topics.")] = False
-    all_: Annotated[bool, Option("--all", help="All of these parts, and the log as `recover` does.")] = False
-    finding: Annotated[
-        list[str] | None, Option("--finding", metavar="CODE", help="The part that this finding is about, e.g. I-064.")
-    ] = None
+    queue: list[str] | None = option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them.")
+    queues: bool = flag("--queues", help="All queues; queues in a RocksDB are rebuilt as a whole.")
+    as_: QueuesChoice | None = option("--as", help="With --queues: move them into a RocksDB, or into files.")
+    index: bool = flag("--index", help="The index files.")
+    checkpoint: bool = flag("--checkpoint", help="The checkpoint.")
+    config: bool = flag("--config", help="Broken files of config/, consumer offsets outside their queue.")
+    timer: bool = flag("--timer", help="Timer log and timer wheel.")
+    ext: bool = flag("--ext", help="consumequeue_ext.")
+    compaction: bool = flag("--compaction", help="Compaction topics.")
+    all_: bool = flag("--all", help="All of these parts, and the log as `recover` does.")
+    finding: list[str] | None = option(
+        "--finding", metavar="CODE", help="The part that this finding is about, e.g. I-064."
+    )
 
     def choice(self) -> Choice:
         """The parts that are asked for. Raises InvalidInput, BadParameter."""
@@ -84,14 +78,12 @@ class ConvertChoice(StrEnum):
 
 
 class Conversion(Options):
-    """Another kind of store to make; the annotations declare the options."""
+    """Another kind of store to make."""
 
-    convert: Annotated[
-        ConvertChoice | None, Option("--convert", help="plain: make a plain store in --to DIR from a DLedger store.")
-    ] = None
-    to: Annotated[Path | None, Option("--to", metavar="DIR", help="With --convert: a new or an empty directory.")] = (
-        None
+    convert: ConvertChoice | None = option(
+        "--convert", help="plain: make a plain store in --to DIR from a DLedger store."
     )
+    to: Path | None = option("--to", metavar="DIR", help="With --convert: a new or an empty directory.")
 
 
 @app.command()

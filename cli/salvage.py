@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, Options, bad_parameter
+from .declared import App, Argument, Exit, Option, Options, bad_parameter, option
 from .exit_codes import ExitCode
 from .options import FOUND, Common, shared
 from .terminal import page_of
@@ -36,18 +36,13 @@ class GradeName(StrEnum):
 
 
 class SalvageOptions(Options):
-    """Which messages are salvaged; the annotations declare the options."""
+    """Which messages are salvaged."""
 
-    topic: Annotated[
-        list[str] | None,
-        Option("--topic", "-t", metavar="T", help="Only these topics; patterns are allowed (with --layout compact)."),
-    ] = None
-    since: Annotated[
-        str | None, Option("--since", metavar="TIME", help="Stored at TIME or later (with --layout compact).")
-    ] = None
-    until: Annotated[
-        str | None, Option("--until", metavar="TIME", help="Stored before TIME (with --layout compact).")
-    ] = None
+    topic: list[str] | None = option(
+        "--topic", "-t", metavar="T", help="Only these topics; patterns are allowed (with --layout compact)."
+    )
+    since: str | None = option("--since", metavar="TIME", help="Stored at TIME or later (with --layout compact).")
+    until: str | None = option("--until", metavar="TIME", help="Stored before TIME (with --layout compact).")
 
     def selection(self) -> SalvageSelection:
         """The options as a selection. Raises InvalidInput."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import Option, Options
+from .declared import Option, Options, flag, option
 from .options import parse_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ MAX_BODY_BYTES = 64 << 20
 
 
 class ConditionOptions(Options):
-    """Conditions on messages; the annotations declare the options."""
+    """Conditions on messages."""
 
     topic: Topic = None
     queue: Queue = None
@@ -87,36 +87,27 @@ class ConditionOptions(Options):
 
 
 class GetOptions(Options):
-    """The address of a message, or of several in a queue; the annotations declare the options."""
+    """The address of a message, or of several in a queue."""
 
-    offset: Annotated[
-        int | None,
-        Option(
-            "--offset", metavar="N", min=0, help="The message at this queue offset; with --count, those from there on."
-        ),
-    ] = None
-    count: Annotated[
-        int | None,
-        Option("--count", metavar="C", min=1, help="C messages from the start of the queue, or from --offset on."),
-    ] = None
-    at: Annotated[int | None, Option("--at", metavar="POSITION", min=0, help="The record at this physical offset.")] = (
-        None
+    offset: int | None = option(
+        "--offset", metavar="N", min=0, help="The message at this queue offset; with --count, those from there on."
     )
-    message_id: Annotated[
-        str | None,
-        Option(
-            "--message-id",
-            metavar="HEX",
-            help="The message with this id: the broker's offset message id or the client's unique key.",
-        ),
-    ] = None
+    count: int | None = option(
+        "--count", metavar="C", min=1, help="C messages from the start of the queue, or from --offset on."
+    )
+    at: int | None = option("--at", metavar="POSITION", min=0, help="The record at this physical offset.")
+    message_id: str | None = option(
+        "--message-id",
+        metavar="HEX",
+        help="The message with this id: the broker's offset message id or the client's unique key.",
+    )
 
 
 class PrintOptions(Options):
-    """How many messages are printed, and how; the annotations declare the options."""
+    """How many messages are printed, and how."""
 
-    limit: Annotated[int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")] = None
-    reverse: Annotated[bool, Option("--reverse", "-r", help="Last message first.")] = False
+    limit: int | None = option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")
+    reverse: bool = flag("--reverse", "-r", help="Last message first.")
     raw: Raw = False
     max_body: MaxBody = MAX_BODY_BYTES
 

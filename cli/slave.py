@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from .declared import Exit, Option, Options, bad_parameter
+from .declared import Exit, Options, bad_parameter, option
 from .exit_codes import ExitCode
 from .options import Common
 
@@ -24,15 +24,12 @@ class BrokerRole(StrEnum):
 
 
 class SlaveOptions(Options):
-    """The role and the master's epochs; the annotations declare the options."""
+    """The role and the master's epochs."""
 
-    role: Annotated[
-        BrokerRole | None,
-        Option("--role", help="slave: say what a new master would make this slave cut off (needs --epoch)."),
-    ] = None
-    epoch: Annotated[
-        Path | None, Option("--epoch", metavar="FILE", help="The master's epochFileCheckpoint, or its store.")
-    ] = None
+    role: BrokerRole | None = option(
+        "--role", help="slave: say what a new master would make this slave cut off (needs --epoch)."
+    )
+    epoch: Path | None = option("--epoch", metavar="FILE", help="The master's epochFileCheckpoint, or its store.")
 
 
 def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:

@@ -28,7 +28,7 @@ Query = Annotated[str, Argument(metavar="QUERY", parser=parse_query, help="A SEL
 
 
 class SqlOptions(Options):
-    """The part of the stores that a query sees; the annotations declare the options."""
+    """The part of the stores that a query sees."""
 
     since: Since = None
     until: Until = None

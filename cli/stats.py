@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from .declared import App, Option, Options, bad_parameter
+from .declared import App, Option, Options, bad_parameter, flag
 from .expiry_answer import ExpiryOptions
 from .options import Common, shared
 from .pipeline_options import Spark, Stores
@@ -21,9 +21,7 @@ app = App()
 class BrowseOptions(Options):
     """An interactive view instead of a table."""
 
-    browse: Annotated[bool, Option("--browse", help="Walk through one store: topics, queues, messages; q quits.")] = (
-        False
-    )
+    browse: bool = flag("--browse", help="Walk through one store: topics, queues, messages; q quits.")
 
 
 @app.command()

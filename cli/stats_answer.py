@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from .declared import Exit, Format, Option, Options, bad_parameter
+from .declared import Exit, Format, Options, bad_parameter, option
 from .options import Common
 from .pipeline_options import ask_of
 from .selection_options import Since, Until
@@ -27,12 +27,8 @@ _TIMES = ("hour", "day")
 class StatsOptions(Options):
     """What is counted, and how it is grouped."""
 
-    by: Annotated[
-        str | None, Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic).")
-    ] = None
-    top: Annotated[
-        int | None, Option("--top", "-n", metavar="N", min=1, help="Only the N groups with the most bytes.")
-    ] = None
+    by: str | None = option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)} (default: topic).")
+    top: int | None = option("--top", "-n", metavar="N", min=1, help="Only the N groups with the most bytes.")
     since: Since = None
     until: Until = None
     partial: Partial = False

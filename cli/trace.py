@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, Options
+from .declared import App, Argument, Exit, Options, flag, option
 from .exit_codes import ExitCode
 from .options import PASSED_OVER, Common, shared
 
@@ -29,31 +29,24 @@ class TraceKind(StrEnum):
 
 
 class TraceOptions(Options):
-    """What is traced, and for whom; the annotations declare the options."""
+    """What is traced, and for whom."""
 
-    by: Annotated[TraceKind | None, Option("--by", help="What KEY is, if it could be several things.")] = None
-    topic: Annotated[
-        str | None,
-        Option("--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."),
-    ] = None
-    group: Annotated[
-        str | None,
-        Option("--group", "-g", metavar="G", help="The verdict for this group only, also if config/ does not know it."),
-    ] = None
-    tags: Annotated[
-        str | None,
-        Option("--tags", metavar="A||B", help="Tags that the group of --group subscribes to; no store keeps them."),
-    ] = None
-    sql: Annotated[
-        str | None, Option("--sql", metavar="SQL92", help="The SQL92 filter that the group of --group subscribes with.")
-    ] = None
-    now: Annotated[
-        str | None, Option("--now", metavar="TIME", help="Show what is due or visible at TIME (default: now).")
-    ] = None
-    next_start: Annotated[bool, Option("--next-start", help="Always say what the next start does to the message.")] = (
-        False
+    by: TraceKind | None = option("--by", help="What KEY is, if it could be several things.")
+    topic: str | None = option(
+        "--topic", "-t", metavar="T", help="Messages of this topic; a pattern such as orders* is allowed."
     )
-    limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="Show at most N messages of a key.")] = 10
+    group: str | None = option(
+        "--group", "-g", metavar="G", help="The verdict for this group only, also if config/ does not know it."
+    )
+    tags: str | None = option(
+        "--tags", metavar="A||B", help="Tags that the group of --group subscribes to; no store keeps them."
+    )
+    sql: str | None = option(
+        "--sql", metavar="SQL92", help="The SQL92 filter that the group of --group subscribes with."
+    )
+    now: str | None = option("--now", metavar="TIME", help="Show what is due or visible at TIME (default: now).")
+    next_start: bool = flag("--next-start", help="Always say what the next start does to the message.")
+    limit: int = option("--limit", "-n", default=10, metavar="N", min=1, help="Show at most N messages of a key.")
 
     def question(self, text: str, given: Given) -> TraceQuestion:
         """The question to a store. given: from `Common.given`, with the broker version.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .broker_version import BrokerVersion, warn_of_nearest_version
-from .declared import App, Argument, Exit, Option, Options, bad_parameter
+from .declared import App, Argument, Exit, Option, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
 from .selection_options import Since
@@ -84,43 +84,27 @@ class AskedScope(NamedTuple):
 
 
 class VerifyOptions(Options):
-    """What is checked; the annotations declare the options."""
+    """What is checked."""
 
-    quick: Annotated[
-        bool, Option("--quick/--deep", help="quick: only structure and ends, no CRC; deep: everything (the default).")
-    ] = False
-    sample: Annotated[
-        float | None,
-        Option(
-            "--sample",
-            metavar="P%",
-            parser=parse_percent,
-            help="Read this share of the log; each run takes other parts.",
-        ),
-    ] = None
-    max_duration: Annotated[
-        float | None,
-        Option(
-            "--max-duration",
-            metavar="TIME",
-            parser=parse_duration,
-            help="Stop reading after 90s, 10m, 2h, … and report the findings so far.",
-        ),
-    ] = None
-    since: Since = None
-    topic: Annotated[str | None, Option("--topic", "-t", metavar="T", help="Only queues and files of this topic.")] = (
-        None
+    quick: bool = flag("--quick/--deep", help="quick: only structure and ends, no CRC; deep: everything (the default).")
+    sample: float | None = option(
+        "--sample", metavar="P%", parser=parse_percent, help="Read this share of the log; each run takes other parts."
     )
-    queue: Annotated[int | None, Option("--queue", metavar="Q", min=0, help="Only this queue of the topic.")] = None
-    only: Annotated[
-        str | None,
-        Option(
-            "--only",
-            metavar="GROUP,…",
-            help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
-            " timer, config, compaction, start.",
-        ),
-    ] = None
+    max_duration: float | None = option(
+        "--max-duration",
+        metavar="TIME",
+        parser=parse_duration,
+        help="Stop reading after 90s, 10m, 2h, … and report the findings so far.",
+    )
+    since: Since = None
+    topic: str | None = option("--topic", "-t", metavar="T", help="Only queues and files of this topic.")
+    queue: int | None = option("--queue", metavar="Q", min=0, help="Only this queue of the topic.")
+    only: str | None = option(
+        "--only",
+        metavar="GROUP,…",
+        help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
+        " timer, config, compaction, start.",
+    )
 
     def asked(self, broker_version: str | None) -> AskedScope:
         """The options as a scope. Raises BadParameter, InvalidInput."""
@@ -275,7 +259,7 @@ def _verdict(
     part = part_of(path, common.config())
     if part is None:
         return path, _verify(path, asked, common, stop)
-    for option, given in (
+    for name, given in (
         ("--only", asked.groups is not None),
         ("--topic", asked.topic is not None),
         ("--resume", resume is not None),
@@ -283,7 +267,7 @@ def _verdict(
     ):
         if given:
             hint = f"name the store {part.root}"
-            raise InvalidInput(f"{option} needs a whole store, not a part of it", path=path, hint=hint)
+            raise InvalidInput(f"{name} needs a whole store, not a part of it", path=path, hint=hint)
     # run all groups of checks: some need results of checks of another group
     inside = asked._replace(topic=part.topic, queue_id=part.queue_id)
     return part.root, part.of(_verify(part.root, inside, common, stop))
