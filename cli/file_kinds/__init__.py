@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from .chunks import FileKindModule
 
 _SAME_AS = {
+    "abort": "checkpoint",
     "dledger": "commit-log",
-    "lock": "abort",
+    "lock": "checkpoint",
     "tiered-commit-log": "commit-log",
     "tiered-consume-queue": "consume-queue",
     "timer-check": "checkpoint",
