@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from construct import Construct
@@ -78,6 +78,10 @@ class NonRecordRange(NamedTuple):
 
     record: Record
     silent: bool = False
+
+    @classmethod
+    def damage(cls, position: int, size: int, reason: str, *, silent: bool = False) -> Self:
+        return cls({"type": "damage", "position": position, "size": size, "reason": reason}, silent)
 
     def records(self) -> Iterator[Record]:
         """The range as a record, unless it is silent or zeros behind the end."""

@@ -36,10 +36,9 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     if lost := list(unreadable(str(path))):
         yield from lost
     elif file.problem is not None:
-        problem = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
-        reason, size = f"{path.name}: {problem.reason}", max(problem.size, 1)
-        yield NonRecordRange({"type": "damage", "position": problem.position, "size": size, "reason": reason})
+        size, reason = max(file.problem.size, 1), f"{path.name}: {file.problem.reason}"
+        yield NonRecordRange.damage(file.problem.position, size, reason)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

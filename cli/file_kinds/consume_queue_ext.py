@@ -69,8 +69,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 if isinstance(part, ExtUnits):
                     yield _Units(part, {"topic": topic, "queue_id": queue_id})
                 elif part.kind == "damage":
-                    place = {"position": part.position, "size": part.size}
-                    yield NonRecordRange({"type": "damage", **place, "reason": "not a unit"})
+                    yield NonRecordRange.damage(part.position, part.size, "not a unit")
             yield from lacking(files)
 
 

@@ -43,18 +43,10 @@ def unreadable(path: str, start: int = 0) -> Iterator[NonRecordRange]:
     from ...store.disk.byte_reader import noted_of
 
     for unread in noted_of(path):
-        place = {"type": "damage", "position": start + unread.offset, "size": unread.length}
-        yield NonRecordRange({**place, "reason": f"unreadable: {unread.reason}"})
+        yield NonRecordRange.damage(start + unread.offset, unread.length, f"unreadable: {unread.reason}")
 
 
 def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> NonRecordRange:
     """A damage record for the end of a compressed file that does not decompress. size: of the whole file, in bytes."""
-    return NonRecordRange(
-        {
-            "type": "damage",
-            "position": start + content.size,
-            "size": max(0, size - content.size),
-            "reason": f"{name} does not decompress: {content.problem}",
-        },
-        silent=silent,
-    )
+    reason = f"{name} does not decompress: {content.problem}"
+    return NonRecordRange.damage(start + content.size, max(0, size - content.size), reason, silent=silent)

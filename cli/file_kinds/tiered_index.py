@@ -28,16 +28,14 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             record = {"type": "tiered_index_header", "file": name, "slots": index.slots}
             yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
             if index.problem:
-                place = {"position": file.start, "size": file.size}
-                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
+                yield NonRecordRange.damage(file.start, file.size, f"{name}: {index.problem}")
             extent = SegmentSpan(index)
             for part in items(files, index):
                 extent.add(part)
                 begin = items_offset(index.slots)
                 yield item_units("tiered_index_item", ITEM, name, part, at or 0, begin, index.slots)
             if problem := extent.problem():
-                place = {"position": file.start, "size": HEADER_BYTES}
-                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {problem}"})
+                yield NonRecordRange.damage(file.start, HEADER_BYTES, f"{name}: {problem}")
 
 
 def item_units(

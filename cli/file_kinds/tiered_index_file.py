@@ -27,8 +27,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             record = {"type": "tiered_index_file_header", "file": name, "slots": index.slots}
             yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
             for problem in filter(None, (index.problem, odd_slots(files, index))):
-                place = {"position": file.start, "size": HEADER_BYTES if index.items else file.size}
-                yield NonRecordRange({"type": "damage", **place, "reason": f"{name}: {problem}"})
+                size = HEADER_BYTES if index.items else file.size
+                yield NonRecordRange.damage(file.start, size, f"{name}: {problem}")
             there = 0
             for part in index_items(files, index):
                 there += len(part.number)
@@ -36,9 +36,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 begin = items_offset(slots)
                 yield item_units("tiered_index_file_item", ITEM, name, part, at or 0, begin, slots)
             if there < index.items:
-                place = {"position": file.start, "size": (index.items - there) * OPEN_ITEM_BYTES}
                 reason = f"{name}: of {counted(index.items, 'item')} {there} are written"
-                yield NonRecordRange({"type": "damage", **place, "reason": reason})
+                yield NonRecordRange.damage(file.start, (index.items - there) * OPEN_ITEM_BYTES, reason)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
