@@ -69,14 +69,20 @@ _COLUMNS = (
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """All codes and labels, as they are typed, with their records."""
     from ..store.findings.catalogue import catalogue
+    from ..store.findings.next_commands import command_in_general
     from ..store.log.message import mark_texts
     from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
 
-    yield from ((code, _of_invariant(invariant)) for code, invariant in catalogue().items())
-    yield from ((case.label, _of_case(case)) for case in CASES)
-    yield from ((code, _of_bug(bug)) for code, bug in bugs().items())
-    yield from ((label, _of_mark(mark)) for label, mark in mark_texts().items())
+    for code, invariant in catalogue().items():
+        severity, repair = invariant.severity.label, command_in_general(code)
+        yield code, _record("explanation", invariant, severity=severity, repair=repair)
+    for case in CASES:
+        yield case.label, _record("recovery_case", case)
+    for code, bug in bugs().items():
+        yield code, _record("broker_bug", bug)
+    for label, mark in mark_texts().items():
+        yield label, _record("mark", mark, repair=f"mqstore {mark.next} STORE" if mark.next else "")
 
 
 def _find(code: str) -> dict[str, Any]:
@@ -97,58 +103,22 @@ def _find(code: str) -> dict[str, Any]:
     raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 
-def _of_invariant(invariant: Invariant) -> dict[str, Any]:
-    from ..store.findings.next_commands import command_in_general
-
-    return {
-        "type": "explanation",
-        "code": invariant.code,
-        "severity": invariant.severity.label,
-        "statement": invariant.statement,
-        "cause": invariant.cause,
-        "log": invariant.log,
-        "broker": invariant.broker,
-        "effect": invariant.effect,
-        "repair": command_in_general(invariant.code),
-        "unchecked": invariant.unchecked,
-        "links": list(invariant.links),
-    }
+_FIELDS = {
+    "explanation": (
+        *("code", "severity", "statement", "cause", "log"),
+        *("broker", "effect", "repair", "unchecked", "links"),
+    ),
+    "recovery_case": ("label", "found", "broker", "plan", "keep", "codes", "bugs"),
+    "broker_bug": ("code", "versions", "trigger", "effect", "mends", "codes"),
+    "mark": ("label", "shown", "found", "broker", "repair"),
+}
+"""The members of a record, by its type."""
 
 
-def _of_case(case: Case) -> dict[str, Any]:
-    return {
-        "type": "recovery_case",
-        "label": case.label,
-        "found": case.found,
-        "broker": case.broker,
-        "plan": case.plan,
-        "keep": case.keep,
-        "codes": list(case.codes),
-        "bugs": list(case.bugs),
-    }
-
-
-def _of_bug(bug: BrokerBug) -> dict[str, Any]:
-    return {
-        "type": "broker_bug",
-        "code": bug.code,
-        "versions": bug.versions,
-        "trigger": bug.trigger,
-        "effect": bug.effect,
-        "mends": bug.mends,
-        "codes": list(bug.codes),
-    }
-
-
-def _of_mark(mark: MarkTexts) -> dict[str, Any]:
-    return {
-        "type": "mark",
-        "label": mark.label,
-        "shown": mark.shown,
-        "found": mark.found,
-        "broker": mark.broker,
-        "repair": f"mqstore {mark.next} STORE" if mark.next else "",
-    }
+def _record(record_type: str, row: Invariant | Case | BrokerBug | MarkTexts, **more: str) -> dict[str, Any]:
+    """The record of a row of a table. more: members that the row lacks, or has in another form."""
+    found = {**row._asdict(), **more}
+    return {"type": record_type, **{name: found[name] for name in _FIELDS[record_type]}}
 
 
 _PARTS = (
