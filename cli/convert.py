@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..store.counted import bytes_text, counted
 from .broker_version import warn_of_nearest_version
 from .declared import Exit, bad_parameter
 from .exit_codes import ExitCode
@@ -40,8 +41,6 @@ def convert(store: Path, to: Path | None, version: str | None, common: Common) -
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    from ..store.counted import bytes_text, counted
-
     records = counted(record["records"], "record", form=",")
     size, version = bytes_text(record["bytes"]), record["broker_version"]
     lines = [f"{records} ({size}) written to {record['to']}, a plain store for brokers {version}"]
@@ -75,8 +74,6 @@ def _text(record: Mapping[str, Any]) -> str:
 
 
 def _only_in_database(record: Mapping[str, Any]) -> Iterator[str]:
-    from ..store.counted import counted
-
     if count := record["open_transactions"]:
         yield (
             f"  {counted(count, 'open transaction is', 'open transactions are')} unknown to brokers of the new store, "

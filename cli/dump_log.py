@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..store.errors import NotFound
 from .file_kinds.chunks import Chunk, NonRecordRange, Record, RecordPiece
 
 if TYPE_CHECKING:
@@ -173,8 +174,6 @@ def _begin(log: CommitLog, at: int | None) -> int | None:
 
     The start of the item with the record at `at`, or the start of the file if no record begins there.
     """
-    from ..store.errors import NotFound
-
     if at is None:
         return None
     file = log.queue.file_at(at)

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from .declared import Exit, Options, bad_parameter, flag, option
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
-from .terminal import page_of
+from .terminal import page_of, time_text
 
 if TYPE_CHECKING:
     from ..store.offsets.expiry import Disk
@@ -141,9 +141,7 @@ def _folded(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    from ..store.counted import bytes_text
     from .offsets_text import age_text
-    from .terminal import time_text
 
     hours = ", ".join(f"{hour:02}:00" for hour in row["delete_hours"]) or "no hour"
     failing, forced = row["failing_hour"], row["forced_percent"]
@@ -183,8 +181,6 @@ def _expiry_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
 
 
 def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    from .terminal import time_text
-
     messages = counted(row["messages"], "unread message", form=",")
     yield (
         f"  {row['group']} loses {messages} of {row['topic']}, of"
@@ -193,9 +189,7 @@ def _losing_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
 
 
 def _file_text(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
-    from ..store.counted import bytes_text
     from .offsets_text import age_text
-    from .terminal import time_text
 
     ahead = "now" if row["in_ms"] <= 0 else f"in {age_text(row['in_ms'])}"
     yield (

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 from .declared import REQUIRED, Exit, Format, Option, Options, Parameter, Stopped, bad_parameter, flag, option
+from .progress import SCREEN, Progress
+from .terminal import colour_wanted, escape, escape_lines
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig, FileRules
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from ..store.errors import UnreadableRange
     from ..store.findings.next_commands import Given
     from .output import Output
-    from .progress import Progress
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -132,9 +133,6 @@ class Common(Options):
 
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, a context manager. Shown only on a terminal, not with --quiet or --no-progress."""
-        from .progress import Progress
-        from .terminal import colour_wanted
-
         wanted = not (self.quiet or self.no_progress)
         colour = wanted and colour_wanted(sys.stderr, self.no_color)
         return Progress(what, total_bytes, wanted, colour=colour)
@@ -152,9 +150,6 @@ class Common(Options):
 
 def say(text: str) -> None:
     """Print one line on stderr, escaped."""
-    from .progress import SCREEN
-    from .terminal import escape
-
     SCREEN.tell(f"mqstore: {escape(text)}\n")
 
 
@@ -422,8 +417,5 @@ def _not_with_spark(parameter: Parameter) -> Parameter:
 
 def _print_traceback() -> None:
     import traceback
-
-    from .progress import SCREEN
-    from .terminal import escape_lines
 
     SCREEN.tell(escape_lines(traceback.format_exc()))

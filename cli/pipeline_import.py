@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..store.counted import counted
+from ..store.errors import os_errors
 from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, warn_of_nearest_version
 from .damage_option import OnDamageOption
@@ -53,7 +54,6 @@ def import_(
       mqstore pipeline import a.parquet b.parquet --to /data/store --as-broker 4.9 --new-times
     """
     from ..store.arrow import require_arrow
-    from ..store.errors import os_errors
 
     require_arrow("no import")
     output = common.checked_output("import")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from .declared import Argument, Option, Options, bad_parameter, option, path_text
 from .options import Common
 
@@ -80,7 +80,6 @@ class Spark(Options):
 def warn_if_quicker_here(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
     """Warn if Spark would run on this machine for one store with a small log."""
     from ..store.arrow.stores import log_sizes
-    from ..store.counted import bytes_text
     from ..store.disk.layout import is_uri
 
     if spark.master is not None or len(roots) != 1 or is_uri(roots[0]):

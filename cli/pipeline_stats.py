@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from ..store.counted import counted
 from .declared import Option, bad_parameter
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, warn_if_quicker_here
@@ -53,7 +54,6 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
 
     from ..pipeline.stats import count_on, tasks_of
     from ..store.arrow.stores import log_sizes, stores_of
-    from ..store.counted import counted
 
     ask = options.asked(stores_of(stores), common)
     sizes, gone = log_sizes(ask.stores, ask.broker_config)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from ..store.counted import counted
+from ..store.errors import StoreError
 from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
@@ -53,7 +54,6 @@ def verify(
     from ..pipeline.tasks import cores_of
     from ..pipeline.verify import can_be_cut, tasks_of, verify_on
     from ..store.arrow.stores import log_sizes, stores_of
-    from ..store.errors import StoreError
     from ..store.search.store import clock_ms
 
     common.open_output().check(COLUMNS)

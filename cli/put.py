@@ -13,6 +13,7 @@ from .exit_codes import ExitCode
 from .options import Common, shared, stdin_descriptor
 from .put_options import Flush, PutMessageOptions, PutSourceOptions, PutWritingOptions, TransactionStep
 from .put_target import Target, answers_of, held_interrupts, new_reader
+from .terminal import escape
 
 if TYPE_CHECKING:
     from ..store.put.producer import ProducerOptions
@@ -182,8 +183,6 @@ def _body(text: str | None, path: Path | None) -> bytes:
 
 def _text(record: Mapping[str, Any]) -> str:
     """The text of an answer."""
-    from .terminal import escape
-
     return (
         f"{escape(record['topic'])} queue {record['queue_id']} offset {record['queue_offset']}:"
         f" {record['total_size']} bytes at {record['physical_offset']},"

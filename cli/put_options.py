@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.errors import InvalidInput
 from .broker_version import AsBroker
 from .damage_option import OnDamage, OnDamageOption
 from .declared import Options, flag, option, path_text
@@ -114,7 +115,6 @@ class PutMessageOptions(Options):
 
     def producer_options(self) -> ProducerOptions:
         """The options that a producer passes to the broker. Raises InvalidInput."""
-        from ..store.errors import InvalidInput
         from ..store.put.producer import ProducerOptions
         from ..store.search.selection import parse_time
 
@@ -157,8 +157,6 @@ def _properties(options: list[str] | None) -> dict[str, str]:
     for text in options or ():
         name, equals, value = text.partition("=")
         if not equals:
-            from ..store.errors import InvalidInput
-
             raise InvalidInput(f"--property: not K=V: {text}")
         found[name] = value
     return found

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..store.counted import counted
 from .options import Common
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ class Target(NamedTuple):
 
         Sets up `reader` to make messages as the store's broker does. An error gets a note if the store is left unclean.
         """
-        from ..store.counted import counted
         from ..store.put.writer import StoreWriter
 
         writer = StoreWriter.open(self.store, self.common.config(), self.options)

@@ -12,6 +12,7 @@ from .broker_version import BrokerVersion, warn_of_nearest_version
 from .declared import App, Argument, Exit, Option, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import FOUND, Common, say, shared
+from .terminal import time_text
 
 if TYPE_CHECKING:
     from ..store.report.page import Section, StoreRow
@@ -115,7 +116,6 @@ def _section(
     from ..store.report.page import section_of
     from ..store.search.store import StoreReader
     from ..store.verify.context import Scope
-    from .terminal import time_text
     from .verify import log_progress
 
     scope = Scope(broker_version=broker_version)
@@ -134,7 +134,6 @@ def _write(sections: list[Section], now_ms: int, to: Path, common: Common) -> No
     from ..store.errors import from_os_error
     from ..store.report.page import page_of
     from .output_file import OutputFile
-    from .terminal import time_text
 
     made = f"Made on {time_text(now_ms, common.utc)} from the files of the store alone."
     file = OutputFile(to)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated
 
+from ..store.errors import InvalidInput
 from .declared import Option, Options, flag, option
 from .options import parse_bytes
 
@@ -64,7 +65,6 @@ class ConditionOptions(Options):
 
     def selection(self, max_body_bytes: int) -> Selection:
         """The conditions as a selection. Raises InvalidInput."""
-        from ..store.errors import InvalidInput
         from ..store.search.selection import Selection, parse_range
 
         if self.queue is not None and self.topic is None:
@@ -113,8 +113,6 @@ class PrintOptions(Options):
 
 
 def _where(text: str | None) -> Condition | None:
-    from ..store.errors import InvalidInput
-
     if text is None:
         return None
     from ..store.broker.filter import Where
@@ -131,8 +129,6 @@ def _where(text: str | None) -> Condition | None:
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
-    from ..store.errors import InvalidInput
-
     try:
         return None if text is None else re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:

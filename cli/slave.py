@@ -6,9 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from ..store.counted import counted
 from .declared import Exit, Options, bad_parameter, option
 from .exit_codes import ExitCode
 from .options import Common
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,9 +50,6 @@ def print_cut(layout: Layout, asked: SlaveOptions, common: Common) -> NoReturn:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    from ..store.counted import counted
-    from .terminal import page_of
-
     position, end = f"{record['position']:,}", f"{record['log_end']:,}"
     lost = sum(row["messages"] for row in record["lost"])
     gone = counted(lost, "message", form=",")

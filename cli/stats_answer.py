@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from ..store.counted import counted
+from ..store.counted import bytes_text, counted
 from .declared import Exit, Format, Options, bad_parameter, option
 from .options import Common
 from .pipeline_options import ask_of
 from .selection_options import Since, Until
-from .terminal import page_of
+from .terminal import page_of, time_text
 from .unread import Partial, report_bounds, report_lacking, unread_text
 
 if TYPE_CHECKING:
@@ -106,8 +106,6 @@ def with_bar(line: str, share: float, longest: int, columns: int) -> str:
 
 
 def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
-    from ..store.counted import bytes_text
-
     names = "  ".join(_name(row, name, common.utc) for name in by)
     sizes = f"p50 {row['p50_bytes']}, p99 {row['p99_bytes']}, max {row['largest_bytes']}"
     share = f"{row['share']:6.1%}"
@@ -120,8 +118,6 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...], common: Common) -> str:
 
 
 def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
-    from .terminal import time_text
-
     if name in _TIMES:
         # the begin of an hour or day in UTC; that of a day is always shown in UTC
         return time_text(row[name], utc or name == "day")
@@ -130,9 +126,6 @@ def _name(row: Mapping[str, Any], name: str, utc: bool) -> str:
 
 def _more(row: Mapping[str, Any], utc: bool) -> Iterator[str]:
     """Further counts, for --verbose."""
-    from ..store.counted import bytes_text
-    from .terminal import time_text
-
     if row["body_bytes"] is not None:
         yield f"bodies {bytes_text(row['body_bytes'])}"
         yield f"properties {bytes_text(row['properties_bytes'])}"

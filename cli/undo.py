@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from .change_options import ChangeOptions, agree, can_ask, files_of
 from .declared import App, Argument, Option, bad_parameter
 from .options import Common, keep_journal_in, shared
-from .terminal import page_of
+from .terminal import escape, page_of, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,6 @@ def undo(
 def _list(layout: Layout, common: Common) -> None:
     from ..store.counted import bytes_text, counted
     from ..store.session.undo import list_sessions, sessions_elsewhere
-    from .terminal import escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
         return (
@@ -173,7 +172,6 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
 
 def _undone_text(record: Mapping[str, Any]) -> str:
     from ..store.counted import counted
-    from .terminal import escape
 
     if not record["session"]:
         return "Removed: the start barrier of a recovery that was interrupted before it changed anything."
@@ -198,7 +196,6 @@ def _times_text(new_times: list[str]) -> str:
 
 def _purged_text(record: Mapping[str, Any]) -> str:
     from ..store.counted import bytes_text
-    from .terminal import escape
 
     return f"Deleted: what {escape(record['session'])} kept, {bytes_text(record['freed_bytes'])}."
 

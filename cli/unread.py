@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ..store.counted import counted
+from ..store.errors import StoreError
 from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import say
@@ -14,7 +15,6 @@ from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.arrow.log_rows import Damage
-    from ..store.errors import StoreError
     from ..store.search.log_search import TimeBounds
     from .options import Common
 
@@ -54,8 +54,6 @@ def retry_without_lost(job: Callable[[T], U], asked: T, rest: Callable[[T, Store
     """Run a job; if it fails because a store has gone away, run it again with the others. rest: what to ask after an
     error, None if no store is missing. Returns what was asked at last, and the answer. Raises StoreError.
     """
-    from ..store.errors import StoreError
-
     while True:
         try:
             return asked, job(asked)

@@ -17,6 +17,7 @@ from .declared import App, Argument, Exit, Option, Options, bad_parameter, flag,
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status, explanation
 from .options import FOUND, Common, say, shared
 from .selection_options import Since
+from .terminal import page_of
 
 if TYPE_CHECKING:
     from ..store.findings.next_commands import Given
@@ -349,7 +350,6 @@ def print_verdicts(
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:
-            from .terminal import page_of
             from .verify_text import folded, page, verdict_line
 
             for path, verdict in verdicts:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
+from ...store.counted import counted
+
 if TYPE_CHECKING:
     from construct import Construct
 
@@ -95,8 +97,6 @@ class NonRecordRange(NamedTuple):
 
 def damage_text(ranges: int, size: int, first: str) -> str:
     """One line on damage: the number of ranges, of bytes, and the first range."""
-    from ...store.counted import counted
-
     return f"{counted(ranges, 'damaged range')}, {counted(size, 'byte')}, the first at {first}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...store.counted import counted
 from .chunks import Chunk, NonRecordRange, Single
 from .tiered_index import item_units
 
@@ -18,7 +19,6 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     """Header and items of each file, oldest first. at: number of the first item."""
     from ...formats.tiered_index import HEADER_BYTES
     from ...formats.tiered_index_file import HEADER, ITEM, OPEN_ITEM_BYTES, items_offset
-    from ...store.counted import counted
     from ...store.tiered.segments import index_items, odd_slots, open_index_files, read_index_file
 
     with open_index_files(what.path) as files:
